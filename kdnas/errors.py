@@ -1,0 +1,101 @@
+"""The error tree.
+
+::
+
+    KdnasError
+    ├── RequestError            the request is wrong; exit code 2
+    │   ├── ArchitectureError   an architecture's text or numbers
+    │   ├── SearchSpaceError    axes or an index of a search space
+    │   ├── LayerMappingError   a mapping that does not fit student and teacher
+    │   ├── SpecError           a spec, preset or configuration file
+    │   ├── TeacherError        a teacher that cannot be read or is not supported
+    │   ├── CorpusError         a corpus that cannot be read or is too small
+    │   ├── NotFoundError       an id or a name that is not there
+    │   └── ConflictError       the thing exists, but its state forbids the request
+    └── WorkError               the request was right, the work failed; exit code 1
+        ├── StoreError          an artefact that cannot be written or does not verify
+        ├── DatabaseError       the database is out of reach, or newer than this program
+        ├── TrainingError       a student that could not be trained
+        ├── LatencyError        a latency that could not be measured
+        └── BackendError        workers that could not be started or died too often
+
+A message is one sentence with the offending value, then what to do about it. HTTP statuses and
+exit codes are given where requests come in (``kdnas.cli``, ``api``), not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class KdnasError(Exception):
+    """Any failure that a user is told about in one sentence."""
+
+
+class RequestError(KdnasError):
+    """The request is wrong: nothing was started."""
+
+
+class ArchitectureError(RequestError):
+    """The text or the numbers of an architecture are wrong."""
+
+
+class SearchSpaceError(RequestError):
+    """The axes of a search space are wrong, or an index lies outside it."""
+
+
+class LayerMappingError(RequestError):
+    """A layer mapping does not fit the student and the teacher."""
+
+
+class SpecError(RequestError):
+    """A spec, a preset or a configuration file is wrong."""
+
+
+class TeacherError(RequestError):
+    """A teacher cannot be read or is of an unsupported family."""
+
+
+class CorpusError(RequestError):
+    """A corpus cannot be read or is too small."""
+
+
+class NotFoundError(RequestError):
+    """There is nothing with this id or name."""
+
+
+class ConflictError(RequestError):
+    """The thing exists, but its present state forbids the request."""
+
+
+class WorkError(KdnasError):
+    """The request was right, but the work failed."""
+
+
+class StoreError(WorkError):
+    """An artefact cannot be written, read or verified."""
+
+
+class DatabaseError(WorkError):
+    """The database is out of reach, not migrated, or newer than this program."""
+
+
+class TrainingError(WorkError):
+    """A student could not be trained."""
+
+
+class LatencyError(WorkError):
+    """A latency could not be measured."""
+
+
+class BackendError(WorkError):
+    """Workers could not be started, or died too often."""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
+    """Word the error for an unknown name: the name, the nearest valid one, and all of them."""
+    names = sorted(known)
+    near = get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {str(name)!r}{hint} Known: {', '.join(names)}"

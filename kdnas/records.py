@@ -1,0 +1,310 @@
+"""Value types that cross rooms: they hold numbers and names, and know neither torch nor SQL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from kdnas.architecture import Architecture
+
+SearchStatus = Literal["queued", "running", "paused", "cancelled", "failed", "succeeded"]
+CandidateStatus = Literal["proposed", "running", "succeeded", "failed"]
+LossName = Literal["relative", "output", "mean"]
+
+
+def fingerprint(value: Any) -> str:
+    """Name a JSON-able value by its content: 16 hexadecimal digits of SHA-256.
+
+    Mappings are written with sorted keys, so equal contents have equal fingerprints.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherShape:
+    """What the search must know of a teacher without loading its weights.
+
+    ``model_type`` is the Hugging Face name of the family (``bert``, ``roberta``, …);
+    ``fingerprint`` names configuration, weights and tokenizer by their content.
+    """
+
+    model_type: str
+    layers: int
+    heads: int
+    hidden: int
+    intermediate: int
+    activation: str
+    vocab_size: int
+    max_positions: int
+    type_vocab_size: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses of one student, all but ``training`` read on the held-out split in float32.
+
+    Attributes:
+        training: the objective's own value at the last step (Trivedi Eq. 1 for HS).
+        mean: mean over mapped pairs; what Trivedi's Table 3 shows.
+        relative: mean over pairs of L / L₀; 0 is perfect, 1 is a student that ignores its input.
+        output: the ratio of the one pair (L^S, L^T) that students of every depth share.
+    """
+
+    training: float
+    mean: float
+    relative: float
+    output: float
+
+    def named(self, name: LossName) -> float:
+        """Return the loss that a reward asks for by name."""
+        return {"relative": self.relative, "output": self.output, "mean": self.mean}[name]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One point of a training curve: mean training loss since the last point, rate of learning."""
+
+    step: int
+    loss: float
+    learning_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class MiniKDContext:
+    """Everything beside the architecture that decides a student's losses.
+
+    A worker is built for one context and trains any number of architectures in it. The store
+    fingerprints bring teacher and corpus to a node; no path of another machine is in here.
+
+    Attributes:
+        teacher: fingerprint of the teacher's artefact in the store.
+        corpus: fingerprint of the tokenised corpus in the store.
+        objective: the objective's spec as plain JSON.
+        student: the student's start as plain JSON.
+        proxy: the proxy's spec as plain JSON, its seed included.
+        dtype: ``float32`` or ``bfloat16``: how the forward passes of training run.
+        engine_version: see :data:`kdnas.ENGINE_VERSION`.
+    """
+
+    teacher: str
+    corpus: str
+    objective: Mapping[str, Any]
+    student: Mapping[str, Any]
+    proxy: Mapping[str, Any]
+    dtype: str
+    engine_version: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Key of the loss look-up table, together with an architecture and a repeat."""
+        return fingerprint(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class MiniKDRequest:
+    """One student to train. ``candidate_id`` comes back with the result."""
+
+    candidate_id: str
+    architecture: Architecture
+
+
+@dataclass(frozen=True, slots=True)
+class MiniKDResult:
+    """What a worker has to say of one student: losses, or the reason why there are none."""
+
+    candidate_id: str
+    architecture: Architecture
+    losses: Losses | None
+    error: str | None
+    steps: int
+    train_seconds: float
+    curve: tuple[CurvePoint, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """True if the student was trained to the end with finite losses."""
+        return self.losses is not None
+
+
+# What a backend tells the search while it works, in order, for every candidate it was given:
+# started, then finished (trained, diverged or given up) or interrupted (its worker died and the
+# candidate goes back into the queue).
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """A worker began to train these candidates together."""
+
+    candidate_ids: tuple[str, ...]
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInterrupted:
+    """The worker of these candidates died; they will be tried again in a smaller group."""
+
+    candidate_ids: tuple[str, ...]
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """A group is at ``step`` of ``total_steps``; sent a few times a second at most."""
+
+    candidate_ids: tuple[str, ...]
+    worker: str
+    step: int
+    total_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFinished:
+    """A candidate is done, well or badly."""
+
+    worker: str
+    result: MiniKDResult
+
+
+BackendEvent = AttemptStarted | AttemptInterrupted | GroupProgress | CandidateFinished
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A state that a strategy wants to see trained, and why."""
+
+    index: int
+    source: str
+    predicted_reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An architecture proposed in a search, with all that is known of it by now."""
+
+    id: str
+    search_id: str
+    episode: int
+    position: int
+    index: int
+    architecture: Architecture
+    source: str
+    predicted_reward: float | None
+    status: CandidateStatus
+    losses: Losses | None = None
+    latency_ms: float | None = None
+    latency_ratio: float | None = None
+    params_millions: float | None = None
+    reward: float | None = None
+    reused: bool = False
+    num_attempts: int = 0
+    error: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One round of a search: N candidates, and what the controller knew and learned."""
+
+    search_id: str
+    number: int
+    epsilon: float | None
+    finished: bool
+    global_best: int | None = None
+    previous_best: int | None = None
+    controller_loss: float | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """A stored search without its episodes. ``spec`` is the validated request as plain JSON."""
+
+    id: str
+    name: str
+    status: SearchStatus
+    spec: Mapping[str, Any]
+    owner_kind: Literal["cli", "service"]
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyProfile:
+    """The conditions under which a latency was measured; equal profiles share a table.
+
+    Attributes:
+        device: hardware name, such as ``cpu:AMD EPYC`` or ``cuda:NVIDIA H200``.
+        runtime: ``pytorch-eager``.
+        threads: intra-op threads (0 on a GPU).
+        dtype: ``float32`` or ``bfloat16``.
+        length: tokens in the one sequence of the batch.
+        node: host that measured, for the record; not part of the fingerprint.
+    """
+
+    device: str
+    runtime: str
+    threads: int
+    dtype: str
+    length: int
+    node: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Key of the profile's table; the host's name does not count."""
+        return fingerprint(
+            [self.device, self.runtime, self.threads, self.dtype, self.length],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyEntry:
+    """Milliseconds of one architecture under a profile.
+
+    Attributes:
+        architecture: the student.
+        latency_ms: time of a single inference, batch 1.
+        spread_ms: half the distance between the quartiles of the repeats, 0 where modelled.
+        measured: True if the whole student was timed, False if it comes from the block model.
+    """
+
+    architecture: Architecture
+    latency_ms: float
+    spread_ms: float
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTable:
+    """Latencies of a family of students under one profile, and the teacher's in the same run.
+
+    ``family`` names what beside the architecture shapes a student's time (model type, positions);
+    ``quality`` holds the figures of the check against whole students
+    (``median_error``, ``p90_error``, ``spearman``, ``num_checked``).
+    """
+
+    profile: LatencyProfile
+    family: str
+    teacher_fingerprint: str
+    teacher_ms: float
+    entries: Mapping[str, LatencyEntry]
+    quality: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def ms(self, architecture: Architecture) -> float:
+        """Milliseconds of an architecture; KeyError names one that the table lacks."""
+        return self.entries[str(architecture)].latency_ms
+
+    def ratio(self, architecture: Architecture) -> float:
+        """Latency as a share of the teacher's."""
+        return self.ms(architecture) / self.teacher_ms

@@ -1,0 +1,171 @@
+"""What the search loop needs of others: a strategy, a backend, and a journal to write in.
+
+Strategies and backends return values and store nothing; only the loop writes, through the
+journal. Each protocol has one contract suite in ``kdnas.testing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kdnas.architecture import Architecture
+from kdnas.records import (
+    BackendEvent,
+    Candidate,
+    Episode,
+    Losses,
+    MiniKDRequest,
+    MiniKDResult,
+    Proposal,
+    SearchRecord,
+    SearchStatus,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The outcome of one state: ``reward`` is what the strategy is told, also for a failure."""
+
+    episode: int
+    index: int
+    reward: float
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All finished episodes of a search in order, as a strategy may see them."""
+
+    episodes: tuple[tuple[Observation, ...], ...] = ()
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """Every state that was ever proposed."""
+        return frozenset(o.index for episode in self.episodes for o in episode)
+
+    def global_best(self, before_episode: int) -> Observation | None:
+        """Best reward of all episodes before this one (episodes count from 1); failures apart."""
+        return _best([o for e in self.episodes[: before_episode - 1] for o in e])
+
+    def previous_best(self, before_episode: int) -> Observation | None:
+        """Best reward of the episode just before this one; failures apart."""
+        if not 2 <= before_episode <= len(self.episodes) + 1:
+            return None
+        return _best(self.episodes[before_episode - 2])
+
+
+def _best(observations: Sequence[Observation]) -> Observation | None:
+    trained = [o for o in observations if not o.failed]
+    return min(trained, key=lambda o: (-o.reward, o.index)) if trained else None
+
+
+class Strategy(Protocol):
+    """Proposes states and learns from rewards. A pure function of seed, history and its state.
+
+    Random draws come from generators made from (seed, episode), never from a generator that is
+    carried on, so an episode that is asked for again after a restart is the same.
+    """
+
+    name: str
+
+    def epsilon(self, episode: int) -> float | None:
+        """Share of random picks in this episode (from 1); None for a strategy without one."""
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose up to ``count`` distinct states out of ``allowed``; fewer if they run out."""
+
+    def tell(self, episode: int, history: History) -> float | None:
+        """Learn from an episode, the last of ``history``; return the controller's loss if any."""
+
+    def dump(self) -> bytes:
+        """Write the state, with its version."""
+
+    def load(self, state: bytes) -> None:
+        """Take up a state that :meth:`dump` wrote; SpecError for one of another version."""
+
+
+class Backend(Protocol):
+    """Trains students somewhere and tells what happens as it happens."""
+
+    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+        """Train every request; yields until each has one CandidateFinished."""
+
+    def close(self) -> None:
+        """Stop all work at once and free what was taken; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCandidate:
+    """A proposal with all that is known before training: size and latency."""
+
+    proposal: Proposal
+    architecture: Architecture
+    latency_ms: float
+    latency_ratio: float
+    params_millions: float
+
+
+class Journal(Protocol):
+    """Where the loop writes. Each call is one transaction: it happened whole or not at all."""
+
+    def episodes(self, search_id: str) -> list[Episode]:
+        """All episodes in order, with their candidates in the order of their position."""
+
+    def controller_state(self, search_id: str) -> bytes | None:
+        """The strategy's state after the last finished episode."""
+
+    def begin_episode(
+        self,
+        search_id: str,
+        number: int,
+        epsilon: float | None,
+        global_best: int | None,
+        previous_best: int | None,
+        candidates: Sequence[NewCandidate],
+    ) -> Episode:
+        """Write an episode and its candidates before anything is trained."""
+
+    def known_losses(
+        self, context: str, architectures: Sequence[Architecture]
+    ) -> Mapping[str, Losses]:
+        """Look up losses by context fingerprint; architecture text → losses of the first repeat."""
+
+    def start_attempt(self, candidate_ids: Sequence[str], worker: str) -> None:
+        """Note that a worker began to train these candidates."""
+
+    def interrupt_attempts(self, candidate_ids: Sequence[str], reason: str) -> None:
+        """Close the open attempts of these candidates with a reason; they are proposed again."""
+
+    def finish_candidate(
+        self,
+        candidate_id: str,
+        context: str,
+        result: MiniKDResult,
+        reward: float | None,
+        note: str | None,
+    ) -> Candidate:
+        """Store a result as it comes: losses in the look-up table, the candidate, its attempt."""
+
+    def reuse_losses(
+        self, candidate_id: str, losses: Losses, reward: float, note: str | None
+    ) -> Candidate:
+        """Finish a candidate with losses that were known before."""
+
+    def end_episode(
+        self,
+        search_id: str,
+        number: int,
+        controller_loss: float | None,
+        controller_state: bytes,
+    ) -> Episode:
+        """Close an episode together with the strategy's new state and an event."""
+
+    def get_search(self, search_id: str) -> SearchRecord:
+        """Read a search by its id."""
+
+    def set_status(self, search_id: str, status: SearchStatus, error: str | None = None) -> None:
+        """Change a search's status, with an event."""

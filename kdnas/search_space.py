@@ -1,0 +1,197 @@
+"""The space of architectures that a search explores, with a stable numbering of its states."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kdnas.architecture import ACTIVATIONS, Architecture
+from kdnas.errors import SearchSpaceError, unknown_name
+from kdnas.records import TeacherShape, fingerprint
+
+AXES = ("layers", "heads", "hidden", "intermediate", "activation")
+
+PAPER_LAYERS = (3, 4, 6, 10, 12)
+PAPER_HEADS = (2, 3, 4, 6, 12)
+PAPER_HIDDEN = (288, 384, 576, 768)
+PAPER_INTERMEDIATE = (384, 512, 576, 768, 1024, 1536, 2048, 3072)
+PAPER_TEACHER_LAYERS, PAPER_TEACHER_HIDDEN = 12, 768
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The product of five axes, less the states whose heads do not divide the hidden size.
+
+    Index i counts the valid states in the order of the axes, the last axis fastest, so equal axes
+    give equal indices on every machine.
+
+    Raises:
+        SearchSpaceError: an empty axis, a repeated or impossible value, or no valid state at all.
+    """
+
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    hidden: tuple[int, ...]
+    intermediate: tuple[int, ...]
+    activation: tuple[str, ...] = ACTIVATIONS
+
+    def __post_init__(self) -> None:
+        for axis in AXES:
+            values = getattr(self, axis)
+            if not values:
+                raise SearchSpaceError(f"axis {axis} is empty; give it at least one value")
+            if len(set(values)) != len(values):
+                raise SearchSpaceError(f"axis {axis} repeats a value: {list(values)}")
+        for axis in AXES[:4]:
+            for value in getattr(self, axis):
+                if not isinstance(value, int) or value < 1:
+                    raise SearchSpaceError(
+                        f"axis {axis} holds {value!r}; use whole numbers from 1 up"
+                    )
+        for value in self.activation:
+            if value not in ACTIVATIONS:
+                raise SearchSpaceError(unknown_name("activation", value, ACTIVATIONS))
+        if not self.states:
+            raise SearchSpaceError(
+                f"no state of the space is possible: no head count of {list(self.heads)} divides "
+                f"a hidden size of {list(self.hidden)}"
+            )
+
+    @classmethod
+    def paper(cls) -> SearchSpace:
+        """The 2400 states of Trivedi et al. 2023, Table 1.
+
+        The printed table lost its row of hidden sizes; the four values are those that its
+        architectures use, and 5·5·4·8·3 = 2400.
+        """
+        return cls(PAPER_LAYERS, PAPER_HEADS, PAPER_HIDDEN, PAPER_INTERMEDIATE)
+
+    @classmethod
+    def scaled_to(cls, teacher: TeacherShape) -> SearchSpace:
+        """Keep the paper's proportions for a teacher that is not 12 × 768.
+
+        Layers are max(1, ⌊v·L^T/12⌋) and widths v·d_T/768 rounded to a multiple of 12, or of 48
+        where that keeps the values apart (so that 48 relation heads divide); repeated values are
+        dropped, so a shallow or narrow teacher has fewer states.
+        """
+        layers = [max(1, v * teacher.layers // PAPER_TEACHER_LAYERS) for v in PAPER_LAYERS]
+        return cls(
+            layers=_distinct(layers),
+            heads=PAPER_HEADS,
+            hidden=_scaled_widths(PAPER_HIDDEN, teacher.hidden),
+            intermediate=_scaled_widths(PAPER_INTERMEDIATE, teacher.hidden, exact=True),
+        )
+
+    @classmethod
+    def from_axes(cls, axes: Mapping[str, Sequence[Any]]) -> SearchSpace:
+        """Build a custom space from axis name → values; missing axes are the paper's.
+
+        Raises:
+            SearchSpaceError: an unknown axis or value.
+        """
+        for axis in axes:
+            if axis not in AXES:
+                raise SearchSpaceError(unknown_name("axis", axis, AXES))
+        paper = cls.paper()
+        return cls(**{axis: tuple(axes.get(axis, getattr(paper, axis))) for axis in AXES})
+
+    def limited_to_depth(self, max_layers: int) -> SearchSpace:
+        """Drop the states deeper than the teacher, for objectives that map layer to layer."""
+        layers = tuple(v for v in self.layers if v <= max_layers)
+        if not layers:
+            raise SearchSpaceError(
+                f"every depth of the space {list(self.layers)} is deeper than the teacher's "
+                f"{max_layers} layers; use `space: scaled` or list smaller depths"
+            )
+        return SearchSpace(layers, self.heads, self.hidden, self.intermediate, self.activation)
+
+    @cached_property
+    def states(self) -> tuple[Architecture, ...]:
+        """All valid states in the order of their index."""
+        return tuple(self._valid_states())
+
+    def _valid_states(self) -> Iterator[Architecture]:
+        for values in itertools.product(
+            self.layers, self.heads, self.hidden, self.intermediate, self.activation
+        ):
+            if values[2] % values[1] == 0:
+                yield Architecture(*values)
+
+    @cached_property
+    def _index(self) -> dict[Architecture, int]:
+        return {architecture: i for i, architecture in enumerate(self.states)}
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __contains__(self, architecture: Architecture) -> bool:
+        return architecture in self._index
+
+    def __getitem__(self, index: int) -> Architecture:
+        """Return the state with this index; SearchSpaceError outside 0 … len − 1."""
+        if not 0 <= index < len(self.states):
+            raise SearchSpaceError(
+                f"index {index} is outside the space's {len(self.states)} states"
+            )
+        return self.states[index]
+
+    def index(self, architecture: Architecture) -> int:
+        """Return the index of a state.
+
+        Raises:
+            SearchSpaceError: the architecture is not in the space; names the axes it misses.
+        """
+        try:
+            return self._index[architecture]
+        except KeyError:
+            off = [
+                f"{axis} {getattr(architecture, axis)} is not in {list(getattr(self, axis))}"
+                for axis in AXES
+                if getattr(architecture, axis) not in getattr(self, axis)
+            ]
+            raise SearchSpaceError(
+                f"{architecture} is not in the search space: {'; '.join(off)}"
+            ) from None
+
+    @property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """Axis name → values, in the order of the notation."""
+        return {axis: getattr(self, axis) for axis in AXES}
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the space by its axes."""
+        return fingerprint({axis: list(values) for axis, values in self.axes.items()})
+
+
+def _distinct(values: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _scaled_widths(widths: Sequence[int], hidden: int, exact: bool = False) -> tuple[int, ...]:
+    """Scale widths to a teacher; prefer exact scaling, then multiples of 48, then of 12.
+
+    Only the hidden size must be divided by head counts; an inner size that scales to a whole
+    number may stay as it is (192, 256, 288 …), which ``exact`` allows.
+    """
+    scaled = [v * hidden / PAPER_TEACHER_HIDDEN for v in widths]
+    if exact and all(v == int(v) for v in scaled):
+        return _distinct([int(v) for v in scaled])
+    by_48, by_12 = (_distinct([max(m, round(v / m) * m) for v in scaled]) for m in (48, 12))
+    return by_48 if len(by_48) == len(by_12) else by_12
+
+
+def architecture_problem(
+    architecture: Architecture, teacher: TeacherShape, maps_layers: bool
+) -> str | None:
+    """Say why a teacher cannot teach this architecture, or None if it can."""
+    if maps_layers and architecture.layers > teacher.layers:
+        return (
+            f"student {architecture} has {architecture.layers} layers, its teacher "
+            f"{teacher.layers}; this objective maps student layers to teacher layers, so "
+            f"choose at most {teacher.layers} layers"
+        )
+    return None

@@ -1,0 +1,91 @@
+"""From presets, configuration files and options to one validated spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from kdnas.errors import SpecError, unknown_name
+
+Section = Literal["search", "distillation"]
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the program."""
+    folder = resources.files("kdnas.specs") / "presets"
+    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
+
+
+def load_preset(name: str, section: Section) -> dict[str, Any]:
+    """Return a preset's part for searches or distillations.
+
+    Raises:
+        SpecError: no preset has this name.
+    """
+    if name not in preset_names():
+        raise SpecError(unknown_name("preset", name, preset_names()))
+    text = (resources.files("kdnas.specs") / "presets" / f"{name}.yaml").read_text("utf-8")
+    part: dict[str, Any] = yaml.safe_load(text)[section]
+    return part
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping from a file.
+
+    Raises:
+        SpecError: the file is missing, is no YAML, or holds something else than a mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise SpecError(f"cannot read {path}: {error.strerror}; check the path") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path} is not UTF-8 text; save it as UTF-8") from None
+    except yaml.YAMLError as error:
+        detail = " ".join(str(error).split())
+        raise SpecError(f"{path} is not valid YAML: {detail}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise SpecError(f"{path} must hold `key: value` lines, not a {type(data).__name__}")
+    return data
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge nested mappings; a later layer wins key by key.
+
+    A plain value replaces a mapping, except that text laid over a mapping with ``ref``,
+    ``source``, ``name``, ``kind`` or ``init`` shorthand stays text for the spec to read, joined
+    with what the mapping already said.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            before = merged.get(key)
+            if isinstance(value, Mapping) or isinstance(before, Mapping):
+                short = _SHORTHAND.get(key)
+                if short:
+                    before, value = (
+                        {} if v is None else v if isinstance(v, Mapping) else {short: v}
+                        for v in (before, value)
+                    )
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                merged[key] = merge(before, value)
+            else:
+                merged[key] = value
+    return merged
+
+
+# `teacher: ./bert` is short for `teacher: {ref: ./bert}`, and so on.
+_SHORTHAND = {
+    "teacher": "ref",
+    "corpus": "source",
+    "space": "kind",
+    "objective": "name",
+    "student": "init",
+    "backend": "name",
+}

@@ -1,0 +1,137 @@
+"""The parts that searches and distillations share: teacher, corpus, objective, training."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from kdnas.specs.base import Spec
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Dtype = Literal["auto", "float32", "bfloat16"]
+MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "uniform_last", "kdnas"]
+
+
+class TeacherSpec(Spec):
+    """Which encoder teaches: a local folder, a hub id, or an alias such as ``minilm``."""
+
+    ref: str = Field("minilm", min_length=1)
+    revision: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"ref": value} if isinstance(value, str) else value
+
+
+class CorpusSpec(Spec):
+    """Which text is learned from, and how it is cut.
+
+    Attributes:
+        source: files, globs, folders, ``pydocs``, or ``hub:owner/name``; one or several.
+        text_column: column of JSONL, Parquet and hub data sets that holds the text.
+        language_column: column that names the language; else a file's stem names it where
+            ``language_per_file`` is set.
+        config: configuration of a hub data set.
+        split: split of a hub data set.
+        revision: revision of a hub data set.
+        max_length: tokens of a sample, special tokens included; longer samples are cut.
+        held_out_fraction: share of the samples that is never trained on.
+        max_held_out: largest number of held-out samples.
+        max_samples: stop after this many distinct samples (for trying things).
+        seed: which samples are held out.
+    """
+
+    source: tuple[str, ...] = ("pydocs",)
+    text_column: str = "text"
+    language_column: str | None = None
+    language_per_file: bool = False
+    config: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    max_length: int = Field(256, ge=8, le=8192)
+    held_out_fraction: Fraction = 0.05
+    max_held_out: int = Field(2000, ge=8)
+    max_samples: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if isinstance(value, (str, list, tuple)):
+            value = {"source": value}
+        if isinstance(value, dict) and isinstance(value.get("source"), str):
+            value = {**value, "source": [value["source"]]}
+        return value
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> CorpusSpec:
+        if not self.source or not all(self.source):
+            raise ValueError("name at least one source, such as ./texts or pydocs")
+        return self
+
+
+class ObjectiveSpec(Spec):
+    """What the student learns from the teacher.
+
+    ``mapping`` is one of the six names, or student layer → teacher layers such as
+    ``{1: [2, 4], 2: [5, 6]}`` (layers count from 1).
+    """
+
+    name: Literal["hs"] = "hs"
+    mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class StudentSpec(Spec):
+    """How a student starts: ``warm`` (from the teacher's embeddings) or ``random``."""
+
+    init: Literal["warm", "random"] = "warm"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"init": value} if isinstance(value, str) else value
+
+
+class TrainingSpec(Spec):
+    """How long and how a student is trained; steps win over epochs.
+
+    Attributes:
+        steps: optimiser steps, or None to use ``epochs``.
+        epochs: passes over the training sequences.
+        batch_size: sequences of a step.
+        learning_rate: peak rate of AdamW.
+        warmup_fraction: share of the steps in which the rate rises; then it falls linearly to 0.
+        betas: AdamW's two averages (Trivedi App. B: 0.9, 0.98).
+        weight_decay: AdamW's decoupled decay.
+        max_grad_norm: gradients are scaled down to this norm; 0 switches it off.
+        dropout: dropout of the student while training.
+        dtype: of the forward passes; ``auto`` takes bfloat16 where the hardware is fast at it.
+        seed: of the student's start, the proxy set and the batch order.
+        held_out: how many held-out sequences the losses are read on.
+    """
+
+    steps: int | None = Field(None, ge=1)
+    epochs: float | None = Field(None, gt=0)
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(8e-4, gt=0)
+    warmup_fraction: float = Field(0.05, ge=0, lt=1)
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, ge=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    dtype: Dtype = "auto"
+    seed: int = Field(0, ge=0)
+    held_out: int = Field(256, ge=8)
+
+    @model_validator(mode="after")
+    def _has_length(self) -> TrainingSpec:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("give steps or epochs")
+        return self

@@ -1,0 +1,198 @@
+"""The request for a search."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from kdnas.records import LossName
+from kdnas.specs.base import Spec
+from kdnas.specs.parts import (
+    CorpusSpec,
+    Dtype,
+    Fraction,
+    ObjectiveSpec,
+    StudentSpec,
+    TeacherSpec,
+    TrainingSpec,
+)
+
+
+class SpaceSpec(Spec):
+    """Which architectures are candidates: ``paper``, ``scaled`` to the teacher, or own axes."""
+
+    kind: Literal["paper", "scaled", "custom"] = "scaled"
+    axes: dict[str, tuple[int | str, ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"kind": value}
+        if isinstance(value, dict) and value.get("axes") and "kind" not in value:
+            return {**value, "kind": "custom"}
+        return value
+
+    @model_validator(mode="after")
+    def _axes_fit_kind(self) -> SpaceSpec:
+        if (self.kind == "custom") != bool(self.axes):
+            raise ValueError("axes go with kind custom, and only with it")
+        return self
+
+
+class ProxySpec(TrainingSpec):
+    """mini-KD: the short distillation that stands for the full one.
+
+    Attributes:
+        fraction: seeded share of the training sequences, the proxy set.
+        reuse: look up states trained before in the same context instead of training them again.
+    """
+
+    epochs: float | None = Field(4.0, gt=0)
+    fraction: Fraction = 0.3
+    reuse: bool = True
+
+
+class RewardSpec(Spec):
+    """Reward (Trivedi Eq. 4): (1 − L) · (lat(S) / (β·lat(T)))^α.
+
+    Attributes:
+        loss: which held-out loss is L.
+        alpha: exponent of the latency, at most 0; None derives it from ``latency_price``.
+        latency_price: share of explained signal that a doubling of latency must buy.
+        beta: share of the teacher's latency that counts as the target.
+    """
+
+    loss: LossName = "relative"
+    alpha: float | None = Field(None, le=0)
+    latency_price: float = Field(0.10, ge=0, lt=1)
+    beta: float = Field(0.6, gt=0)
+
+    @property
+    def exponent(self) -> float:
+        """α: as given, or log2(1 − price)."""
+        return self.alpha if self.alpha is not None else math.log2(1 - self.latency_price)
+
+
+class LimitsSpec(Spec):
+    """States beyond a limit are never proposed; ``max_hours`` ends the search in good order."""
+
+    max_latency_ms: float | None = Field(None, gt=0)
+    max_latency_ratio: float | None = Field(None, gt=0)
+    max_params_millions: float | None = Field(None, gt=0)
+    max_hours: float | None = Field(None, gt=0)
+
+
+class ControllerSpec(Spec):
+    """Who proposes candidates, and how many.
+
+    Attributes:
+        strategy: ``controller``, ``random``, or ``package.module:Class``.
+        variant: of the controller: ``paper`` may propose a state again (from the look-up table,
+            at no cost); ``once`` never does.
+        episodes: M.
+        candidates: N of an episode.
+        epsilon_start: share of random picks in episode 1.
+        epsilon_min: smallest share.
+        epsilon_decay: what ε loses an episode, or ``spread`` to reach the minimum in the last.
+    """
+
+    strategy: str = "controller"
+    variant: Literal["paper", "once"] = "once"
+    episodes: int = Field(15, ge=1)
+    candidates: int = Field(20, ge=1)
+    epsilon_start: float = Field(1.0, ge=0, le=1)
+    epsilon_min: float = Field(0.05, ge=0, le=1)
+    epsilon_decay: float | Literal["spread"] = 0.05
+
+
+class LatencySpec(Spec):
+    """Under which profile latency is measured, and how thoroughly.
+
+    Attributes:
+        device: where latency counts; ``auto`` is the CPU.
+        threads: intra-op threads on a CPU.
+        length: tokens of the one sequence.
+        dtype: of weights and activations.
+        budget_seconds: rough time that building the table may take.
+        exhaustive: measure every whole student instead of modelling blocks.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(1, ge=1)
+    length: int = Field(32, ge=4)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    budget_seconds: float = Field(300.0, gt=0)
+    exhaustive: bool = False
+
+
+class BackendSpec(Spec):
+    """Where mini-KD runs.
+
+    Attributes:
+        name: ``ray`` or ``local`` (in this process).
+        num_workers: workers at the same time; None takes one a GPU, or one on a CPU.
+        threads: intra-op threads of a CPU worker; None shares the cores evenly. Written out when
+            the search is stored, since it is part of what makes losses equal to the bit.
+        group_size: students on one teacher pass; None fits the memory.
+        device: ``auto`` takes a GPU where there is one.
+        gpu_fraction: share of a GPU that a worker reserves, as 1/n.
+        address: of a running Ray cluster; None starts a local one.
+    """
+
+    name: Literal["ray", "local"] = "ray"
+    num_workers: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1)
+    group_size: int | None = Field(None, ge=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    gpu_fraction: float = Field(1.0, gt=0, le=1)
+    address: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _whole_share(self) -> BackendSpec:
+        share = 1 / self.gpu_fraction
+        if abs(share - round(share)) > 1e-6:
+            raise ValueError("gpu_fraction must be 1/n: 1, 0.5, 0.25 …")
+        return self
+
+
+class SearchSpec(Spec):
+    """A search, whole: the one shape of YAML files, REST bodies and database rows."""
+
+    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
+    teacher: TeacherSpec = TeacherSpec()
+    corpus: CorpusSpec = CorpusSpec()
+    space: SpaceSpec = SpaceSpec()
+    objective: ObjectiveSpec = ObjectiveSpec()
+    student: StudentSpec = StudentSpec()
+    proxy: ProxySpec = ProxySpec()
+    reward: RewardSpec = RewardSpec()
+    limits: LimitsSpec = LimitsSpec()
+    controller: ControllerSpec = ControllerSpec()
+    latency: LatencySpec = LatencySpec()
+    backend: BackendSpec = BackendSpec()
+    seed: int = Field(0, ge=0)
+
+
+# What of a proxy decides losses; ``reuse`` only says whether they may be looked up.
+NOT_IN_CONTEXT = frozenset({"reuse", "dtype"})
+
+__all__ = [
+    "NOT_IN_CONTEXT",
+    "BackendSpec",
+    "ControllerSpec",
+    "Dtype",
+    "LatencySpec",
+    "LimitsSpec",
+    "ProxySpec",
+    "RewardSpec",
+    "SearchSpec",
+    "SpaceSpec",
+]
