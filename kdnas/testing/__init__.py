@@ -1,0 +1,1 @@
+"""What only tests use: makers of small teachers, tokenizers and corpora, fakes, contract suites."""
