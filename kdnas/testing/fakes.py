@@ -160,6 +160,8 @@ class MemoryJournal:
             self._candidates[candidate.id] = replace(
                 candidate, status="running", num_attempts=candidate.num_attempts + 1
             )
+        payload = {"candidates": list(candidate_ids), "worker": worker}
+        self.events.append(("attempts_started", payload))
 
     def interrupt_attempts(self, candidate_ids: Sequence[str], reason: str) -> None:
         """Close the open attempts of these candidates with a reason; they are proposed again."""
@@ -167,6 +169,8 @@ class MemoryJournal:
             if candidate.status == "running":
                 self._close_attempt(candidate.id, "interrupted", reason)
                 self._candidates[candidate.id] = replace(candidate, status="proposed")
+        payload = {"candidates": list(candidate_ids), "reason": reason}
+        self.events.append(("attempts_interrupted", payload))
 
     def finish_candidate(
         self,

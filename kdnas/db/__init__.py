@@ -1,0 +1,1 @@
+"""What is kept: tables, migrations, and all SQL of the program (SQLite and PostgreSQL)."""

@@ -1,0 +1,118 @@
+"""What all tables share: naming, types that mean the same on both dialects, and ids."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Double,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    TypeDecorator,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: ``timestamptz`` on PostgreSQL, naive UTC text on SQLite, aware UTC in Python.
+
+    A naive value is refused, since nobody can say which moment it means.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Turn an aware value into UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"time {value} has no time zone")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give back an aware value in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Base of all tables; constraints have names, so that migrations can speak of them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 (read by SQLAlchemy as a class attribute)
+        datetime: UtcDateTime,
+        str: Text,
+        float: Double,
+        bytes: LargeBinary,
+        dict[str, Any]: JSON(none_as_null=True),
+        list[Any]: JSON(none_as_null=True),
+    }
+
+
+class LeaseColumns:
+    """Who works on a row, until when; all null while nobody does. See ``repository.leases``."""
+
+    lease_token: Mapped[str | None]
+    lease_owner_kind: Mapped[str | None]
+    lease_host: Mapped[str | None]
+    lease_pid: Mapped[int | None]
+    lease_process_started: Mapped[float | None]
+    lease_expires_at: Mapped[datetime | None]
+
+
+class WorkColumns:
+    """State and times of a piece of work that a user asked for."""
+
+    status: Mapped[str]
+    error: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(default=lambda: utc_now())
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+RowNumber = BigInteger().with_variant(Integer, "sqlite")
+"""Type of keys that the database counts; SQLite counts only in an ``INTEGER PRIMARY KEY``."""
+
+
+def one_of(column: str, values: Sequence[str]) -> CheckConstraint:
+    """Constrain a text column to known values."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+def utc_now() -> datetime:
+    """The present moment, aware."""
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """Make an id of 16 characters, safe in a URL: 9 of the time in milliseconds, 7 at random.
+
+    Ids sort by the time of their making; 35 random bits a millisecond keep them apart.
+    """
+    number = (time.time_ns() // 1_000_000) << 35 | secrets.randbits(35)
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(75, -1, -5))

@@ -1,0 +1,234 @@
+"""Connections to SQLite and PostgreSQL, and one transaction at a time on them.
+
+On SQLite writers say ``BEGIN IMMEDIATE`` and wait for each other; a transaction that reads first
+and writes later would fail at once with *database is locked*. Readers are read-only and deferred,
+so in WAL mode they neither wait nor hold anybody up.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from kdnas.errors import DatabaseError
+
+BUSY_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 10
+
+_MEANINGS = (
+    ("file is not a database", "the file is not an SQLite database; name another file"),
+    ("disk is full", "the disk is full; free some space and start again"),
+    ("no space left", "the disk is full; free some space and start again"),
+    ("disk i/o error", "the disk cannot be read or written; check its space and its health"),
+    ("readonly database", "the file or its folder is not writable; check its permissions"),
+    ("unable to open database", "the file or its folder is not writable; check its permissions"),
+    ("database disk image is malformed", "the file is damaged; restore it from a backup"),
+    ("database is locked", "another program has kept the file locked; stop it and start again"),
+)
+
+
+def parse_url(text: str) -> URL:
+    """Read a database URL.
+
+    Raises:
+        DatabaseError: it is no URL, of another kind, or names no file; never shows a password.
+    """
+    advice = "use sqlite:////folder/kdnas.db or postgresql://user:password@host/database"
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise DatabaseError(f"KDNAS_DATABASE_URL is not a database URL; {advice}") from None
+    if url.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
+        raise DatabaseError(f"database kind {url.drivername!r} is not supported; {advice}")
+    if url.get_backend_name() == "sqlite" and (
+        not url.database or ":memory:" in url.database or url.database.startswith("file:")
+    ):
+        raise DatabaseError(f"database {shown(url)} names no file of its own; {advice}")
+    return url
+
+
+def shown(url: URL) -> str:
+    """The URL for a message: without password and options."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn a driver's error into a DatabaseError: where, what, and what to do about it.
+
+    A broken constraint is a mistake of this program and stays what it is.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except DBAPIError as error:
+        raise DatabaseError(_worded(str(error.orig), url)) from error
+    except sqlite3.Error as error:  # raised while a connection was set up
+        raise DatabaseError(_worded(str(error), url)) from error
+
+
+def _worded(reason: str, url: URL) -> str:
+    for sign, meaning in _MEANINGS:
+        if sign in reason.lower():
+            return f"database {shown(url)}: {meaning}"
+    line = (reason.strip().splitlines() or ["no reason given"])[0]
+    if url.password:
+        line = line.replace(url.password, "***")
+    return f"database {shown(url)}: {line}; {_advice(reason, url)}"
+
+
+def _advice(reason: str, url: URL) -> str:
+    if "no such table" in reason or ("does not exist" in reason and "relation" in reason):
+        return "if it is not migrated, run `kdnas db upgrade`"
+    if url.get_backend_name() == "postgresql":
+        return "check that the server runs and that KDNAS_DATABASE_URL is right"
+    return "check the file"
+
+
+def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
+    """Make an engine with the settings of its dialect; connects to nothing yet.
+
+    Args:
+        url: from :func:`parse_url`.
+        foreign_keys: False for migrations, which rebuild tables on SQLite.
+    """
+    if url.get_backend_name() == "postgresql":
+        query = {"connect_timeout": str(CONNECT_TIMEOUT_SECONDS), **url.query}
+        return create_engine(
+            url.set(drivername="postgresql+psycopg", query=query),
+            pool_pre_ping=True,
+        )
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    event.listen(engine, "connect", _SQLiteSetup(url, foreign_keys))
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+class _SQLiteSetup:
+    """Prepares each new SQLite connection and verifies what its pragmas answered."""
+
+    def __init__(self, url: URL, foreign_keys: bool) -> None:
+        self._url = url
+        self._foreign_keys = int(foreign_keys)
+
+    def __call__(self, connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None  # the driver begins nothing of its own accord
+        self._pragma(connection, "busy_timeout", int(BUSY_TIMEOUT_SECONDS * 1000))
+        self._enter_wal(connection)
+        self._pragma(connection, "synchronous", 1)
+        self._pragma(connection, "foreign_keys", self._foreign_keys)
+
+    def _pragma(self, connection: sqlite3.Connection, name: str, value: int) -> None:
+        connection.execute(f"PRAGMA {name} = {value}")
+        (answer,) = connection.execute(f"PRAGMA {name}").fetchone()
+        if answer != value:
+            raise DatabaseError(
+                f"database {shown(self._url)}: SQLite answered {name} = {answer} instead of "
+                f"{value}; use another build of SQLite"
+            )
+
+    def _enter_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch a new file to write-ahead logging.
+
+        The switch needs the file alone, and SQLite does not always wait for that by itself.
+        """
+        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        if mode != "wal":
+            raise DatabaseError(
+                f"database {shown(self._url)}: the folder's file system has no write-ahead log "
+                f"(journal mode {mode!r}); use a local disk"
+            )
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("kdnas_write", False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {0 if writes else 1}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class Database:
+    """A database, open and migrated; each use is one transaction.
+
+    Safe to share between threads; open one in each process.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self._engine = make_engine(url)
+        self._writer = self._engine.execution_options(kdnas_write=True)
+        self._reader = self._engine
+        if self.dialect == "postgresql":
+            self._reader = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session that is committed at the end, or rolled back if anything is raised.
+
+        Raises:
+            DatabaseError: the database is out of reach, full, or read-only.
+        """
+        with (
+            translated(self.url),
+            Session(self._writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A read-only session on one state of the database.
+
+        Raises:
+            DatabaseError: the database is out of reach.
+        """
+        with translated(self.url), Session(self._reader) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def prepare_folder(url: URL) -> None:
+    """Make the folder of an SQLite file; DatabaseError if that cannot be done."""
+    if url.get_backend_name() != "sqlite" or url.database is None:
+        return
+    folder = Path(url.database).absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(
+            f"cannot make the folder {folder} for the database: {error.strerror}; choose another "
+            "with KDNAS_HOME or KDNAS_DATABASE_URL"
+        ) from None

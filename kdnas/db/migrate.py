@@ -1,0 +1,149 @@
+"""Bring a database to the tables that this program knows, and refuse what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+import kdnas
+from kdnas.db.engine import Database, make_engine, parse_url, prepare_folder, shown, translated
+from kdnas.db.models import Search
+from kdnas.errors import DatabaseError
+from kdnas.settings import Settings
+
+METADATA = Search.metadata  # that of Base, with all tables declared
+_LOCK = 0x6B646E6173  # "kdnas": the one key of our advisory lock for migrations
+
+
+def open_database(settings: Settings) -> Database:
+    """Open the database of the settings, migrated.
+
+    SQLite is migrated at once; several processes may start together. PostgreSQL is migrated only
+    if ``settings.auto_migrate`` says so.
+
+    Raises:
+        DatabaseError: out of reach, outdated (names the command), or newer than this program.
+    """
+    url = parse_url(settings.database_url)
+    before = current(settings.database_url)
+    if before != head():
+        if url.get_backend_name() == "postgresql" and not settings.auto_migrate:
+            state = f"is at revision {before}" if before else "is empty"
+            raise DatabaseError(
+                f"database {shown(url)} {state}, this program needs revision {head()}; run "
+                "`kdnas db upgrade`, or set KDNAS_AUTO_MIGRATE=1"
+            )
+        upgrade(settings.database_url)
+    return Database(url)
+
+
+def head() -> str:
+    """The revision that this program needs."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    if revision is None:
+        raise DatabaseError(f"no migrations in {_folder()}; install kdnas again")
+    return revision
+
+
+def current(database_url: str) -> str | None:
+    """The revision of a database, None if it is empty.
+
+    Raises:
+        DatabaseError: out of reach, or newer than this program.
+    """
+    with _connected(database_url, writes=False) as connection:
+        return _known_revision(connection)
+
+
+def upgrade(database_url: str) -> tuple[str | None, str]:
+    """Migrate a database to the newest revision; safe to run twice at once.
+
+    Returns:
+        The revisions before and after.
+
+    Raises:
+        DatabaseError: out of reach, newer than this program, or full.
+    """
+    with _connected(database_url, writes=True) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        before, config = _known_revision(connection), _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        if connection.dialect.name == "sqlite":
+            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+            if broken:
+                raise DatabaseError(
+                    f"migration left {len(broken)} rows without their parent, the first in table "
+                    f"{broken[0][0]}; nothing was changed, please report it"
+                )
+    return before, head()
+
+
+def check(database_url: str) -> list[str]:
+    """Differences between the tables of a database and those of this program, in words.
+
+    Raises:
+        DatabaseError: out of reach, or newer than this program.
+    """
+    with _connected(database_url, writes=False) as connection:
+        _known_revision(connection)
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "target_metadata": METADATA}
+        )
+        return [_in_words(difference) for difference in compare_metadata(context, METADATA)]
+
+
+def _in_words(difference: object) -> str:
+    if isinstance(difference, list):
+        return "; ".join(_in_words(part) for part in difference)
+    if isinstance(difference, tuple):
+        return " ".join(str(part) for part in difference if part is not None)
+    return str(difference)
+
+
+@contextmanager
+def _connected(database_url: str, *, writes: bool) -> Iterator[Connection]:
+    """One transaction on a connection of its own, without foreign keys on SQLite."""
+    url = parse_url(database_url)
+    prepare_folder(url)
+    engine = make_engine(url, foreign_keys=False).execution_options(kdnas_write=writes)
+    try:
+        with translated(url), engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _known_revision(connection: Connection) -> str | None:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    known = {s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise DatabaseError(
+            f"database {shown(connection.engine.url)} is at revision {revision}, which kdnas "
+            f"{kdnas.__version__} does not know (it knows up to {head()}); install a newer kdnas, "
+            "or name another database with KDNAS_DATABASE_URL"
+        )
+    return revision
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    return config
+
+
+def _folder() -> Path:
+    """``migrations`` inside the installed package, or beside it in a working copy."""
+    package = Path(str(resources.files("kdnas")))
+    inside = package / "migrations"
+    return inside if inside.is_dir() else package.parent / "migrations"

@@ -1,0 +1,373 @@
+"""All tables. Times are UTC and end in ``_at``; other units are in the names.
+
+::
+
+    searches ─┬─ episodes ── candidates ─┬─ attempts
+              ├─ controller_states       └─ distillation_losses ── mini_kd_contexts
+              └─ events
+    latency_profiles ── latencies
+    distillations ─┬─ distillation_curves
+                   └─ evaluations
+    pipelines · task_distillations · idempotency_keys
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, get_args
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from kdnas.db.base import (
+    Base,
+    LeaseColumns,
+    RowNumber,
+    WorkColumns,
+    new_id,
+    one_of,
+    utc_now,
+)
+from kdnas.records import CandidateStatus, SearchStatus
+
+STATUSES: tuple[str, ...] = get_args(SearchStatus)
+FINAL_STATUSES = ("succeeded", "failed", "cancelled")
+CANDIDATE_STATUSES: tuple[str, ...] = get_args(CandidateStatus)
+OWNER_KINDS = ("cli", "service")
+ATTEMPT_OUTCOMES = ("succeeded", "failed", "interrupted")
+
+
+class Search(WorkColumns, LeaseColumns, Base):
+    """A search: what was asked for, and where it stands."""
+
+    __tablename__ = "searches"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
+        Index(None, "status", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[dict[str, Any]]
+    owner_kind: Mapped[str]
+
+
+class Episode(Base):
+    """A round of a search, numbered from 1; bests are indices of states in the space."""
+
+    __tablename__ = "episodes"
+    __table_args__ = (CheckConstraint("number >= 1", name="number"),)
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    epsilon: Mapped[float | None]
+    global_best: Mapped[int | None]
+    previous_best: Mapped[int | None]
+    controller_loss: Mapped[float | None]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class MiniKDContext(Base):
+    """What a context's fingerprint stands for; ``content`` is null until somebody says it."""
+
+    __tablename__ = "mini_kd_contexts"
+
+    fingerprint: Mapped[str] = mapped_column(primary_key=True)
+    content: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class DistillationLoss(Base):
+    """The look-up table of losses: context, architecture, repeat (from 1) → losses and curve.
+
+    ``curve`` is a list of [step, loss, learning rate].
+    """
+
+    __tablename__ = "distillation_losses"
+    __table_args__ = (
+        UniqueConstraint("context", "architecture", "repeat"),
+        CheckConstraint("repeat >= 1", name="repeat"),
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    context: Mapped[str] = mapped_column(ForeignKey("mini_kd_contexts.fingerprint"))
+    architecture: Mapped[str]
+    repeat: Mapped[int]
+    loss_training: Mapped[float]
+    loss_mean: Mapped[float]
+    loss_relative: Mapped[float]
+    loss_output: Mapped[float]
+    curve: Mapped[list[Any]]
+    num_steps: Mapped[int]
+    train_seconds: Mapped[float]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class Candidate(Base):
+    """An architecture proposed in a search.
+
+    The indices serve a table of 100 000 candidates that is sorted by any column of figures.
+    """
+
+    __tablename__ = "candidates"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["search_id", "episode"],
+            ["episodes.search_id", "episodes.number"],
+            ondelete="CASCADE",
+        ),
+        UniqueConstraint("search_id", "episode", "position"),
+        one_of("status", CANDIDATE_STATUSES),
+        Index(None, "search_id", "status"),
+        Index(None, "search_id", "architecture"),
+        Index(None, "search_id", "reward", "id"),
+        Index(None, "search_id", "loss_relative", "id"),
+        Index(None, "search_id", "latency_ms", "id"),
+        Index(None, "distillation_loss_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    search_id: Mapped[str]
+    episode: Mapped[int]
+    position: Mapped[int]
+    state_index: Mapped[int]
+    architecture: Mapped[str]
+    source: Mapped[str]
+    predicted_reward: Mapped[float | None]
+    status: Mapped[str]
+    latency_ms: Mapped[float | None]
+    latency_ratio: Mapped[float | None]
+    params_millions: Mapped[float | None]
+    loss_training: Mapped[float | None]
+    loss_mean: Mapped[float | None]
+    loss_relative: Mapped[float | None]
+    loss_output: Mapped[float | None]
+    reward: Mapped[float | None]
+    reused: Mapped[bool] = mapped_column(default=False)
+    num_attempts: Mapped[int] = mapped_column(default=0)
+    error: Mapped[str | None]
+    note: Mapped[str | None]
+    distillation_loss_id: Mapped[int | None] = mapped_column(
+        RowNumber, ForeignKey("distillation_losses.id")
+    )
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class Attempt(Base):
+    """One training of a candidate on a worker; at most one of a candidate is open."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        one_of("outcome", ATTEMPT_OUTCOMES),
+        CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="closed"),
+        Index(None, "candidate_id"),
+        Index(
+            "uq_attempts_open",
+            "candidate_id",
+            unique=True,
+            sqlite_where=text("finished_at IS NULL"),
+            postgresql_where=text("finished_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.id", ondelete="CASCADE"))
+    worker: Mapped[str]
+    outcome: Mapped[str | None]
+    error: Mapped[str | None]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class ControllerState(Base):
+    """The strategy's state after the last finished episode of a search."""
+
+    __tablename__ = "controller_states"
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    episode: Mapped[int]
+    state: Mapped[bytes]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class LatencyProfile(Base):
+    """A table of latencies: where and how it was measured; complete once the teacher's is known.
+
+    ``fingerprint`` is that of device, runtime, threads, dtype and length.
+    """
+
+    __tablename__ = "latency_profiles"
+    __table_args__ = (UniqueConstraint("fingerprint", "family", "teacher_fingerprint"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    fingerprint: Mapped[str]
+    family: Mapped[str]
+    teacher_fingerprint: Mapped[str]
+    device: Mapped[str]
+    runtime: Mapped[str]
+    num_threads: Mapped[int]
+    dtype: Mapped[str]
+    length_tokens: Mapped[int]
+    node: Mapped[str]
+    teacher_ms: Mapped[float | None]
+    quality: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    build_seconds: Mapped[float | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    completed_at: Mapped[datetime | None]
+
+
+class Latency(Base):
+    """Milliseconds of one architecture under a profile."""
+
+    __tablename__ = "latencies"
+
+    profile_id: Mapped[str] = mapped_column(
+        ForeignKey("latency_profiles.id", ondelete="CASCADE"), primary_key=True
+    )
+    architecture: Mapped[str] = mapped_column(primary_key=True)
+    latency_ms: Mapped[float]
+    spread_ms: Mapped[float]
+    measured: Mapped[bool]
+
+
+class Distillation(WorkColumns, LeaseColumns, Base):
+    """A full distillation."""
+
+    __tablename__ = "distillations"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
+        Index(None, "status", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    architecture: Mapped[str]
+    spec: Mapped[dict[str, Any]]
+    owner_kind: Mapped[str]
+    step: Mapped[int] = mapped_column(default=0)
+    total_steps: Mapped[int | None]
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    artefact: Mapped[str | None]
+    output_path: Mapped[str | None]
+
+
+class DistillationCurvePoint(Base):
+    """One point of a distillation's training curve."""
+
+    __tablename__ = "distillation_curves"
+
+    distillation_id: Mapped[str] = mapped_column(
+        ForeignKey("distillations.id", ondelete="CASCADE"), primary_key=True
+    )
+    step: Mapped[int] = mapped_column(primary_key=True)
+    loss: Mapped[float]
+    learning_rate: Mapped[float]
+
+
+class Evaluation(WorkColumns, LeaseColumns, Base):
+    """A model's figures on one task of a suite with one seed."""
+
+    __tablename__ = "evaluations"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        Index(None, "status", "id"),
+        Index(None, "model", "suite", "task"),
+        Index(None, "distillation_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    model: Mapped[str]
+    distillation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("distillations.id", ondelete="SET NULL")
+    )
+    suite: Mapped[str]
+    task: Mapped[str]
+    seed: Mapped[int]
+    spec: Mapped[dict[str, Any]]
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class Pipeline(WorkColumns, LeaseColumns, Base):
+    """Search, then distillation, then evaluation, as one request."""
+
+    __tablename__ = "pipelines"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        Index(None, "status", "id"),
+        Index(None, "search_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[dict[str, Any]]
+    stage: Mapped[str]
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
+
+
+class TaskDistillation(WorkColumns, LeaseColumns, Base):
+    """A distillation for one task, by Universal-KD or one of its baselines."""
+
+    __tablename__ = "task_distillations"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        Index(None, "status", "id"),
+        Index(None, "task", "method"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[dict[str, Any]]
+    task: Mapped[str]
+    method: Mapped[str]
+    seed: Mapped[int]
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    artefact: Mapped[str | None]
+
+
+class IdempotencyKey(Base):
+    """The answer to a request that a client may send again; ``route`` is method and path."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "created_at"),)
+
+    route: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    request_fingerprint: Mapped[str]
+    response_status: Mapped[int | None]
+    response: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class Event(Base):
+    """Something that happened; ids rise in the order of the commits (``repository.events``)."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(None, "search_id", "id"),
+        Index(None, "distillation_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="CASCADE"))
+    distillation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("distillations.id", ondelete="CASCADE")
+    )
+    type: Mapped[str]
+    payload: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,75 @@
+"""Values that the database gives out besides those of :mod:`kdnas.records`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from kdnas.architecture import Architecture
+from kdnas.records import CurvePoint, LatencyProfile, Losses, SearchStatus
+
+OwnerKind = Literal["cli", "service"]
+
+
+@dataclass(frozen=True, slots=True)
+class DistillationRecord:
+    """A stored full distillation without its curve."""
+
+    id: str
+    name: str
+    architecture: Architecture
+    spec: Mapping[str, Any]
+    status: SearchStatus
+    owner_kind: OwnerKind
+    step: int
+    total_steps: int | None
+    metrics: Mapping[str, Any]
+    artefact: str | None
+    output_path: str | None
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something that happened to a search or a distillation."""
+
+    id: int
+    type: str
+    payload: Mapping[str, Any]
+    search_id: str | None
+    distillation_id: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyProfileRecord:
+    """A latency table without its entries; ``complete`` once the teacher is in it."""
+
+    id: str
+    profile: LatencyProfile
+    family: str
+    teacher_fingerprint: str
+    teacher_ms: float | None
+    quality: Mapping[str, float]
+    num_entries: int
+    complete: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LossRecord:
+    """One row of the loss look-up table."""
+
+    context: str
+    architecture: Architecture
+    repeat: int
+    losses: Losses
+    curve: tuple[CurvePoint, ...]
+    steps: int
+    train_seconds: float
+    created_at: datetime

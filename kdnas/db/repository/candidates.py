@@ -1,0 +1,380 @@
+"""Episodes, candidates and attempts of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from kdnas import records
+from kdnas.architecture import Architecture
+from kdnas.db.base import new_id, utc_now
+from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
+from kdnas.db.repository.events import append_event
+from kdnas.db.repository.losses import add_losses
+from kdnas.db.repository.searches import locked_search, require_search
+from kdnas.errors import ConflictError, NotFoundError
+from kdnas.records import CandidateStatus, Losses, MiniKDResult, Proposal
+
+
+class NewCandidate(Protocol):
+    """A proposal with all that is known before training."""
+
+    @property
+    def proposal(self) -> Proposal:
+        """Which state, and who proposed it."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """The state as an architecture."""
+
+    @property
+    def latency_ms(self) -> float:
+        """Milliseconds of an inference."""
+
+    @property
+    def latency_ratio(self) -> float:
+        """The same as a share of the teacher's."""
+
+    @property
+    def params_millions(self) -> float:
+        """Size in millions of parameters."""
+
+
+def begin_episode(
+    session: Session,
+    search_id: str,
+    number: int,
+    epsilon: float | None,
+    global_best: int | None,
+    previous_best: int | None,
+    candidates: Sequence[NewCandidate],
+) -> records.Episode:
+    """Write an episode and its candidates, with an event.
+
+    Raises:
+        NotFoundError: no such search.
+        ConflictError: the number is not the next one, or the last episode is not finished.
+    """
+    locked_search(session, search_id)
+    past = session.scalars(select(Episode.finished_at).where(Episode.search_id == search_id)).all()
+    if number != len(past) + 1 or None in past:
+        raise ConflictError(
+            f"episode {number} of search {search_id} cannot begin: the search has {len(past)} "
+            f"episodes, {past.count(None)} of them unfinished; finish them, and begin "
+            f"{len(past) + 1}"
+        )
+    row = Episode(
+        search_id=search_id,
+        number=number,
+        epsilon=epsilon,
+        global_best=global_best,
+        previous_best=previous_best,
+    )
+    session.add(row)
+    session.flush()
+    rows = [
+        Candidate(
+            id=new_id(),
+            search_id=search_id,
+            episode=number,
+            position=position,
+            state_index=new.proposal.index,
+            architecture=str(new.architecture),
+            source=new.proposal.source,
+            predicted_reward=new.proposal.predicted_reward,
+            status="proposed",
+            latency_ms=new.latency_ms,
+            latency_ratio=new.latency_ratio,
+            params_millions=new.params_millions,
+        )
+        for position, new in enumerate(candidates)
+    ]
+    session.add_all(rows)
+    payload = {"episode": number, "epsilon": epsilon, "num_candidates": len(rows)}
+    append_event(session, "episode_started", payload, search_id=search_id)
+    return _episode(row, rows)
+
+
+def end_episode(
+    session: Session,
+    search_id: str,
+    number: int,
+    controller_loss: float | None,
+    controller_state: bytes,
+) -> records.Episode:
+    """Close an episode together with the strategy's new state, with an event.
+
+    Raises:
+        NotFoundError: no such search or episode.
+        ConflictError: the episode is finished.
+    """
+    locked_search(session, search_id)
+    row = session.get(Episode, (search_id, number))
+    if row is None:
+        raise NotFoundError(f"search {search_id} has no episode {number}; begin it first")
+    if row.finished_at is not None:
+        raise ConflictError(f"episode {number} of search {search_id} is already finished")
+    row.finished_at, row.controller_loss = utc_now(), controller_loss
+    session.merge(
+        ControllerState(
+            search_id=search_id, episode=number, state=controller_state, created_at=utc_now()
+        )
+    )
+    payload = {"episode": number, "controller_loss": controller_loss}
+    append_event(session, "episode_finished", payload, search_id=search_id)
+    return _episode(row, _candidates(session, search_id, number))
+
+
+def list_episodes(session: Session, search_id: str) -> list[records.Episode]:
+    """All episodes in order with their candidates, in two reads.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    require_search(session, search_id)
+    rows = session.scalars(
+        select(Episode).where(Episode.search_id == search_id).order_by(Episode.number)
+    ).all()
+    by_number: dict[int, list[Candidate]] = {row.number: [] for row in rows}
+    for candidate in _candidates(session, search_id):
+        by_number[candidate.episode].append(candidate)
+    return [_episode(row, by_number[row.number]) for row in rows]
+
+
+def controller_state(session: Session, search_id: str) -> bytes | None:
+    """The strategy's state after the last finished episode.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    require_search(session, search_id)
+    return session.scalar(
+        select(ControllerState.state).where(ControllerState.search_id == search_id)
+    )
+
+
+def start_attempts(session: Session, candidate_ids: Sequence[str], worker: str) -> None:
+    """Note that a worker began to train these candidates, with an event.
+
+    An attempt that is still open (its driver died without a word) is closed as interrupted.
+
+    Raises:
+        NotFoundError: one of the candidates is not there.
+        ConflictError: one of them is already done.
+    """
+    rows = _unfinished(session, candidate_ids)
+    _close_attempts(session, candidate_ids, "interrupted", "another attempt began")
+    for row in rows:
+        row.status = "running"
+        row.num_attempts += 1
+    session.add_all([Attempt(candidate_id=row.id, worker=worker) for row in rows])
+    _append_for_group(session, "attempts_started", rows, {"worker": worker})
+
+
+def interrupt_attempts(session: Session, candidate_ids: Sequence[str], reason: str) -> None:
+    """Close open attempts with a reason; their candidates are proposed again, with an event.
+
+    Candidates without an open attempt are left as they are.
+
+    Raises:
+        NotFoundError: one of the candidates is not there.
+    """
+    rows = [row for row in _locked(session, candidate_ids) if row.status == "running"]
+    _close_attempts(session, [row.id for row in rows], "interrupted", reason)
+    for row in rows:
+        row.status = "proposed"
+    _append_for_group(session, "attempts_interrupted", rows, {"reason": reason})
+
+
+def close_open_attempts(session: Session, search_id: str, reason: str) -> int:
+    """Interrupt whatever a dead driver of the search left open; returns how many that were."""
+    require_search(session, search_id)
+    left = session.scalars(
+        select(Candidate.id).where(Candidate.search_id == search_id, Candidate.status == "running")
+    ).all()
+    interrupt_attempts(session, left, reason)
+    return len(left)
+
+
+def num_trainings(session: Session, search_id: str) -> int:
+    """How many trainings a search has started, repeated ones included."""
+    query = (
+        select(func.count())
+        .select_from(Attempt)
+        .join(Candidate, Candidate.id == Attempt.candidate_id)
+        .where(Candidate.search_id == search_id)
+    )
+    return session.scalar(query) or 0
+
+
+def finish_candidate(
+    session: Session,
+    candidate_id: str,
+    context: str,
+    result: MiniKDResult,
+    reward: float | None,
+    note: str | None,
+) -> records.Candidate:
+    """Store a result: losses in the look-up table, the candidate, its attempt, an event.
+
+    Raises:
+        NotFoundError: no such candidate.
+        ConflictError: it is already done.
+    """
+    (row,) = _unfinished(session, [candidate_id])
+    status = "succeeded" if result.succeeded else "failed"
+    if result.losses is not None:
+        row.distillation_loss_id = add_losses(session, context, result, result.losses)
+        _set_losses(row, result.losses)
+    _close_attempts(session, [candidate_id], status, result.error)
+    row.error = result.error
+    return _finish(session, row, status, reward, note)
+
+
+def reuse_losses(
+    session: Session, candidate_id: str, losses: Losses, reward: float, note: str | None
+) -> records.Candidate:
+    """Finish a candidate with losses that were known before, with an event.
+
+    Raises:
+        NotFoundError: no such candidate.
+        ConflictError: it is already done.
+    """
+    (row,) = _unfinished(session, [candidate_id])
+    row.reused = True
+    _set_losses(row, losses)
+    return _finish(session, row, "succeeded", reward, note)
+
+
+def get_candidate(session: Session, candidate_id: str) -> records.Candidate:
+    """Read a candidate; NotFoundError if it is not there."""
+    row = session.get(Candidate, candidate_id)
+    if row is None:
+        raise NotFoundError(f"there is no candidate {candidate_id!r}; list its search's candidates")
+    return _record(row)
+
+
+def _candidates(
+    session: Session, search_id: str, episode: int | None = None
+) -> Iterable[Candidate]:
+    query = select(Candidate).where(Candidate.search_id == search_id)
+    if episode is not None:
+        query = query.where(Candidate.episode == episode)
+    return session.scalars(query.order_by(Candidate.episode, Candidate.position))
+
+
+def _locked(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
+    """Rows in the order given; they are locked in the order of their ids, against deadlocks."""
+    query = (
+        select(Candidate)
+        .where(Candidate.id.in_(candidate_ids))
+        .order_by(Candidate.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    found = {row.id: row for row in session.scalars(query)}
+    missing = [candidate_id for candidate_id in candidate_ids if candidate_id not in found]
+    if missing:
+        raise NotFoundError(f"there is no candidate {missing[0]!r}; list its search's candidates")
+    return [found[candidate_id] for candidate_id in candidate_ids]
+
+
+def _unfinished(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
+    rows = _locked(session, candidate_ids)
+    for row in rows:
+        if row.status in ("succeeded", "failed"):
+            raise ConflictError(f"candidate {row.id} has already {row.status}")
+    return rows
+
+
+def _close_attempts(
+    session: Session, candidate_ids: Sequence[str], outcome: str, error: str | None
+) -> None:
+    session.execute(
+        update(Attempt)
+        .where(Attempt.candidate_id.in_(candidate_ids), Attempt.finished_at.is_(None))
+        .values(outcome=outcome, error=error, finished_at=utc_now())
+    )
+
+
+def _set_losses(row: Candidate, losses: Losses) -> None:
+    row.loss_training, row.loss_mean = losses.training, losses.mean
+    row.loss_relative, row.loss_output = losses.relative, losses.output
+
+
+def _finish(
+    session: Session, row: Candidate, status: str, reward: float | None, note: str | None
+) -> records.Candidate:
+    row.status, row.reward, row.note, row.finished_at = status, reward, note, utc_now()
+    payload = {
+        "candidate": row.id,
+        "episode": row.episode,
+        "position": row.position,
+        "architecture": row.architecture,
+        "source": row.source,
+        "status": status,
+        "reused": row.reused,
+        "loss_relative": row.loss_relative,
+        "latency_ms": row.latency_ms,
+        "reward": reward,
+        "error": row.error,
+    }
+    append_event(session, "candidate_finished", payload, search_id=row.search_id)
+    return _record(row)
+
+
+def _append_for_group(
+    session: Session, kind: str, rows: Sequence[Candidate], payload: dict[str, Any]
+) -> None:
+    for search_id in sorted({row.search_id for row in rows}):
+        ids = [row.id for row in rows if row.search_id == search_id]
+        append_event(session, kind, {"candidates": ids, **payload}, search_id=search_id)
+
+
+def _episode(row: Episode, candidates: Iterable[Candidate]) -> records.Episode:
+    return records.Episode(
+        search_id=row.search_id,
+        number=row.number,
+        epsilon=row.epsilon,
+        finished=row.finished_at is not None,
+        global_best=row.global_best,
+        previous_best=row.previous_best,
+        controller_loss=row.controller_loss,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        candidates=tuple(_record(candidate) for candidate in candidates),
+    )
+
+
+def _record(row: Candidate) -> records.Candidate:
+    losses = None
+    if (
+        row.loss_training is not None
+        and row.loss_mean is not None
+        and row.loss_relative is not None
+        and row.loss_output is not None
+    ):
+        losses = Losses(row.loss_training, row.loss_mean, row.loss_relative, row.loss_output)
+    return records.Candidate(
+        id=row.id,
+        search_id=row.search_id,
+        episode=row.episode,
+        position=row.position,
+        index=row.state_index,
+        architecture=Architecture.parse(row.architecture),
+        source=row.source,
+        predicted_reward=row.predicted_reward,
+        status=cast(CandidateStatus, row.status),
+        losses=losses,
+        latency_ms=row.latency_ms,
+        latency_ratio=row.latency_ratio,
+        params_millions=row.params_millions,
+        reward=row.reward,
+        reused=row.reused,
+        num_attempts=row.num_attempts,
+        error=row.error,
+        note=row.note,
+    )

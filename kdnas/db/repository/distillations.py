@@ -1,0 +1,208 @@
+"""Full distillations and their curves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from kdnas.architecture import Architecture
+from kdnas.db.base import utc_now
+from kdnas.db.models import FINAL_STATUSES, Distillation, DistillationCurvePoint
+from kdnas.db.records import DistillationRecord, OwnerKind
+from kdnas.db.repository.events import append_event
+from kdnas.db.repository.names import add_named
+from kdnas.errors import ConflictError, NotFoundError
+from kdnas.records import CurvePoint, SearchStatus
+
+
+def create_distillation(
+    session: Session,
+    spec: Mapping[str, Any],
+    architecture: Architecture,
+    *,
+    name: str | None = None,
+    owner_kind: OwnerKind = "cli",
+) -> DistillationRecord:
+    """Write a queued distillation, with an event.
+
+    Raises:
+        ConflictError: the name is taken.
+    """
+    row = Distillation(
+        spec=dict(spec), architecture=str(architecture), owner_kind=owner_kind, status="queued"
+    )
+    add_named(session, row, name)
+    payload = {"name": row.name, "architecture": row.architecture}
+    append_event(session, "distillation_created", payload, distillation_id=row.id)
+    return _record(row)
+
+
+def get_distillation(session: Session, reference: str) -> DistillationRecord:
+    """Read a distillation by id or name.
+
+    Raises:
+        NotFoundError: there is neither.
+    """
+    row = session.get(Distillation, reference) or session.scalar(
+        select(Distillation).where(Distillation.name == reference)
+    )
+    if row is None:
+        raise NotFoundError(_unknown(reference))
+    return _record(row)
+
+
+def list_distillations(
+    session: Session,
+    *,
+    status: SearchStatus | None = None,
+    owner_kind: OwnerKind | None = None,
+    before_id: str | None = None,
+    limit: int = 100,
+) -> list[DistillationRecord]:
+    """Distillations, the newest first; ``before_id`` goes on after the last one of a page."""
+    query = select(Distillation).order_by(Distillation.id.desc()).limit(limit)
+    if status is not None:
+        query = query.where(Distillation.status == status)
+    if owner_kind is not None:
+        query = query.where(Distillation.owner_kind == owner_kind)
+    if before_id is not None:
+        query = query.where(Distillation.id < before_id)
+    return [_record(row) for row in session.scalars(query)]
+
+
+def set_distillation_status(
+    session: Session,
+    distillation_id: str,
+    status: SearchStatus,
+    error: str | None = None,
+    *,
+    expected: Collection[SearchStatus] | None = None,
+) -> DistillationRecord:
+    """Change a distillation's status, with an event.
+
+    Raises:
+        NotFoundError: no such distillation.
+        ConflictError: its status is not among ``expected``.
+    """
+    row = _locked(session, distillation_id)
+    if expected is not None and row.status not in expected:
+        raise ConflictError(
+            f"distillation {row.name!r} is {row.status}, so it cannot become {status}; that takes "
+            f"{' or '.join(expected)}"
+        )
+    now = utc_now()
+    row.status, row.error = status, error
+    if status == "running" and row.started_at is None:
+        row.started_at = now
+    row.finished_at = now if status in FINAL_STATUSES else None
+    payload = {"status": status, "error": error}
+    append_event(session, "distillation_status", payload, distillation_id=row.id)
+    return _record(row)
+
+
+def set_distillation_progress(
+    session: Session,
+    distillation_id: str,
+    step: int,
+    total_steps: int,
+    points: Sequence[CurvePoint] = (),
+) -> None:
+    """Note how far training is, and append to its curve, with an event.
+
+    Points from the first new step on are replaced: a run resumed from a checkpoint repeats steps.
+
+    Raises:
+        NotFoundError: no such distillation.
+    """
+    row = _locked(session, distillation_id)
+    row.step, row.total_steps = step, total_steps
+    if points:
+        session.execute(
+            delete(DistillationCurvePoint).where(
+                DistillationCurvePoint.distillation_id == row.id,
+                DistillationCurvePoint.step >= min(point.step for point in points),
+            )
+        )
+        session.add_all(
+            DistillationCurvePoint(
+                distillation_id=row.id,
+                step=point.step,
+                loss=point.loss,
+                learning_rate=point.learning_rate,
+            )
+            for point in points
+        )
+    payload = {
+        "step": step,
+        "total_steps": total_steps,
+        "loss": points[-1].loss if points else None,
+    }
+    append_event(session, "distillation_progress", payload, distillation_id=row.id)
+
+
+def set_distillation_result(
+    session: Session,
+    distillation_id: str,
+    *,
+    metrics: Mapping[str, Any],
+    artefact: str | None = None,
+    output_path: str | None = None,
+) -> None:
+    """Store what came out: figures, the artefact in the store, the exported folder.
+
+    Raises:
+        NotFoundError: no such distillation.
+    """
+    row = _locked(session, distillation_id)
+    row.metrics, row.artefact, row.output_path = dict(metrics), artefact, output_path
+    session.flush()
+
+
+def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoint]:
+    """The training curve in the order of its steps.
+
+    Raises:
+        NotFoundError: no such distillation.
+    """
+    if session.get(Distillation, distillation_id) is None:
+        raise NotFoundError(_unknown(distillation_id))
+    query = (
+        select(DistillationCurvePoint)
+        .where(DistillationCurvePoint.distillation_id == distillation_id)
+        .order_by(DistillationCurvePoint.step)
+    )
+    return [CurvePoint(p.step, p.loss, p.learning_rate) for p in session.scalars(query)]
+
+
+def _locked(session: Session, distillation_id: str) -> Distillation:
+    row = session.get(Distillation, distillation_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise NotFoundError(_unknown(distillation_id))
+    return row
+
+
+def _unknown(reference: str) -> str:
+    return f"there is no distillation {reference!r}; `kdnas list` shows all distillations"
+
+
+def _record(row: Distillation) -> DistillationRecord:
+    return DistillationRecord(
+        id=row.id,
+        name=row.name,
+        architecture=Architecture.parse(row.architecture),
+        spec=row.spec,
+        status=cast(SearchStatus, row.status),
+        owner_kind=cast(OwnerKind, row.owner_kind),
+        step=row.step,
+        total_steps=row.total_steps,
+        metrics=row.metrics,
+        artefact=row.artefact,
+        output_path=row.output_path,
+        error=row.error,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

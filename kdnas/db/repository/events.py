@@ -1,0 +1,69 @@
+"""What happened, in the order of the commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
+
+from kdnas.db.models import Event
+from kdnas.db.records import EventRecord
+
+_LOCK = 0x6B646E6165  # key of the advisory lock that orders events
+
+
+def append_event(
+    session: Session,
+    kind: str,
+    payload: Mapping[str, Any],
+    *,
+    search_id: str | None = None,
+    distillation_id: str | None = None,
+) -> int:
+    """Write an event; the last thing that a transaction does.
+
+    A reader that asks for events since n must not miss one below n that is committed later, so on
+    PostgreSQL numbers are given out under a lock that lasts until the commit. SQLite has one
+    writer anyway.
+
+    Returns:
+        The event's id.
+    """
+    session.flush()
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    row = Event(
+        type=kind, payload=dict(payload), search_id=search_id, distillation_id=distillation_id
+    )
+    session.add(row)
+    session.flush()
+    return row.id
+
+
+def events_since(
+    session: Session,
+    event_id: int = 0,
+    *,
+    search_id: str | None = None,
+    distillation_id: str | None = None,
+    limit: int = 1000,
+) -> list[EventRecord]:
+    """Events with an id above ``event_id`` in order, of everything or of one subject."""
+    query = select(Event).where(Event.id > event_id).order_by(Event.id).limit(limit)
+    if search_id is not None:
+        query = query.where(Event.search_id == search_id)
+    if distillation_id is not None:
+        query = query.where(Event.distillation_id == distillation_id)
+    return [
+        EventRecord(
+            row.id, row.type, row.payload, row.search_id, row.distillation_id, row.created_at
+        )
+        for row in session.scalars(query)
+    ]
+
+
+def last_event_id(session: Session) -> int:
+    """Id of the newest event, 0 if there is none."""
+    return session.scalar(select(func.max(Event.id))) or 0

@@ -1,0 +1,159 @@
+"""Who works on a row: a lease on the database's clock.
+
+A lease whose owner is a dead process of the same host is taken over at once, any other when it
+runs out. Two who try at the same time are kept apart by the row's lock (PostgreSQL) or by the one
+writer (SQLite), so exactly one of them gets it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from kdnas.db.base import LeaseColumns
+from kdnas.db.records import OwnerKind
+from kdnas.errors import ConflictError, NotFoundError
+
+LeasedTable = type[LeaseColumns]
+
+_CLOCK_SLACK_SECONDS = 5.0  # a process's start moves a little when the host's clock is set
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOwner:
+    """One who may hold leases; the token tells two owners in one process apart.
+
+    Attributes:
+        kind: ``cli`` or ``service``.
+        host: host name, with the namespace of its process numbers where there are such.
+        pid: process number on that host.
+        process_started: when that process began (seconds since 1970), since numbers are reused.
+        token: random.
+    """
+
+    kind: OwnerKind
+    host: str
+    pid: int
+    process_started: float
+    token: str
+
+    @classmethod
+    def of_this_process(cls, kind: OwnerKind) -> LeaseOwner:
+        """A new owner that lives in this process."""
+        pid = os.getpid()
+        started = psutil.Process(pid).create_time()
+        return cls(kind, _host(), pid, started, secrets.token_hex(8))
+
+
+def acquire(
+    session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner, lease_seconds: float
+) -> None:
+    """Take a row's lease, or make one's own last longer.
+
+    Args:
+        session: of a write transaction.
+        table: table of the row.
+        row_id: the row.
+        owner: who wants it.
+        lease_seconds: how long it lasts unless it is renewed.
+
+    Raises:
+        NotFoundError: no such row.
+        ConflictError: somebody else holds it; says who, and until when.
+    """
+    row = _locked(session, table, row_id)
+    now = database_time(session)
+    mine = row.lease_token == owner.token
+    if row.lease_expires_at and row.lease_expires_at > now and not mine and not _is_dead(row):
+        host = (row.lease_host or "").split("/")[0]
+        raise ConflictError(
+            f"{_noun(table)} {row_id} is being worked on by the {row.lease_owner_kind} in process "
+            f"{row.lease_pid} on {host} until {row.lease_expires_at:%H:%M:%S} UTC; stop that "
+            "process, or wait"
+        )
+    row.lease_token = owner.token
+    row.lease_owner_kind = owner.kind
+    row.lease_host = owner.host
+    row.lease_pid = owner.pid
+    row.lease_process_started = owner.process_started
+    row.lease_expires_at = now + timedelta(seconds=lease_seconds)
+    session.flush()
+
+
+def renew(
+    session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner, lease_seconds: float
+) -> None:
+    """Make a lease last from now on.
+
+    Raises:
+        NotFoundError: no such row.
+        ConflictError: the lease was lost to somebody else; stop working on the row.
+    """
+    row = _locked(session, table, row_id)
+    if row.lease_token != owner.token:
+        taker = f"process {row.lease_pid} took it over" if row.lease_token else "it was released"
+        raise ConflictError(
+            f"the lease on {_noun(table)} {row_id} is lost: {taker}; nothing more is written"
+        )
+    row.lease_expires_at = database_time(session) + timedelta(seconds=lease_seconds)
+    session.flush()
+
+
+def release(session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner) -> None:
+    """Give a lease back; one that was lost meanwhile is left to its new owner."""
+    row = _locked(session, table, row_id)
+    if row.lease_token == owner.token:
+        row.lease_token = row.lease_owner_kind = row.lease_host = None
+        row.lease_pid = row.lease_process_started = row.lease_expires_at = None
+        session.flush()
+
+
+def database_time(session: Session) -> datetime:
+    """The present moment on the database's clock (not the start of the transaction)."""
+    if session.get_bind().dialect.name == "sqlite":
+        written = session.scalar(select(func.strftime("%Y-%m-%dT%H:%M:%f", "now")))
+        return datetime.fromisoformat(str(written)).replace(tzinfo=UTC)
+    moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    return moment.astimezone(UTC)
+
+
+def _locked(session: Session, table: LeasedTable, row_id: str) -> LeaseColumns:
+    row = session.get(table, row_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
+    return row
+
+
+def _noun(table: LeasedTable) -> str:
+    """``TaskDistillation`` → task distillation."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()
+
+
+def _is_dead(row: LeaseColumns) -> bool:
+    """True only if the owner lived on this host and surely does no more."""
+    if row.lease_host != _host() or row.lease_pid is None:
+        return False
+    try:
+        started = psutil.Process(row.lease_pid).create_time()
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+    known = row.lease_process_started
+    return known is not None and abs(started - known) > _CLOCK_SLACK_SECONDS
+
+
+def _host() -> str:
+    """Name of the host as far as process numbers go: containers may share the name only."""
+    namespace = Path("/proc/self/ns/pid")
+    suffix = f"/{namespace.readlink()}" if namespace.is_symlink() else ""
+    return socket.gethostname() + suffix

@@ -1,0 +1,129 @@
+"""The journal in the database keeps the contract on both dialects."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdnas.db.engine import Database
+from kdnas.db.journal import DatabaseJournal
+from kdnas.db.repository import candidates, events, losses, searches
+from kdnas.records import MiniKDContext
+from kdnas.search.protocols import Journal
+from kdnas.testing.journal_contract import (
+    CONTEXT,
+    LOSSES,
+    SMALL,
+    JournalContract,
+    new_candidates,
+    result_of,
+)
+
+MEANING = MiniKDContext(
+    teacher="t1",
+    corpus="c1",
+    objective={"name": "hs", "mapping": {"1": [2, 4]}},
+    student={"init": "warm"},
+    proxy={"seed": 3, "steps": 20},
+    dtype="float32",
+    engine_version="1",
+)
+
+
+@pytest.fixture
+def journal(database: Database) -> DatabaseJournal:
+    return DatabaseJournal(database)
+
+
+@pytest.fixture
+def search_id(database: Database) -> str:
+    with database.write() as session:
+        return searches.create_search(session, {"seed": 1}).id
+
+
+class TestDatabaseJournal(JournalContract):
+    """Runs the contract."""
+
+
+def test_it_is_a_journal(journal: DatabaseJournal) -> None:
+    typed: Journal = journal
+    assert typed is journal
+
+
+def test_losses_are_kept_with_curve_and_repeat(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    context = journal.save_context(MEANING)
+    assert context == MEANING.fingerprint
+    twice = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates([SMALL, SMALL])
+    ).candidates
+    for candidate in twice:
+        journal.finish_candidate(candidate.id, context, result_of(candidate.id, SMALL), 0.1, None)
+    journal.save_context(MEANING)
+    with database.read() as session:
+        rows = losses.list_losses(session, context, SMALL)
+        meaning = losses.get_context(session, context)
+    assert [row.repeat for row in rows] == [1, 2]
+    assert rows[0].losses == LOSSES
+    assert rows[0].curve == result_of("", SMALL).curve
+    assert (rows[0].steps, rows[0].train_seconds) == (20, 1.25)
+    assert meaning is not None
+    assert meaning["objective"] == {"name": "hs", "mapping": {"1": [2, 4]}}
+
+
+def test_a_dead_drivers_attempts_are_closed(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    first, second = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates()
+    ).candidates
+    journal.start_attempt([first.id, second.id], "worker")
+    journal.finish_candidate(first.id, CONTEXT, result_of(first.id, SMALL), 0.5, None)
+    assert journal.close_open_attempts(search_id, "the driver died") == 1
+    assert journal.close_open_attempts(search_id, "the driver died") == 0
+    with database.read() as session:
+        assert candidates.num_trainings(session, search_id) == 2
+        assert candidates.get_candidate(session, second.id).status == "proposed"
+
+
+def test_every_step_leaves_an_event(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    journal.set_status(search_id, "running")
+    first, second = journal.begin_episode(
+        search_id, 1, 0.5, None, None, new_candidates()
+    ).candidates
+    journal.start_attempt([first.id, second.id], "worker")
+    journal.interrupt_attempts([second.id], "worker died")
+    journal.finish_candidate(first.id, CONTEXT, result_of(first.id, SMALL), 0.5, None)
+    journal.end_episode(search_id, 1, None, b"state")
+    with database.read() as session:
+        everything = events.events_since(session)
+        later = events.events_since(session, everything[3].id, search_id=search_id)
+        assert events.last_event_id(session) == everything[-1].id
+    assert [event.type for event in everything] == [
+        "search_created",
+        "search_status",
+        "episode_started",
+        "attempts_started",
+        "attempts_interrupted",
+        "candidate_finished",
+        "episode_finished",
+    ]
+    assert later == everything[4:]
+    assert everything[5].payload["reward"] == 0.5
+    assert everything[3].payload == {"candidates": [first.id, second.id], "worker": "worker"}
+
+
+def test_deleting_a_search_leaves_the_losses(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    first, _ = journal.begin_episode(search_id, 1, None, None, None, new_candidates()).candidates
+    journal.start_attempt([first.id], "worker")
+    journal.finish_candidate(first.id, CONTEXT, result_of(first.id, SMALL), 0.5, None)
+    journal.end_episode(search_id, 1, None, b"state")
+    with database.write() as session:
+        searches.delete_search(session, search_id)
+    assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): LOSSES}
+    with database.read() as session:
+        assert events.events_since(session) == []
