@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kdnas.settings import Settings
+if TYPE_CHECKING:
+    from kdnas.db.engine import Database
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +31,32 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str) -> Iterator[str]:
+    """URL of a migrated PostgreSQL database, to be copied."""
+    from kdnas.db.migrate import upgrade
+    from kdnas.testing.postgres import fresh_database
+
+    with fresh_database(postgres_server) as url:
+        upgrade(url)
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file, to be copied."""
+    from kdnas.db.migrate import upgrade
+
+    path = tmp_path_factory.mktemp("template") / "kdnas.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=KINDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty database, once of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'kdnas.db'}"
@@ -38,8 +64,26 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a migrated database, once of each kind."""
+    if request.param == "sqlite":
+        template = request.getfixturevalue("sqlite_template")
+        yield f"sqlite:///{shutil.copy(template, tmp_path / 'kdnas.db')}"
+        return
+    from kdnas.testing.postgres import fresh_database
+
+    server, template_url = map(request.getfixturevalue, ("postgres_server", "postgres_template"))
+    with fresh_database(server, template_url) as url:
+        yield url
+
+
 @pytest.fixture
-def database_settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings for that database, migrated when it is opened."""
-    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path)})
-    return replace(settings, database_url=database_url, auto_migrate=True)
+def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
+    """An open, migrated database, once of each kind."""
+    from kdnas.db.migrate import open_database
+    from kdnas.settings import Settings
+
+    environment = {"KDNAS_HOME": str(tmp_path), "KDNAS_DATABASE_URL": database_url}
+    with open_database(Settings.from_environment(environment)) as opened:
+        yield opened

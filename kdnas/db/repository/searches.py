@@ -29,8 +29,8 @@ def create_search(
     Raises:
         ConflictError: the name is taken.
     """
-    row = Search(spec=dict(spec), owner_kind=owner_kind, status="queued")
-    add_named(session, row, name)
+    values = {"spec": dict(spec), "owner_kind": owner_kind, "status": "queued"}
+    row = add_named(session, Search, name, values)
     append_event(session, "search_created", {"name": row.name}, search_id=row.id)
     return _record(row)
 

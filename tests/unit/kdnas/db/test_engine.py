@@ -1,0 +1,131 @@
+"""Connections: pragmas, transactions, and errors in words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from kdnas.db.engine import Database, parse_url, shown
+from kdnas.db.migrate import open_database
+from kdnas.db.repository import searches
+from kdnas.errors import DatabaseError
+from kdnas.settings import Settings
+
+
+def settings_for(url: str, tmp_path: Path) -> Settings:
+    return Settings.from_environment({"KDNAS_HOME": str(tmp_path), "KDNAS_DATABASE_URL": url})
+
+
+def test_sqlite_is_set_up_as_promised(tmp_path: Path) -> None:
+    with open_database(settings_for("", tmp_path)) as database, database.write() as session:
+        answers = {
+            name: session.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert answers == {
+        "journal_mode": "wal",
+        "synchronous": 1,
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
+
+
+def test_a_reader_cannot_write(database: Database) -> None:
+    with pytest.raises(DatabaseError), database.read() as session:
+        searches.create_search(session, {})
+    with database.write() as session:
+        searches.create_search(session, {})
+
+
+def test_an_error_undoes_the_whole_transaction(database: Database) -> None:
+    def write_and_fail() -> None:
+        with database.write() as session:
+            searches.create_search(session, {})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
+    with database.read() as session:
+        assert searches.list_searches(session) == []
+
+
+def test_readers_and_a_writer_do_not_wait_for_each_other(database: Database) -> None:
+    with database.write() as writer:
+        searches.create_search(writer, {}, name="unseen")
+        with database.read() as reader:
+            assert searches.list_searches(reader) == []
+    with database.read() as reader:
+        assert len(searches.list_searches(reader)) == 1
+        with database.write() as writer:
+            searches.create_search(writer, {}, name="later")
+        assert len(searches.list_searches(reader)) == 1  # one state all along
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("no url", "is not a database URL"),
+        ("mysql://user:secret@host/db", "'mysql' is not supported"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+    ],
+)
+def test_wrong_urls_are_refused(url: str, said: str) -> None:
+    with pytest.raises(DatabaseError, match=said) as caught:
+        parse_url(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_no_password_is_ever_shown(tmp_path: Path) -> None:
+    url = "postgresql://user:hunter2@127.0.0.1:1/kdnas?password=hunter2"
+    assert "hunter2" not in shown(parse_url(url))
+    with pytest.raises(DatabaseError, match=r"check that the server runs") as caught:
+        open_database(settings_for(url, tmp_path))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("this is not a database\n" * 100)
+    with pytest.raises(DatabaseError, match="not an SQLite database"):
+        open_database(settings_for(f"sqlite:///{path}", tmp_path))
+    assert path.read_text().startswith("this is not")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatabaseError, match="cannot make the folder"):
+        open_database(settings_for(f"sqlite:///{tmp_path}/file/sub/kdnas.db", tmp_path))
+
+
+def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "kdnas.db").mkdir()
+    with pytest.raises(DatabaseError, match="not writable"):
+        open_database(settings_for("", tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DatabaseError, match="not writable"):
+            open_database(settings_for("", tmp_path))
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_full_disk_leaves_the_database_whole(tmp_path: Path) -> None:
+    with open_database(settings_for("", tmp_path)) as database:
+        with database.write() as session:
+            pages = session.scalar(text("PRAGMA page_count"))
+            session.execute(text(f"PRAGMA max_page_count = {pages}"))
+        with pytest.raises(DatabaseError, match="disk is full"), database.write() as session:
+            searches.create_search(session, {"text": "x" * 1_000_000})
+    with sqlite3.connect(tmp_path / "kdnas.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert connection.execute("SELECT count(*) FROM searches").fetchone() == (0,)
+    connection.close()

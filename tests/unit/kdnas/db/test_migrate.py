@@ -1,0 +1,127 @@
+"""Migrations: from empty, twice at once, refusals, and models equal to the database."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from kdnas.db import migrate
+from kdnas.db.engine import Database
+from kdnas.errors import DatabaseError
+from kdnas.settings import Settings
+
+
+def settings_for(url: str) -> Settings:
+    return Settings.from_environment({"KDNAS_DATABASE_URL": url, "KDNAS_AUTO_MIGRATE": "1"})
+
+
+def test_upgrade_from_empty_and_again(empty_url: str) -> None:
+    assert migrate.current(empty_url) is None
+    assert migrate.check(empty_url) != []
+    assert migrate.upgrade(empty_url) == (None, migrate.head())
+    assert migrate.upgrade(empty_url) == (migrate.head(), migrate.head())
+    assert migrate.current(empty_url) == migrate.head()
+
+
+def test_models_equal_the_migrated_database(database_url: str) -> None:
+    assert migrate.check(database_url) == []
+
+
+def test_a_difference_is_named(database: Database, database_url: str) -> None:
+    with database.write() as session:
+        session.execute(text("ALTER TABLE searches ADD COLUMN colour TEXT"))
+    (difference,) = migrate.check(database_url)
+    assert "remove_column" in difference
+    assert "colour" in difference
+
+
+def test_a_newer_database_is_refused(database: Database, database_url: str) -> None:
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for call in (
+        lambda: migrate.open_database(settings_for(database_url)),
+        lambda: migrate.upgrade(database_url),
+        lambda: migrate.current(database_url),
+    ):
+        with pytest.raises(DatabaseError, match=r"revision 9999.*install a newer kdnas"):
+            call()
+
+
+@pytest.mark.postgres
+def test_an_outdated_postgres_is_refused_with_the_command(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    settings = Settings.from_environment(
+        {"KDNAS_HOME": str(tmp_path), "KDNAS_DATABASE_URL": postgres_url}
+    )
+    with pytest.raises(DatabaseError, match=r"is empty.*`kdnas db upgrade`"):
+        migrate.open_database(settings)
+    assert migrate.current(postgres_url) is None
+    with migrate.open_database(replace(settings, auto_migrate=True)) as database:
+        assert database.dialect == "postgresql"
+    migrate.open_database(settings).close()
+
+
+def test_several_may_open_an_empty_database_at_once(empty_url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        opened = [pool.submit(migrate.open_database, settings_for(empty_url)) for _ in range(4)]
+        for future in opened:
+            future.result().close()
+    assert migrate.check(empty_url) == []
+
+
+def test_two_processes_may_open_an_empty_file_at_once(tmp_path: Path) -> None:
+    code = (
+        "from kdnas.db.migrate import open_database\n"
+        "from kdnas.settings import Settings\n"
+        f"home = {str(tmp_path / 'new' / 'home')!r}\n"
+        "open_database(Settings.from_environment({'KDNAS_HOME': home})).close()\n"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)
+    ]
+    for process in processes:
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error.decode()
+    assert migrate.check(f"sqlite:///{tmp_path / 'new' / 'home' / 'kdnas.db'}") == []
+
+
+def test_a_failed_migration_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE searches (something TEXT)")
+    connection.close()
+    with pytest.raises(DatabaseError, match="already exists"):
+        migrate.upgrade(f"sqlite:///{path}")
+    with sqlite3.connect(path) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    assert tables == [("searches",)]
+
+
+def test_downgrade_empties_the_database(database: Database) -> None:
+    from alembic import command
+
+    config = migrate._config()
+    with database.write() as session:
+        config.attributes["connection"] = session.connection()
+        command.downgrade(config, "base")
+        left = {"sqlite": "sqlite_master", "postgresql": "pg_tables"}[database.dialect]
+        count = session.scalar(
+            text(
+                f"SELECT count(*) FROM {left} WHERE "
+                + (
+                    "type = 'table' AND name NOT LIKE 'sqlite_%'"
+                    if database.dialect == "sqlite"
+                    else "schemaname = 'public'"
+                )
+            )
+        )
+    assert count == 1  # alembic's own

@@ -1,0 +1,213 @@
+"""Searches, distillations and latency tables as they are stored and found."""
+
+from __future__ import annotations
+
+import re
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kdnas.architecture import Architecture
+from kdnas.db.base import UtcDateTime, new_id
+from kdnas.db.engine import Database
+from kdnas.db.repository import distillations, events, latencies, leases, searches
+from kdnas.errors import ConflictError, NotFoundError
+from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable
+
+SMALL, LARGE = Architecture(3, 2, 288, 384), Architecture(12, 12, 768, 3072, "silu")
+PROFILE = LatencyProfile("cpu:Test", "pytorch-eager", 1, "float32", 32, node="here")
+
+
+def table(**changes: object) -> LatencyTable:
+    values: dict[str, object] = {
+        "profile": PROFILE,
+        "family": "bert-512",
+        "teacher_fingerprint": "t1",
+        "teacher_ms": 12.5,
+        "entries": {
+            str(a): LatencyEntry(a, 1.5 + i, 0.01, measured=bool(i))
+            for i, a in enumerate((SMALL, LARGE))
+        },
+        "quality": {"median_error": 0.01, "num_checked": 30},
+        "seconds": 61.5,
+    }
+    return LatencyTable(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_ids_sort_by_time_and_suit_a_url() -> None:
+    ids = [new_id() for _ in range(200)]
+    assert len(set(ids)) == 200
+    assert all(re.fullmatch(r"[0-9a-z]{16}", one) for one in ids)
+    assert [one[:9] for one in ids] == sorted(one[:9] for one in ids)
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 2)), st.integers(-720, 720))
+def test_times_come_back_as_the_same_moment(moment: datetime, minutes: int) -> None:
+    aware = moment.replace(tzinfo=UTC).astimezone(timezone(timedelta(minutes=minutes)))
+    column = UtcDateTime()
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        back = column.process_result_value(column.process_bind_param(aware, dialect), dialect)
+        assert back == aware
+        assert back is not None
+        assert back.tzinfo == UTC
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        UtcDateTime().process_bind_param(datetime(2024, 1, 1), sqlite.dialect())
+
+
+def test_a_search_is_found_by_id_and_name(database: Database) -> None:
+    with database.write() as session:
+        named = searches.create_search(session, {"z": 1, "a": [None, 0.1]}, name="mine")
+        unnamed = searches.create_search(session, {}, owner_kind="service")
+    with database.read() as session:
+        assert searches.get_search(session, named.id) == named
+        assert searches.get_search(session, "mine") == named
+        assert list(named.spec) == ["z", "a"]
+        with pytest.raises(NotFoundError, match=r"'yours'.*kdnas list"):
+            searches.get_search(session, "yours")
+    assert re.fullmatch(r"[a-z]+-[a-z]+-[0-9a-f]{4}", unnamed.name)
+    assert named.created_at.tzinfo == UTC
+
+
+def test_a_name_is_taken_once(database: Database) -> None:
+    with database.write() as session:
+        searches.create_search(session, {}, name="mine")
+        with pytest.raises(ConflictError, match="already a search named 'mine'"):
+            searches.create_search(session, {}, name="mine")
+        searches.create_search(session, {}, name="other")
+    with database.read() as session:
+        assert {s.name for s in searches.list_searches(session)} == {"mine", "other"}
+
+
+def test_searches_are_listed_newest_first(database: Database) -> None:
+    with database.write() as session:
+        made = [
+            searches.create_search(
+                session, {}, name=f"n{i}", owner_kind="cli" if i % 2 else "service"
+            )
+            for i in range(5)
+        ]
+        searches.set_search_status(session, made[0].id, "running")
+    newest = sorted((s.id for s in made), reverse=True)
+    with database.read() as session:
+        assert [s.id for s in searches.list_searches(session)] == newest
+        assert [s.id for s in searches.list_searches(session, status="running")] == [made[0].id]
+        assert len(searches.list_searches(session, owner_kind="cli")) == 2
+        page = searches.list_searches(session, limit=2)
+        rest = searches.list_searches(session, before_id=page[-1].id)
+        assert [s.id for s in page + rest] == newest
+
+
+def test_an_expected_status_guards_a_change(database: Database) -> None:
+    with database.write() as session:
+        search = searches.create_search(session, {}, name="mine")
+        searches.set_search_status(session, search.id, "running", expected=("queued", "paused"))
+        with pytest.raises(ConflictError, match=r"'mine' is running.*queued or paused"):
+            searches.set_search_status(session, search.id, "running", expected=("queued", "paused"))
+        with pytest.raises(ConflictError, match="cancel it"):
+            searches.delete_search(session, search.id)
+
+
+def test_a_distillation_and_its_curve(database: Database) -> None:
+    points = [CurvePoint(step, 1 / step, 8e-4) for step in (10, 20, 30)]
+    with database.write() as session:
+        made = distillations.create_distillation(session, {"seed": 0}, SMALL, name="small")
+        distillations.set_distillation_status(session, made.id, "running")
+        distillations.set_distillation_progress(session, made.id, 30, 100, points)
+    with database.write() as session:  # resumed from the checkpoint at step 10
+        again = [CurvePoint(20, 0.25, 1e-4)]
+        distillations.set_distillation_progress(session, made.id, 20, 100, again)
+        distillations.set_distillation_result(
+            session, made.id, metrics={"relative": 0.1}, artefact="sha", output_path="/out"
+        )
+        distillations.set_distillation_status(session, made.id, "succeeded")
+    with database.read() as session:
+        assert distillations.distillation_curve(session, made.id) == [points[0], *again]
+        done = distillations.get_distillation(session, "small")
+        assert distillations.list_distillations(session, status="succeeded") == [done]
+        assert distillations.list_distillations(session, status="queued") == []
+        types = [e.type for e in events.events_since(session, distillation_id=made.id)]
+        with pytest.raises(NotFoundError, match="nothing"):
+            distillations.distillation_curve(session, "nothing")
+    assert (done.step, done.total_steps, done.metrics) == (20, 100, {"relative": 0.1})
+    assert (done.artefact, done.output_path, done.architecture) == ("sha", "/out", SMALL)
+    assert done.finished_at is not None
+    assert types == [
+        "distillation_created",
+        "distillation_status",
+        "distillation_progress",
+        "distillation_progress",
+        "distillation_status",
+    ]
+
+
+def test_a_latency_table_comes_back_equal(database: Database) -> None:
+    with database.write() as session:
+        latencies.save_latency_table(session, table())
+        latencies.save_latency_table(session, table(teacher_ms=13.0))
+    with database.read() as session:
+        assert latencies.load_latency_table(
+            session, PROFILE.fingerprint, "bert-512", "t1"
+        ) == table(teacher_ms=13.0)
+        for missing in (("x", "bert-512", "t1"), (PROFILE.fingerprint, "x", "t1")):
+            assert latencies.load_latency_table(session, *missing) is None
+        (listed,) = latencies.list_latency_profiles(session)
+    assert (listed.num_entries, listed.complete, listed.profile) == (2, True, PROFILE)
+
+
+def test_an_unfinished_table_can_be_resumed_but_not_used(database: Database) -> None:
+    key = (PROFILE.fingerprint, "bert-512", "t1")
+    many = [
+        LatencyEntry(Architecture(1, 1, hidden, 384), float(hidden), 0.0, measured=True)
+        for hidden in range(1, 1202)
+    ]
+    with database.write() as session:
+        latencies.save_latency_entries(session, PROFILE, "bert-512", "t1", many[:1])
+        latencies.save_latency_entries(session, PROFILE, "bert-512", "t1", many)
+    with database.read() as session:
+        assert latencies.load_latency_table(session, *key) is None
+        stored = latencies.load_latency_entries(session, *key)
+        assert stored == {str(entry.architecture): entry for entry in many}
+        assert latencies.load_latency_entries(session, "x", "y", "z") == {}
+        assert not latencies.list_latency_profiles(session)[0].complete
+    with database.write() as session:
+        latencies.save_latency_table(session, table(entries=stored))
+    with database.read() as session:
+        assert latencies.load_latency_table(session, *key) == table(entries=stored)
+
+
+def test_events_become_visible_in_the_order_of_their_ids(database: Database) -> None:
+    """A follower that remembers the last id it saw misses nothing, however writers race."""
+    num_writers, num_events = 3, 12
+    with database.write() as session:
+        search_id = searches.create_search(session, {}).id
+
+    def write() -> None:
+        for i in range(num_events):
+            with database.write() as session:
+                events.append_event(session, "tick", {"i": i}, search_id=search_id)
+
+    threads = [threading.Thread(target=write) for _ in range(num_writers)]
+    for thread in threads:
+        thread.start()
+    seen: list[int] = []
+    while any(thread.is_alive() for thread in threads) or not seen:
+        with database.read() as session:
+            last = seen[-1] if seen else 0
+            seen += [event.id for event in events.events_since(session, last)]
+    with database.read() as session:
+        seen += [event.id for event in events.events_since(session, seen[-1])]
+        assert seen == [event.id for event in events.events_since(session)]
+    assert len(seen) == 1 + num_writers * num_events
+
+
+def test_the_databases_clock_is_close_to_ours(database: Database) -> None:
+    with database.read() as session:
+        moment = leases.database_time(session)
+    assert abs((moment - datetime.now(UTC)).total_seconds()) < 60
