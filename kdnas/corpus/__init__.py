@@ -1,0 +1,1 @@
+"""From text anywhere to memory-mapped tokens, and from tokens to batches; no torch in here."""

@@ -1,0 +1,218 @@
+"""One reader a format: plain text, JSON Lines, Parquet, hub data sets."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kdnas.corpus.reading import (
+    JSONL_SUFFIXES,
+    PARQUET_SUFFIXES,
+    UNKNOWN_LANGUAGE,
+    ReadingReport,
+    Sample,
+    kind_of,
+    open_bytes,
+    refuse_binary,
+)
+from kdnas.errors import CorpusError
+from kdnas.specs.parts import CorpusSpec
+
+_PARQUET_ROWS = 4096
+
+
+def read_file(path: Path, spec: CorpusSpec, report: ReadingReport) -> Iterator[Sample]:
+    """Yield the samples of one file, by its suffix; what is unknown is read as plain text.
+
+    Raises:
+        CorpusError: the file cannot be read as what its suffix says.
+    """
+    kind = kind_of(path)
+    language = path.name.split(".")[0] if spec.language_per_file else UNKNOWN_LANGUAGE
+    found = False
+    with report.reading(path):
+        if kind in PARQUET_SUFFIXES:
+            samples = _read_parquet(path, spec, language, report)
+        elif kind in JSONL_SUFFIXES:
+            samples = _read_jsonl(path, spec, language, report)
+        else:
+            samples = _read_text(path, language, report)
+        try:
+            for sample in samples:
+                if sample.text:
+                    found = True
+                    yield sample
+        except (OSError, EOFError) as error:
+            raise CorpusError(f"cannot read {path}: {error}; check the file") from None
+    if not found:
+        report.found_empty(path)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Decoded lines, any line end, no end kept; undecodable bytes are left as surrogates."""
+    with (
+        open_bytes(path) as raw,
+        io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape") as text,
+    ):
+        for line in text:
+            yield line.rstrip("\n")
+
+
+def _counted(path: Path, report: ReadingReport) -> Iterator[str]:
+    start, end = report.bytes_read, report.bytes_read + path.stat().st_size
+    read = start
+    for line in _lines(path):
+        # Characters stand for bytes: near enough for a progress bar, and cheap.
+        read += len(line) + 1
+        report.bytes_read = min(read, end)
+        yield line
+
+
+def _read_text(path: Path, language: str, report: ReadingReport) -> Iterator[Sample]:
+    refuse_binary(path)
+    paragraphs = _paragraphs if _has_blank_lines(_lines(path)) else iter
+    for paragraph in paragraphs(_counted(path, report)):
+        yield Sample(report.clean(paragraph), language)
+
+
+def _has_blank_lines(lines: Iterable[str]) -> bool:
+    """True if a blank line separates text from text."""
+    seen_text = seen_blank = False
+    for line in lines:
+        if line.strip():
+            if seen_blank:
+                return True
+            seen_text = True
+        else:
+            seen_blank = seen_text
+    return False
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Join the lines between blank lines: books are hard-wrapped."""
+    block: list[str] = []
+    for line in lines:
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield " ".join(block)
+            block = []
+    if block:
+        yield " ".join(block)
+
+
+def _read_jsonl(
+    path: Path, spec: CorpusSpec, language: str, report: ReadingReport
+) -> Iterator[Sample]:
+    refuse_binary(path)
+    for number, line in enumerate(_counted(path, report), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise CorpusError(
+                f"{where} is not JSON: {error}; write one JSON value a line"
+            ) from None
+        if isinstance(row, str):
+            yield Sample(report.clean(row), language)
+        elif isinstance(row, dict):
+            yield _from_row(row, spec, language, where, report)
+        else:
+            raise CorpusError(
+                f"{where} holds a {type(row).__name__}; write an object with the key "
+                f"{spec.text_column!r}, or a string"
+            )
+
+
+def _read_parquet(
+    path: Path, spec: CorpusSpec, language: str, report: ReadingReport
+) -> Iterator[Sample]:
+    columns = [c for c in (spec.text_column, spec.language_column) if c]
+    start, size = report.bytes_read, path.stat().st_size
+    try:
+        with pq.ParquetFile(path) as file:
+            _require(columns, file.schema_arrow.names, str(path))
+            total, done = file.metadata.num_rows, 0
+            for batch in file.iter_batches(_PARQUET_ROWS, columns=columns):
+                done += batch.num_rows
+                for row in batch.to_pylist():
+                    yield _from_row(row, spec, language, str(path), report)
+                report.bytes_read = start + size * done // total
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        detail = " ".join(str(error).split())
+        raise CorpusError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
+
+
+def read_hub(name: str, spec: CorpusSpec, report: ReadingReport) -> Iterator[Sample]:
+    """Stream a data set of the hub, or of a local folder that ``datasets`` can load.
+
+    Raises:
+        CorpusError: the hub cannot be reached, or there is no such data set, configuration, split
+            or column.
+    """
+    import datasets
+
+    what = f"hub:{name}" + (f" ({spec.config})" if spec.config else "")
+    advice = (
+        f"check name, configuration {spec.config!r}, split {spec.split!r} and the network, "
+        "or download the data set and give its folder"
+    )
+    try:
+        rows = iter(
+            datasets.load_dataset(
+                name, spec.config, split=spec.split, revision=spec.revision, streaming=True
+            )
+        )
+    except Exception as error:
+        raise CorpusError(f"cannot load {what}: {_first_line(error)}; {advice}") from error
+    number = 0
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise CorpusError(
+                f"reading {what} failed at row {number}: {_first_line(error)}; {advice}"
+            ) from error
+        number += 1
+        sample = _from_row(row, spec, UNKNOWN_LANGUAGE, f"{what}, row {number}", report)
+        report.bytes_read += len(sample.text)
+        if sample.text:
+            yield sample
+
+
+def _from_row(
+    row: Mapping[str, Any], spec: CorpusSpec, language: str, where: str, report: ReadingReport
+) -> Sample:
+    """A missing value is an empty text, which the callers leave out."""
+    _require([c for c in (spec.text_column, spec.language_column) if c], list(row), where)
+    text = row[spec.text_column]
+    if not isinstance(text, str | None):
+        raise CorpusError(
+            f"{where}: column {spec.text_column!r} holds a {type(text).__name__} instead of text; "
+            "choose another text_column"
+        )
+    if spec.language_column:
+        language = str(row[spec.language_column] or UNKNOWN_LANGUAGE)
+    return Sample(report.clean(text or ""), language)
+
+
+def _require(columns: list[str], there: list[str], where: str) -> None:
+    for column in columns:
+        if column not in there:
+            raise CorpusError(
+                f"{where} has no column {column!r}; it has: {', '.join(there) or 'none'}"
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,118 @@
+"""What all readers of text share: samples, counts of what was odd, decoding and cleaning."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from kdnas.errors import CorpusError
+
+UNKNOWN_LANGUAGE = "und"  # BCP 47: undetermined
+TEXT_SUFFIXES = frozenset({".txt", ".md"})
+JSONL_SUFFIXES = frozenset({".jsonl", ".json"})
+PARQUET_SUFFIXES = frozenset({".parquet"})
+
+_HEAD_BYTES = 1 << 18
+_BINARY_SHARE = 0.25
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\x0b\x0c\r\x1b"))
+
+
+class Sample(NamedTuple):
+    """One text with normalised white space, and its language."""
+
+    text: str
+    language: str
+
+
+@dataclass(slots=True)
+class ReadingReport:
+    """What was read so far, and what was odd about it.
+
+    Attributes:
+        bytes_total: size of all sources, or None where it cannot be known.
+        bytes_read: how much of it was read.
+        files: files read.
+        empty_files: of these, how many held no text; the first is named in a warning.
+        undecodable_bytes: bytes that were no UTF-8 and became U+FFFD.
+        warnings: sentences for the user.
+    """
+
+    bytes_total: int | None = None
+    bytes_read: int = 0
+    files: int = 0
+    empty_files: int = 0
+    undecodable_bytes: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def clean(self, text: str) -> str:
+        """Normalise white space; count and replace what was undecodable."""
+        text = " ".join(text.split())
+        if not text.isascii():
+            text, replaced = _SURROGATES.subn("\ufffd", text)
+            self.undecodable_bytes += replaced
+        return text
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Count a file; on leaving, warn if bytes of it were undecodable."""
+        bytes_before, bad_before = self.bytes_read, self.undecodable_bytes
+        yield
+        self.files += 1
+        self.bytes_read = bytes_before + path.stat().st_size
+        if bad := self.undecodable_bytes - bad_before:
+            self.warnings.append(f"{path}: {bad} bytes are not UTF-8 and became U+FFFD")
+
+    def found_empty(self, path: Path) -> None:
+        """Count a file without text."""
+        self.empty_files += 1
+        if self.empty_files == 1:
+            self.warnings.append(f"{path} holds no text (further empty files are only counted)")
+
+
+def kind_of(path: Path) -> str:
+    """Suffix that says how to read a file, lower case, without ``.gz``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def open_bytes(path: Path) -> gzip.GzipFile | BufferedReader:
+    """Open a file, gunzipping ``.gz``.
+
+    Raises:
+        CorpusError: it cannot be opened.
+    """
+    try:
+        if path.suffix.lower() == ".gz":
+            return gzip.open(path, "rb")
+        return path.open("rb")
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from None
+
+
+def refuse_binary(path: Path) -> None:
+    """Look at the beginning of a file.
+
+    Raises:
+        CorpusError: a quarter of it or more is neither UTF-8 nor text at all.
+    """
+    with open_bytes(path) as file:
+        try:
+            head = file.read(_HEAD_BYTES)
+        except (OSError, EOFError) as error:
+            raise CorpusError(f"cannot read {path}: {error}; check the file") from None
+    bad = len(_SURROGATES.findall(head.decode("utf-8", "surrogateescape")))
+    bad += len(head) - len(head.translate(None, _CONTROL))
+    if head and bad >= _BINARY_SHARE * len(head):
+        raise CorpusError(
+            f"{path} is not UTF-8 text: {bad} of its first {len(head)} bytes cannot be read; "
+            "convert it to UTF-8 or leave it out"
+        )
