@@ -272,7 +272,7 @@ def _locked(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
         select(Candidate)
         .where(Candidate.id.in_(candidate_ids))
         .order_by(Candidate.id)
-        .with_for_update()
+        .with_for_update(key_share=True)
         .execution_options(populate_existing=True)
     )
     found = {row.id: row for row in session.scalars(query)}

@@ -12,7 +12,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.base import utc_now
 from kdnas.db.models import FINAL_STATUSES, Distillation, DistillationCurvePoint
 from kdnas.db.records import DistillationRecord, OwnerKind
-from kdnas.db.repository.events import append_event
+from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.names import add_named
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, SearchStatus
@@ -181,7 +181,9 @@ def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoin
 
 
 def _locked(session: Session, distillation_id: str) -> Distillation:
-    row = session.get(Distillation, distillation_id, with_for_update=True, populate_existing=True)
+    row = session.get(
+        Distillation, distillation_id, with_for_update=ROW_LOCK, populate_existing=True
+    )
     if row is None:
         raise NotFoundError(_unknown(distillation_id))
     return row

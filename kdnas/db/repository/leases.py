@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.base import LeaseColumns
 from kdnas.db.records import OwnerKind
+from kdnas.db.repository.events import ROW_LOCK
 from kdnas.errors import ConflictError, NotFoundError
 
 LeasedTable = type[LeaseColumns]
@@ -127,7 +128,7 @@ def database_time(session: Session) -> datetime:
 
 
 def _locked(session: Session, table: LeasedTable, row_id: str) -> LeaseColumns:
-    row = session.get(table, row_id, with_for_update=True, populate_existing=True)
+    row = session.get(table, row_id, with_for_update=ROW_LOCK, populate_existing=True)
     if row is None:
         raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
     return row

@@ -18,6 +18,8 @@ from kdnas.db.repository.upsert import insert
 from kdnas.errors import NotFoundError
 from kdnas.records import CurvePoint, Losses, MiniKDResult
 
+_VALUES_A_STATEMENT = 10_000  # SQLite takes 32 766 at most, PostgreSQL 65 535
+
 
 def save_context(session: Session, context: records.MiniKDContext) -> str:
     """Write down what a context's fingerprint means; returns the fingerprint."""
@@ -45,13 +47,16 @@ def known_losses(
     session: Session, context: str, architectures: Sequence[Architecture]
 ) -> dict[str, Losses]:
     """Losses of the first repeat: architecture text → losses, of those that are known."""
-    wanted = {str(architecture) for architecture in architectures}
-    query = select(DistillationLoss).where(
-        DistillationLoss.context == context,
-        DistillationLoss.repeat == 1,
-        DistillationLoss.architecture.in_(wanted),
-    )
-    return {row.architecture: _losses(row) for row in session.scalars(query)}
+    wanted = sorted({str(architecture) for architecture in architectures})
+    known: dict[str, Losses] = {}
+    for start in range(0, len(wanted), _VALUES_A_STATEMENT):
+        query = select(DistillationLoss).where(
+            DistillationLoss.context == context,
+            DistillationLoss.repeat == 1,
+            DistillationLoss.architecture.in_(wanted[start : start + _VALUES_A_STATEMENT]),
+        )
+        known.update((row.architecture, _losses(row)) for row in session.scalars(query))
+    return known
 
 
 def add_losses(session: Session, context: str, result: MiniKDResult, losses: Losses) -> int:

@@ -9,9 +9,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
-from kdnas.db.models import FINAL_STATUSES, Search
+from kdnas.db.models import FINAL_STATUSES, Candidate, Search
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.events import append_event
+from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.names import add_named
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchRecord, SearchStatus
@@ -116,6 +116,8 @@ def delete_search(session: Session, search_id: str) -> None:
     row = locked_search(session, search_id)
     if row.status == "running":
         raise ConflictError(f"search {row.name!r} is running; cancel it before deleting it")
+    # Candidates first, in the order in which a late result takes its locks.
+    session.execute(select(Candidate.id).where(Candidate.search_id == search_id).with_for_update())
     session.execute(delete(Search).where(Search.id == search_id))
 
 
@@ -127,7 +129,7 @@ def require_search(session: Session, search_id: str) -> None:
 
 def locked_search(session: Session, search_id: str) -> Search:
     """The row of a search, kept from other writers until the end of the transaction."""
-    row = session.get(Search, search_id, with_for_update=True, populate_existing=True)
+    row = session.get(Search, search_id, with_for_update=ROW_LOCK, populate_existing=True)
     if row is None:
         raise NotFoundError(_unknown(search_id))
     return row

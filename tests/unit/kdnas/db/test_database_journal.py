@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import candidates, events, losses, searches
+from kdnas.db.models import Search
+from kdnas.db.repository import candidates, events, leases, losses, searches
+from kdnas.db.repository.leases import LeaseOwner
 from kdnas.records import MiniKDContext
 from kdnas.search.protocols import Journal
 from kdnas.testing.journal_contract import (
@@ -127,3 +131,47 @@ def test_deleting_a_search_leaves_the_losses(
     assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): LOSSES}
     with database.read() as session:
         assert events.events_since(session) == []
+
+
+def test_searches_that_end_the_same_state_at_once_get_repeats_of_their_own(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    num_same = 6
+    same = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates([SMALL] * num_same)
+    ).candidates
+    with ThreadPoolExecutor(num_same) as pool:
+        list(
+            pool.map(
+                lambda c: journal.finish_candidate(
+                    c.id, CONTEXT, result_of(c.id, SMALL), 0.5, None
+                ),
+                same,
+            )
+        )
+    with database.read() as session:
+        rows = losses.list_losses(session, CONTEXT)
+    assert [row.repeat for row in rows] == list(range(1, num_same + 1))
+
+
+def test_results_and_status_changes_do_not_block_each_other(
+    journal: DatabaseJournal, database: Database, search_id: str
+) -> None:
+    """Both lock rows, then the numbering of events; neither may wait for the other in turn."""
+    many = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates([SMALL] * 30)
+    ).candidates
+    owner = LeaseOwner.of_this_process("cli")
+
+    def change_status() -> None:
+        for i in range(30):
+            journal.set_status(search_id, "paused" if i % 2 else "running")
+            with database.write() as session:
+                leases.acquire(session, Search, search_id, owner, 60)
+
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(change_status)
+        for candidate in many:
+            journal.start_attempt([candidate.id], "worker")
+            journal.reuse_losses(candidate.id, LOSSES, 0.5, None)
+        changes.result()
