@@ -1,0 +1,63 @@
+"""What the loop does not take on trust: results, proposals and events of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from kdnas.errors import BackendError, SpecError
+from kdnas.records import BackendEvent, CandidateFinished, MiniKDResult, Proposal
+
+
+def checked_result(result: MiniKDResult) -> MiniKDResult:
+    """Turn a result that is an error, empty or not finite into a failure with a reason."""
+    if result.error is not None:
+        return replace(result, losses=None)
+    if result.losses is None:
+        return replace(result, error="the worker returned neither losses nor a reason")
+    wrong = [f"{k} {v}" for k, v in asdict(result.losses).items() if not math.isfinite(v)]
+    if not wrong:
+        return result
+    return replace(
+        result,
+        losses=None,
+        error=f"losses are not finite ({', '.join(wrong)}); lower proxy.learning_rate",
+    )
+
+
+def check_proposals(
+    name: str, proposals: Sequence[Proposal], count: int, allowed: Sequence[int]
+) -> None:
+    """Refuse proposals that are repeated, not allowed, or too many.
+
+    Raises:
+        SpecError: they are; the strategy named in the request is at fault.
+    """
+    indices = [proposal.index for proposal in proposals]
+    wrong = sorted(set(indices) - set(allowed))
+    if wrong or len(set(indices)) < len(indices) or len(indices) > count:
+        detail = f", among them {wrong[:5]} that are not allowed" if wrong else ""
+        raise SpecError(
+            f"strategy {name!r} proposed {len(indices)} states, {len(set(indices))} of them "
+            f"distinct{detail}; it was asked for at most {count} distinct allowed states"
+        )
+
+
+def check_event(event: BackendEvent, pending: set[str]) -> None:
+    """Refuse events about candidates that nobody waits for.
+
+    Raises:
+        BackendError: names the candidates.
+    """
+    named = (
+        {event.result.candidate_id}
+        if isinstance(event, CandidateFinished)
+        else set(event.candidate_ids)
+    )
+    if named - pending:
+        raise BackendError(
+            f"a worker reported {type(event).__name__} for candidates "
+            f"{sorted(named - pending)[:5]} that are finished or were never requested; "
+            "this is a fault of the backend"
+        )

@@ -1,0 +1,379 @@
+"""The search, episode after episode (Trivedi et al. 2023, §3 B).
+
+Fetch the history, ask the strategy for candidates, write them down, look up what is known, have
+the rest trained, store each result as it comes with its reward, tell the strategy, close the
+episode. Only the loop writes, through the journal, and every step is written before the next is
+taken: a search that was cut off anywhere goes on where it was, with the same proposals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kdnas.architecture import Architecture
+from kdnas.errors import BackendError, ConflictError, DatabaseError, TrainingError
+from kdnas.records import (
+    AttemptInterrupted,
+    AttemptStarted,
+    Candidate,
+    CandidateFinished,
+    Episode,
+    LatencyTable,
+    Losses,
+    MiniKDRequest,
+    MiniKDResult,
+    Proposal,
+    SearchStatus,
+)
+from kdnas.search.checks import check_event, check_proposals, checked_result
+from kdnas.search.history import extended, history_of
+from kdnas.search.limits import allowed_states, state_facts
+from kdnas.search.progress import (
+    CandidateDone,
+    EpisodeDone,
+    EpisodeStarted,
+    OnProgress,
+    SearchDone,
+    SearchStarted,
+)
+from kdnas.search.protocols import Backend, Journal, NewCandidate, Observation, Strategy
+from kdnas.search.reward import RewardFunction, rank_key
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import SearchSpec
+
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """All that a search knows before it begins.
+
+    Attributes:
+        search_id: of the stored search.
+        spec: the validated request.
+        space: its states, already limited to what the teacher can teach.
+        latencies: latency of every state, and the teacher's.
+        params_millions: parameters of a student, in millions.
+        context: fingerprint of the mini-KD context, key of the loss look-up table.
+        teacher: the teacher's own architecture; a candidate equal to it is marked.
+    """
+
+    search_id: str
+    spec: SearchSpec
+    space: SearchSpace
+    latencies: LatencyTable
+    params_millions: Callable[[Architecture], float]
+    context: str
+    teacher: Architecture | None = None
+
+
+def run_search(
+    setup: SearchSetup,
+    strategy: Strategy,
+    backend: Backend,
+    journal: Journal,
+    *,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> SearchStatus:
+    """Run a stored search, or go on with it, until it is finished or told to stop.
+
+    Args:
+        setup: what to search, where.
+        strategy: a fresh one; its state is loaded from the journal.
+        backend: trains the candidates; closed at the end.
+        journal: where everything is written.
+        on_progress: is told what happens, for the screen.
+        should_stop: asked between results; True pauses the search.
+        clock: seconds, for rates and for ``limits.max_hours``, which counts this run only.
+
+    Returns:
+        The status that was written: ``succeeded``, ``paused``, or what another party wrote in the
+        meantime, such as ``cancelled``.
+
+    Raises:
+        SpecError: the limits leave no state, or the strategy breaks its contract.
+        BackendError: the workers gave up.
+        TrainingError: not one candidate could be trained.
+        ConflictError: another process works on the same search; its status is left alone.
+        DatabaseError: the journal is out of reach; the search keeps its status and can go on.
+    """
+    try:
+        loop = SearchLoop(setup, strategy, backend, journal, on_progress, should_stop, clock)
+        return loop.run()
+    except (ConflictError, DatabaseError):
+        raise
+    except Exception as error:
+        journal.set_status(setup.search_id, "failed", str(error) or type(error).__name__)
+        raise
+    finally:
+        backend.close()
+
+
+class SearchLoop:
+    """One run of a search; :func:`run_search` describes the arguments."""
+
+    def __init__(
+        self,
+        setup: SearchSetup,
+        strategy: Strategy,
+        backend: Backend,
+        journal: Journal,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._setup = setup
+        self._spec = setup.spec
+        self._id = setup.search_id
+        self._strategy = strategy
+        self._backend = backend
+        self._journal = journal
+        self._tell_screen = on_progress
+        self._should_stop = should_stop
+        self._clock = clock
+        self._started = clock()
+        self._reward = RewardFunction.from_spec(setup.spec.reward)
+        self._facts = state_facts(setup.space, setup.latencies, setup.params_millions)
+        self._within_limits = allowed_states(self._facts, setup.spec.limits)
+        self._history = history_of(())
+        self._losses: dict[int, Losses] = {}
+        self._failed: dict[int, str] = {}
+        self._best: Candidate | None = None
+        self._num_finished = 0
+        self._unfinished: Episode | None = None
+
+    def run(self) -> SearchStatus:
+        """Take up what is stored, work through the episodes, write the final status."""
+        self._take_up()
+        reason = self._work_through_episodes()
+        if reason is None and self._best is None:
+            raise TrainingError(
+                f"none of the {len(self._failed)} candidates could be trained; the last one: "
+                f"{list(self._failed.values())[-1]}"
+            )
+        return self._close("succeeded" if reason is None else "paused", reason)
+
+    def _take_up(self) -> None:
+        if self._journal.get_search(self._id).status != "running":
+            self._journal.set_status(self._id, "running")
+        episodes = self._journal.episodes(self._id)
+        state = self._journal.controller_state(self._id)
+        if state is not None:
+            self._strategy.load(state)
+        for episode in episodes:
+            for candidate in episode.candidates:
+                self._remember(candidate)
+            if not episode.finished:
+                self._unfinished = self._without_open_attempts(episode)
+        finished = [episode for episode in episodes if episode.finished]
+        self._history, self._num_finished = history_of(finished), len(finished)
+        self._tell_screen(
+            SearchStarted(
+                num_states=len(self._setup.space),
+                num_allowed=len(self._within_limits),
+                num_episodes=self._spec.controller.episodes,
+                next_episode=self._num_finished + 1,
+            )
+        )
+
+    def _work_through_episodes(self) -> str | None:
+        """Return why the search rests, or None when it is through."""
+        for number in range(self._num_finished + 1, self._spec.controller.episodes + 1):
+            if reason := self._stop_reason():
+                return reason
+            episode = self._unfinished or self._propose(number)
+            if episode is None:
+                return None  # every allowed state is explored
+            self._tell_screen(
+                EpisodeStarted(
+                    number, episode.epsilon, episode.candidates, self._unfinished is not None
+                )
+            )
+            self._unfinished = None
+            began = self._clock()
+            candidates = {c.id: c for c in episode.candidates}
+            self._look_up(candidates)
+            waiting = [c for c in candidates.values() if not _is_done(c)]
+            if reason := self._train(candidates, waiting):
+                return reason
+            done = replace(episode, finished=True, candidates=tuple(candidates.values()))
+            self._learn(done, len(waiting), self._clock() - began)
+        return None
+
+    def _propose(self, number: int) -> Episode | None:
+        """Ask for candidates and write them down; None if there are none left.
+
+        A state that failed is not offered again: in the same context it would fail again.
+        """
+        allowed = [i for i in self._within_limits if i not in self._failed]
+        count = self._spec.controller.candidates
+        proposals = self._strategy.ask(number, count, allowed, self._history)
+        check_proposals(self._strategy.name, proposals, count, allowed)
+        if not proposals:
+            return None
+        return self._journal.begin_episode(
+            self._id,
+            number,
+            self._strategy.epsilon(number),
+            _index(self._history.global_best(number)),
+            _index(self._history.previous_best(number)),
+            [self._new_candidate(proposal) for proposal in proposals],
+        )
+
+    def _look_up(self, candidates: dict[str, Candidate]) -> None:
+        """Finish the candidates whose losses this search, or any other, already knows."""
+        waiting = [c for c in candidates.values() if not _is_done(c)]
+        known = {
+            str(c.architecture): self._losses[c.index] for c in waiting if c.index in self._losses
+        }
+        asked = [c.architecture for c in waiting if c.index not in self._losses]
+        if self._spec.proxy.reuse and asked:
+            known.update(self._journal.known_losses(self._setup.context, asked))
+        for candidate in waiting:
+            losses = known.get(str(candidate.architecture))
+            if losses is not None:
+                value, note = self._scored(candidate, losses)
+                self._done(
+                    candidates, self._journal.reuse_losses(candidate.id, losses, value, note)
+                )
+
+    def _train(self, candidates: dict[str, Candidate], waiting: Sequence[Candidate]) -> str | None:
+        """Have candidates trained and store each result; return why training was broken off.
+
+        A stop is honoured between results, never among them, since the results of one group come
+        one right after the other and all are worth keeping.
+        """
+        if not waiting:
+            return None
+        pending = {c.id for c in waiting}
+        running: set[str] = set()
+        for event in self._backend.run([MiniKDRequest(c.id, c.architecture) for c in waiting]):
+            if not isinstance(event, CandidateFinished) and (reason := self._stop_reason()):
+                if running:
+                    self._journal.interrupt_attempts(sorted(running), reason)
+                return reason
+            check_event(event, pending)
+            if isinstance(event, CandidateFinished):
+                done = self._store(candidates[event.result.candidate_id], event.result)
+                pending.discard(done.id)
+                running.discard(done.id)
+                self._done(candidates, done)
+                continue
+            if isinstance(event, AttemptStarted):
+                self._journal.start_attempt(event.candidate_ids, event.worker)
+                running.update(event.candidate_ids)
+            elif isinstance(event, AttemptInterrupted):
+                self._journal.interrupt_attempts(event.candidate_ids, event.reason)
+                running.difference_update(event.candidate_ids)
+            self._tell_screen(event)
+        if pending:
+            raise BackendError(
+                f"the workers ended without a result for {len(pending)} of {len(waiting)} "
+                "candidates; look at their logs and resume the search"
+            )
+        return None
+
+    def _store(self, candidate: Candidate, result: MiniKDResult) -> Candidate:
+        result = checked_result(result)
+        value, note = None, None
+        if result.losses is not None:
+            value, note = self._scored(candidate, result.losses)
+        return self._journal.finish_candidate(
+            candidate.id, self._setup.context, result, value, note
+        )
+
+    def _learn(self, episode: Episode, num_trained: int, seconds: float) -> None:
+        """Tell the strategy, and write its new state together with the end of the episode."""
+        self._history = extended(self._history, episode)
+        loss = self._strategy.tell(episode.number, self._history)
+        self._journal.end_episode(self._id, episode.number, loss, self._strategy.dump())
+        self._tell_screen(
+            EpisodeDone(
+                number=episode.number,
+                best=self._best,
+                num_trained=num_trained,
+                students_per_hour=(
+                    num_trained * SECONDS_PER_HOUR / seconds if num_trained and seconds else None
+                ),
+                predictions=tuple(
+                    (c.predicted_reward, c.reward)
+                    for c in episode.candidates
+                    if c.predicted_reward is not None and c.reward is not None
+                ),
+                controller_loss=loss,
+            )
+        )
+
+    def _close(self, status: SearchStatus, reason: str | None) -> SearchStatus:
+        """Write the final status, unless another party has cancelled or paused the search."""
+        present = self._journal.get_search(self._id).status
+        if present == "running":
+            self._journal.set_status(self._id, status, reason)
+        else:
+            status = present
+        self._tell_screen(SearchDone(status, reason, self._best))
+        return status
+
+    def _stop_reason(self) -> str | None:
+        if self._should_stop():
+            return "stopped on request; resume the search to go on"
+        max_hours = self._spec.limits.max_hours
+        hours = (self._clock() - self._started) / SECONDS_PER_HOUR
+        if max_hours is not None and hours >= max_hours:
+            return (
+                f"limits.max_hours ({max_hours:g}) is used up; resume the search for as long again"
+            )
+        return None
+
+    def _without_open_attempts(self, episode: Episode) -> Episode:
+        """Close the attempts that nobody works on any more."""
+        running = [c.id for c in episode.candidates if c.status == "running"]
+        if running:
+            self._journal.interrupt_attempts(running, "the search was cut off")
+        return episode
+
+    def _new_candidate(self, proposal: Proposal) -> NewCandidate:
+        facts = self._facts[proposal.index]
+        return NewCandidate(
+            proposal,
+            self._setup.space[proposal.index],
+            facts.latency_ms,
+            facts.latency_ratio,
+            facts.params_millions,
+        )
+
+    def _scored(self, candidate: Candidate, losses: Losses) -> tuple[float, str | None]:
+        """Reward with the latency that the candidate was stored with; the note for its row."""
+        ratio = candidate.latency_ratio
+        if ratio is None:
+            ratio = self._facts[candidate.index].latency_ratio
+        value, clipped = self._reward(losses, ratio)
+        if candidate.architecture != self._setup.teacher:
+            return value, clipped
+        return value, "; ".join(filter(None, ["the teacher's own architecture", clipped]))
+
+    def _done(self, candidates: dict[str, Candidate], candidate: Candidate) -> None:
+        candidates[candidate.id] = candidate
+        self._remember(candidate)
+        self._tell_screen(CandidateDone(candidate))
+
+    def _remember(self, candidate: Candidate) -> None:
+        if candidate.status == "failed":
+            self._failed[candidate.index] = candidate.error or "no reason given"
+        elif candidate.status == "succeeded" and candidate.losses is not None:
+            self._losses.setdefault(candidate.index, candidate.losses)
+            if self._best is None or rank_key(candidate) < rank_key(self._best):
+                self._best = candidate
+
+
+def _is_done(candidate: Candidate) -> bool:
+    return candidate.status in {"succeeded", "failed"}
+
+
+def _index(observation: Observation | None) -> int | None:
+    return None if observation is None else observation.index

@@ -1,0 +1,121 @@
+"""The reward of a student, and the orders that follow from it: ranking, Pareto front, budgets.
+
+Pure functions of losses and latencies, so rewards can be computed anew from what is stored for
+any choice of loss, α and β.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kdnas.records import Candidate, Losses, LossName
+from kdnas.specs.search import RewardSpec
+
+
+class Scored(NamedTuple):
+    """A reward, and a remark if its loss had to be clipped."""
+
+    reward: float
+    note: str | None
+
+
+def reward(loss: float, latency_ms: float, teacher_ms: float, alpha: float, beta: float) -> Scored:
+    """(1 − L) · (lat(S) / (β·lat(T)))^α (Trivedi et al. 2023, Eq. 4).
+
+    The paper's L stays far below 1; ours may not, and with L > 1 the sign would flip and slower
+    would become better. So L is clipped to [0, 1], and the note says so.
+
+    Args:
+        loss: L, the student's distillation loss; finite.
+        latency_ms: lat(S), above 0, in any unit that ``teacher_ms`` shares.
+        teacher_ms: lat(T), above 0.
+        alpha: weight of the latency, at most 0.
+        beta: share of the teacher's latency that counts as the target, above 0.
+
+    Raises:
+        ValueError: the loss is not finite, or a latency or beta is not above 0.
+    """
+    if not math.isfinite(loss):
+        raise ValueError(f"a reward needs a finite loss, not {loss}")
+    if not (0 < latency_ms < math.inf and 0 < teacher_ms < math.inf and beta > 0):
+        raise ValueError(
+            f"latencies and beta must be above 0, not student {latency_ms}, teacher {teacher_ms}, "
+            f"beta {beta}"
+        )
+    clipped = min(max(loss, 0.0), 1.0)
+    note = None if clipped == loss else f"loss {loss:.4g} counts as {clipped:g} in the reward"
+    return Scored((1 - clipped) * (latency_ms / (beta * teacher_ms)) ** alpha, note)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFunction:
+    """Eq. 4 with its constants fixed.
+
+    Attributes:
+        loss: which held-out loss is L.
+        alpha: weight of the latency, at most 0.
+        beta: share of the teacher's latency that counts as the target.
+    """
+
+    loss: LossName
+    alpha: float
+    beta: float
+
+    @classmethod
+    def from_spec(cls, spec: RewardSpec) -> RewardFunction:
+        """Take the constants from a request; α may come from its latency price."""
+        return cls(spec.loss, spec.exponent, spec.beta)
+
+    def __call__(self, losses: Losses, latency_ratio: float) -> Scored:
+        """Reward a student from its losses and its latency as a share of the teacher's."""
+        return reward(losses.named(self.loss), latency_ratio, 1.0, self.alpha, self.beta)
+
+    def rescored(self, candidate: Candidate) -> Candidate:
+        """Return the candidate with the reward that this function gives it.
+
+        A candidate without losses or without a latency has no reward.
+        """
+        if candidate.losses is None or candidate.latency_ratio is None:
+            return replace(candidate, reward=None)
+        value, note = self(candidate.losses, candidate.latency_ratio)
+        return replace(candidate, reward=value, note=note)
+
+
+def rank_key(candidate: Candidate) -> tuple[float, float, int]:
+    """Sort key, best first: reward, then the smaller latency, then the lower index."""
+    reward = -math.inf if candidate.reward is None else candidate.reward
+    latency = math.inf if candidate.latency_ms is None else candidate.latency_ms
+    return (-reward, latency, candidate.index)
+
+
+def ranking(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Order the succeeded candidates, best first; a state that occurs twice appears once."""
+    first: dict[int, Candidate] = {}
+    for candidate in candidates:
+        if candidate.status == "succeeded" and candidate.reward is not None:
+            first.setdefault(candidate.index, candidate)
+    return sorted(first.values(), key=rank_key)
+
+
+def best_under(ranked: Iterable[Candidate], budget_ms: float) -> Candidate | None:
+    """Return the first of a ranking whose latency is within the budget, or None."""
+    return next((c for c in ranked if c.latency_ms is not None and c.latency_ms <= budget_ms), None)
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the positions of the points that no other point beats, fastest first.
+
+    Args:
+        points: (loss, latency) of each student, smaller is better in both. A point beats another
+            if it is no worse in both and better in one; of equal points the first is kept.
+    """
+    front: list[int] = []
+    lowest = math.inf
+    for i in sorted(range(len(points)), key=lambda i: (points[i][1], points[i][0], i)):
+        if points[i][0] < lowest:
+            front.append(i)
+            lowest = points[i][0]
+    return front

@@ -1,0 +1,105 @@
+"""A search in one JSON value: how much it did, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, quantiles
+from typing import Any
+
+from kdnas.records import Candidate, Episode, LossName, SearchRecord
+from kdnas.search.reward import RewardFunction, best_under, pareto_front, ranking
+from kdnas.specs.search import RewardSpec
+
+
+def summarise(
+    search: SearchRecord, episodes: Sequence[Episode], reward: RewardSpec | None = None
+) -> dict[str, Any]:
+    """Sum up a search.
+
+    Every explored state counts once, so ``explored`` = ``trained`` + ``reused`` + ``failed``:
+    trained in this search, only looked up, or without losses. ``attempts`` counts the trainings
+    that were started, a worker's death included. ``best`` holds every succeeded state in order of
+    reward; ``loss`` is the L of the reward. ``pareto`` holds the states that no other beats in
+    loss and latency, fastest first; ``budgets`` the best state within the quartiles of the
+    explored latencies; ``baseline`` sets the random picks beside the others, by source.
+
+    Args:
+        search: the stored search.
+        episodes: its episodes with their candidates.
+        reward: rank by this reward instead of the stored one.
+    """
+    spec = RewardSpec.read(search.spec.get("reward", {}), "reward") if reward is None else reward
+    candidates = [candidate for episode in episodes for candidate in episode.candidates]
+    if reward is not None:
+        candidates = [RewardFunction.from_spec(reward).rescored(c) for c in candidates]
+
+    succeeded = {c.index for c in candidates if c.status == "succeeded"}
+    trained = {c.index for c in candidates if c.status == "succeeded" and not c.reused}
+    failed = {c.index for c in candidates if c.status == "failed"} - succeeded
+    ranked = ranking(candidates)
+    return {
+        "search_id": search.id,
+        "name": search.name,
+        "status": search.status,
+        "explored": len(succeeded | failed),
+        "trained": len(trained),
+        "reused": len(succeeded - trained),
+        "failed": len(failed),
+        "attempts": sum(c.num_attempts for c in candidates),
+        "best": [_entry(c, spec.loss) for c in ranked],
+        "pareto": [_entry(c, spec.loss) for c in _pareto(ranked, spec.loss)],
+        "budgets": [
+            {"latency_ms": budget, "best": _entry(found, spec.loss)}
+            for budget in _budgets(ranked)
+            if (found := best_under(ranked, budget)) is not None
+        ],
+        "baseline": _by_source(ranked),
+    }
+
+
+def _entry(candidate: Candidate, loss: LossName) -> dict[str, Any]:
+    losses = candidate.losses
+    return {
+        "architecture": str(candidate.architecture),
+        "reward": candidate.reward,
+        "loss": losses and losses.named(loss),
+        "relative_loss": losses and losses.relative,
+        "output_loss": losses and losses.output,
+        "latency_ms": candidate.latency_ms,
+        "latency_ratio": candidate.latency_ratio,
+        "params_millions": candidate.params_millions,
+        "episode": candidate.episode,
+        "source": candidate.source,
+    }
+
+
+def _pareto(ranked: Sequence[Candidate], loss: LossName) -> list[Candidate]:
+    placed = [c for c in ranked if c.losses is not None and c.latency_ms is not None]
+    points = [
+        (c.losses.named(loss), c.latency_ms)
+        for c in placed
+        if c.losses is not None and c.latency_ms is not None
+    ]
+    return [placed[i] for i in pareto_front(points)]
+
+
+def _budgets(ranked: Iterable[Candidate]) -> list[float]:
+    latencies = [c.latency_ms for c in ranked if c.latency_ms is not None]
+    if len(latencies) < 2:
+        return latencies
+    return sorted(set(quantiles(latencies, n=4, method="inclusive")))
+
+
+def _by_source(ranked: Iterable[Candidate]) -> dict[str, dict[str, float | int]]:
+    rewards: dict[str, list[float]] = {}
+    for candidate in ranked:
+        if candidate.reward is not None:
+            rewards.setdefault(candidate.source, []).append(candidate.reward)
+    return {
+        source: {
+            "count": len(values),
+            "best_reward": max(values),
+            "mean_reward": fmean(values),
+        }
+        for source, values in sorted(rewards.items())
+    }

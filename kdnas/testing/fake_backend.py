@@ -1,0 +1,105 @@
+"""A backend that trains nothing: losses are a function of the architecture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from kdnas.architecture import Architecture
+from kdnas.errors import BackendError
+from kdnas.records import (
+    AttemptInterrupted,
+    AttemptStarted,
+    BackendEvent,
+    CandidateFinished,
+    GroupProgress,
+    Losses,
+    MiniKDRequest,
+    MiniKDResult,
+)
+from kdnas.testing.benchmark_space import benchmark_losses
+
+STEPS = 10
+
+
+class FakeBackend:
+    """Implements :class:`kdnas.search.protocols.Backend` with made-up losses.
+
+    Results of a group come in reverse order, as a real backend promises none.
+
+    Args:
+        losses: losses of an architecture.
+        group_size: candidates that are trained together.
+        diverge: architectures whose losses are not a number.
+        fail: architectures that end with an error instead of losses.
+        interrupt: architectures whose worker dies in their first group; the rest of the group is
+            interrupted with them and everyone is tried again alone.
+        die_after: results after which all workers are lost for good; None for never.
+
+    Attributes:
+        trained: every architecture that was trained to the end, in order.
+        num_closed: how often :meth:`close` was called.
+    """
+
+    def __init__(
+        self,
+        losses: Callable[[Architecture], Losses] = benchmark_losses,
+        *,
+        group_size: int = 3,
+        diverge: frozenset[str] = frozenset(),
+        fail: frozenset[str] = frozenset(),
+        interrupt: frozenset[str] = frozenset(),
+        die_after: int | None = None,
+    ) -> None:
+        self.trained: list[str] = []
+        self.num_closed = 0
+        self._losses = losses
+        self._group_size = group_size
+        self._diverge = diverge
+        self._fail = fail
+        self._interrupt = set(interrupt)
+        self._die_after = die_after
+
+    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+        """Finish every request, group after group.
+
+        Raises:
+            BackendError: ``die_after`` results have come.
+        """
+        size = self._group_size
+        groups = [list(requests[i : i + size]) for i in range(0, len(requests), size)]
+        while groups:
+            group = groups.pop(0)
+            ids = tuple(request.candidate_id for request in group)
+            yield AttemptStarted(ids, "fake")
+            dying = {str(r.architecture) for r in group} & self._interrupt
+            if dying:
+                self._interrupt -= dying
+                yield AttemptInterrupted(ids, "fake", "the worker was killed")
+                groups.extend([request] for request in group)
+                continue
+            yield GroupProgress(ids, "fake", STEPS // 2, STEPS)
+            for request in reversed(group):
+                if self._die_after is not None and len(self.trained) >= self._die_after:
+                    raise BackendError("all workers are lost; start new ones and resume")
+                self.trained.append(str(request.architecture))
+                yield CandidateFinished("fake", self._result(request))
+
+    def close(self) -> None:
+        """Count the calls; there is nothing to free."""
+        self.num_closed += 1
+
+    def _result(self, request: MiniKDRequest) -> MiniKDResult:
+        name = str(request.architecture)
+        failed = name in self._fail
+        losses = self._losses(request.architecture)
+        if name in self._diverge:
+            losses = Losses(math.inf, math.nan, math.nan, math.nan)
+        return MiniKDResult(
+            candidate_id=request.candidate_id,
+            architecture=request.architecture,
+            losses=None if failed else losses,
+            error="out of memory with a group of one" if failed else None,
+            steps=STEPS,
+            train_seconds=0.5,
+        )

@@ -1,0 +1,497 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kdnas.errors import BackendError, DatabaseError, SpecError, TrainingError
+from kdnas.records import BackendEvent, Candidate, Episode, MiniKDRequest, Proposal
+from kdnas.search.loop import SearchSetup, run_search
+from kdnas.search.progress import (
+    CandidateDone,
+    EpisodeDone,
+    EpisodeStarted,
+    Progress,
+    SearchDone,
+    SearchStarted,
+)
+from kdnas.search.protocols import Backend, History, Journal
+from kdnas.search.reward import ranking
+from kdnas.specs.search import SearchSpec
+from kdnas.testing.benchmark_space import (
+    BENCHMARK_SPACE,
+    TEACHER,
+    benchmark_latencies,
+    benchmark_losses,
+    benchmark_params,
+    benchmark_reward,
+)
+from kdnas.testing.fake_backend import FakeBackend
+from kdnas.testing.fakes import MemoryJournal
+
+SPEC = {"controller": {"episodes": 3, "candidates": 5}}
+NAMES = [str(state) for state in BENCHMARK_SPACE.states]
+
+
+class CountingStrategy:
+    """Draws new states; its state counts the episodes it was told and hangs on their rewards."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.total = 0.0
+        self.seen: list[History] = []
+
+    def epsilon(self, episode: int) -> float | None:
+        return 1 / episode
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        assert self.told == episode - 1 == len(history.episodes)
+        pool = [i for i in allowed if i not in history.indices]
+        rng = np.random.default_rng([episode, int(self.total * 1e6)])
+        picks = rng.permutation(len(pool))[:count]
+        return [Proposal(pool[i], "random", self.total) for i in picks]
+
+    def tell(self, episode: int, history: History) -> float | None:
+        assert len(history.episodes) == episode
+        self.told += 1
+        self.total += sum(o.reward for o in history.episodes[-1])
+        self.seen.append(history)
+        return self.total
+
+    def dump(self) -> bytes:
+        return f"{self.told} {self.total!r}".encode()
+
+    def load(self, state: bytes) -> None:
+        told, total = state.decode().split()
+        self.told, self.total = int(told), float(total)
+
+
+class RepeatingStrategy(CountingStrategy):
+    """Proposes the same states in every episode, as far as they are allowed."""
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        return [Proposal(i, "random") for i in allowed[:count]]
+
+
+@dataclass
+class World:
+    """A journal with one search, and what is needed to run it."""
+
+    spec: dict[str, Any] = field(default_factory=lambda: SPEC)
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
+    events: list[Progress] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.new_search()
+
+    def new_search(self) -> None:
+        spec = SearchSpec.read(self.spec, "test")
+        self.search_id = self.journal.create_search(spec.to_json()).id
+        self.setup = SearchSetup(
+            search_id=self.search_id,
+            spec=spec,
+            space=BENCHMARK_SPACE,
+            latencies=benchmark_latencies(),
+            params_millions=benchmark_params,
+            context="context",
+            teacher=TEACHER,
+        )
+
+    def run(
+        self,
+        backend: Backend | None = None,
+        journal: Journal | None = None,
+        strategy: CountingStrategy | None = None,
+        **options: Any,
+    ) -> str:
+        return run_search(
+            self.setup,
+            strategy or CountingStrategy(),
+            backend or FakeBackend(),
+            journal or self.journal,
+            on_progress=self.events.append,
+            **options,
+        )
+
+    @property
+    def episodes(self) -> list[Episode]:
+        return self.journal.episodes(self.search_id)
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [c for episode in self.episodes for c in episode.candidates]
+
+    @property
+    def status(self) -> tuple[str, str | None]:
+        record = self.journal.get_search(self.search_id)
+        return record.status, record.error
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """All that must not depend on interruptions."""
+        rows = [
+            (c.episode, c.position, c.index, c.predicted_reward, c.status, c.reward)
+            for c in self.candidates
+        ]
+        best = [c.index for c in ranking(self.candidates)]
+        bests = [(e.global_best, e.previous_best, e.controller_loss) for e in self.episodes]
+        return rows, best, bests, self.journal.controller_state(self.search_id), self.status[0]
+
+
+def events_of(world: World, kind: type[Any]) -> list[Any]:
+    return [event for event in world.events if isinstance(event, kind)]
+
+
+def test_a_search_from_end_to_end() -> None:
+    world, backend = World(), FakeBackend()
+    assert world.run(backend) == "succeeded"
+    assert world.status == ("succeeded", None)
+    assert [(e.number, e.finished, len(e.candidates)) for e in world.episodes] == [
+        (n, True, 5) for n in (1, 2, 3)
+    ]
+    assert len(set(backend.trained)) == len(backend.trained) == 15
+    for c in world.candidates:
+        assert c.reward == pytest.approx(benchmark_reward(c.architecture), rel=1e-12)
+        assert c.losses == benchmark_losses(c.architecture)
+    first, second = world.episodes[:2]
+    best = max(first.candidates, key=lambda c: c.reward or 0)
+    assert (first.global_best, first.previous_best) == (None, None)
+    assert (second.global_best, second.previous_best) == (best.index, best.index)
+    assert backend.num_closed >= 1
+
+
+def test_the_screen_is_told() -> None:
+    world = World()
+    ticks = iter(range(100_000))
+    world.run(clock=lambda: float(next(ticks)))
+    assert world.events[0] == SearchStarted(len(BENCHMARK_SPACE), len(BENCHMARK_SPACE), 3, 1)
+    assert [e.number for e in events_of(world, EpisodeStarted)] == [1, 2, 3]
+    assert len(events_of(world, CandidateDone)) == 15
+    for done in events_of(world, EpisodeDone):
+        assert (done.num_trained, len(done.predictions)) == (5, 5)
+        assert 0 < done.students_per_hour <= 5 * 3600
+        assert done.controller_loss is not None
+    last = world.events[-1]
+    assert isinstance(last, SearchDone)
+    assert last.best == ranking(world.candidates)[0]
+
+
+class Killed(BaseException):
+    """Stands for a process that is gone: nothing may catch it."""
+
+
+class DyingJournal:
+    """Passes every call on, and dies before or after the k-th that writes."""
+
+    def __init__(self, journal: MemoryJournal, at: int, after: bool) -> None:
+        self._journal, self._left, self._after = journal, at, after
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._journal, name)
+
+        def call(*args: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._after:
+                raise Killed
+            value = method(*args)
+            if self._left == 0:
+                raise Killed
+            return value
+
+        return call
+
+
+class DyingBackend(FakeBackend):
+    """Dies before its k-th event."""
+
+    def __init__(self, at: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._left = at
+
+    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+        for event in super().run(requests):
+            self._left -= 1
+            if self._left == 0:
+                raise Killed
+            yield event
+
+
+ODD = {"fail": frozenset(NAMES[::7]), "interrupt": frozenset(NAMES[::5])}
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("where", ["before", "after", "backend"])
+def test_killed_anywhere_it_goes_on_as_if_nothing_happened(where: str, reuse: bool) -> None:
+    spec = {**SPEC, "proxy": {"reuse": reuse}}
+    undisturbed = World(spec)
+    undisturbed.run(FakeBackend(**ODD))
+    for at in range(1, 200):
+        world = World(spec)
+        first = DyingBackend(at if where == "backend" else 0, **ODD)
+        journal = DyingJournal(world.journal, at if where != "backend" else 0, where == "after")
+        try:
+            world.run(first, journal)
+        except Killed:
+            killed = True
+        else:
+            killed = False
+        stored = {str(c.architecture) for c in world.candidates if c.status == "succeeded"}
+        second = FakeBackend(**ODD)
+        if world.status[0] != "succeeded":
+            assert world.run(second) == "succeeded"
+        assert world.outcome == undisturbed.outcome, at
+        assert not stored & set(second.trained), "a finished candidate was trained again"
+        assert all(attempt.outcome for attempt in world.journal.attempts)
+        if not killed:
+            break
+    assert not killed
+    assert at > 25
+
+
+def test_killed_again_and_again() -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world = World()
+    for at in range(4, 40):
+        try:
+            world.run(journal=DyingJournal(world.journal, at, after=True))
+        except Killed:
+            continue
+        break
+    assert world.outcome == undisturbed.outcome
+
+
+def test_losses_are_reused_across_searches() -> None:
+    world = World()
+    world.run()
+    before = world.outcome
+    world.new_search()
+    backend = FakeBackend()
+    world.run(backend)
+    assert backend.trained == []
+    assert all(c.reused and c.num_attempts == 0 for c in world.candidates)
+    assert world.outcome == before
+    assert events_of(world, EpisodeDone)[-1].students_per_hour is None
+
+
+def test_another_context_or_reuse_off_trains_again() -> None:
+    world = World()
+    world.run()
+    world.new_search()
+    world.setup = replace(world.setup, context="another")
+    backend = FakeBackend()
+    world.run(backend)
+    assert len(backend.trained) == 15
+
+    world.spec = {**SPEC, "proxy": {"reuse": False}}
+    world.new_search()
+    backend = FakeBackend()
+    world.run(backend)
+    assert len(backend.trained) == 15
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_repeated_state_costs_nothing_and_a_failed_one_is_not_offered_again(reuse: bool) -> None:
+    world = World({**SPEC, "proxy": {"reuse": reuse}})
+    backend = FakeBackend(fail=frozenset(NAMES[:1]))
+    world.run(backend, strategy=RepeatingStrategy())
+    assert backend.trained == [NAMES[i] for i in (2, 1, 0, 4, 3, 5)]
+    assert [[c.index for c in e.candidates] for e in world.episodes] == [
+        [0, 1, 2, 3, 4],
+        [1, 2, 3, 4, 5],
+        [1, 2, 3, 4, 5],
+    ]
+    assert all(c.reused for c in world.episodes[2].candidates)
+
+
+def test_limits_keep_states_out() -> None:
+    world = World({**SPEC, "limits": {"max_latency_ratio": 0.3, "max_params_millions": 1.0}})
+    world.run()
+    assert world.candidates
+    assert all((c.latency_ratio or 9) <= 0.3 for c in world.candidates)
+    assert all((c.params_millions or 9) <= 1.0 for c in world.candidates)
+    assert world.events[0].num_allowed < len(BENCHMARK_SPACE)  # type: ignore[union-attr]
+
+
+def test_limits_that_leave_nothing_fail_with_the_reason() -> None:
+    world = World({**SPEC, "limits": {"max_latency_ms": 0.001}})
+    with pytest.raises(SpecError, match=r"max_latency_ms is 0\.001 and the smallest value"):
+        world.run()
+    assert world.status[0] == "failed"
+    assert world.episodes == []
+
+
+def test_running_out_of_states_ends_early_and_well() -> None:
+    world = World(
+        {"controller": {"episodes": 50, "candidates": 7}, "limits": {"max_latency_ratio": 0.3}}
+    )
+    assert world.run() == "succeeded"
+    num_allowed = world.events[0].num_allowed  # type: ignore[union-attr]
+    assert len({c.index for c in world.candidates}) == len(world.candidates) == num_allowed
+    assert len(world.episodes) < 50
+
+
+def test_diverged_and_failed_candidates_have_no_reward() -> None:
+    world, strategy = World(), CountingStrategy()
+    world.run(
+        FakeBackend(diverge=frozenset(NAMES[::3]), fail=frozenset(NAMES[1::3])), strategy=strategy
+    )
+    errors = {c.error for c in world.candidates if c.status == "failed"}
+    assert any("losses are not finite (training inf" in (error or "") for error in errors)
+    assert any("out of memory" in (error or "") for error in errors)
+    assert all((c.status == "failed") == (c.reward is None) for c in world.candidates)
+    assert all((c.status == "failed") == (c.losses is None) for c in world.candidates)
+    told = [o for episode in strategy.seen[-1].episodes for o in episode]
+    worst_first = min(o.reward for o in told[:5])
+    assert all(o.reward == worst_first for o in told[:5] if o.failed)
+
+
+def test_nothing_but_failures_is_a_failure() -> None:
+    world = World()
+    with pytest.raises(TrainingError, match="none of the 15 candidates"):
+        world.run(FakeBackend(fail=frozenset(NAMES)))
+    assert world.status[0] == "failed"
+
+
+def test_lost_workers_fail_the_search_and_it_can_go_on() -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), FakeBackend(die_after=7)
+    with pytest.raises(BackendError):
+        world.run(backend)
+    assert world.status == ("failed", "all workers are lost; start new ones and resume")
+    assert backend.num_closed == 1
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
+
+
+def test_a_database_out_of_reach_leaves_the_status_alone() -> None:
+    class Unreachable(MemoryJournal):
+        def begin_episode(self, *args: Any) -> Episode:
+            raise DatabaseError("the database does not answer; check KDNAS_DATABASE_URL")
+
+    world = World(journal=Unreachable())
+    with pytest.raises(DatabaseError):
+        world.run()
+    assert world.status[0] == "running"
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 9, 14])
+def test_a_pause_keeps_what_is_done_and_goes_on_identically(at: int) -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world, backend = World(), FakeBackend()
+    calls = iter(range(1, 1000))
+    assert world.run(backend, should_stop=lambda: next(calls) >= at) == "paused"
+    status, reason = world.status
+    assert status == "paused"
+    assert "on request" in (reason or "")
+    assert all(attempt.outcome for attempt in world.journal.attempts)
+    assert backend.num_closed == 1
+    second = FakeBackend()
+    assert world.run(second) == "succeeded"
+    assert world.outcome == undisturbed.outcome
+    assert not set(backend.trained) & set(second.trained)
+
+
+def test_hours_run_out_and_count_anew() -> None:
+    world = World({**SPEC, "limits": {"max_hours": 0.5}})
+    now = iter(range(0, 10_000_000, 300))
+    assert world.run(clock=lambda: float(next(now))) == "paused"
+    assert "limits.max_hours (0.5) is used up" in (world.status[1] or "")
+    assert world.run(clock=lambda: 0.0) == "succeeded"
+
+
+def test_a_cancelled_search_stays_cancelled() -> None:
+    world = World()
+    done: list[int] = []
+
+    def cancel() -> bool:
+        done.append(1)
+        if len(done) == 3:
+            world.journal.set_status(world.search_id, "cancelled")
+        return len(done) >= 3
+
+    assert world.run(should_stop=cancel) == "cancelled"
+    assert world.status[0] == "cancelled"
+
+
+def test_the_teachers_own_architecture_is_marked() -> None:
+    world = World({"controller": {"episodes": 1, "candidates": 5}})
+    world.setup = replace(world.setup, teacher=BENCHMARK_SPACE[3])
+    world.run(strategy=RepeatingStrategy())
+    assert [c.note for c in world.candidates] == [None] * 3 + [
+        "the teacher's own architecture",
+        None,
+    ]
+
+
+def test_clipped_losses_are_noted() -> None:
+    world = World({"controller": {"episodes": 1, "candidates": 1}})
+    world.run(FakeBackend(lambda a: replace(benchmark_losses(a), relative=1.25)))
+    assert world.candidates[0].note == "loss 1.25 counts as 1 in the reward"
+    assert world.candidates[0].reward == 0.0
+
+
+def test_a_strategy_that_breaks_its_contract_is_named() -> None:
+    class Wrong(CountingStrategy):
+        def ask(self, *args: Any) -> list[Proposal]:
+            return [Proposal(-1, "random"), Proposal(2, "random"), Proposal(2, "random")]
+
+    world = World()
+    with pytest.raises(SpecError, match=r"'counting' proposed 3 states, 2 of.*\[-1\]"):
+        world.run(strategy=Wrong())
+    assert world.status[0] == "failed"
+
+
+def test_a_backend_that_breaks_its_contract_is_named() -> None:
+    class Short(FakeBackend):
+        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+            return super().run(requests[1:])
+
+    class Foreign(FakeBackend):
+        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+            return super().run([replace(requests[0], candidate_id="stranger")])
+
+    for backend, message in ((Short(), "without a result for 1 of 5"), (Foreign(), "stranger")):
+        world = World()
+        with pytest.raises(BackendError, match=message):
+            world.run(backend)
+        assert world.status[0] == "failed"
+
+
+def test_the_journal_is_asked_once_an_episode_not_once_a_candidate() -> None:
+    world = World({"controller": {"episodes": 4, "candidates": 10}})
+    asked: list[str] = []
+
+    class Counting(DyingJournal):
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            asked.append(name)
+            return super().__getattr__(name)
+
+    world.run(journal=Counting(world.journal, 0, after=False))
+    assert asked.count("episodes") == 1
+    assert asked.count("known_losses") == asked.count("begin_episode") == 4
+    assert asked.count("get_search") == 2
+
+
+def test_the_loop_loads_no_torch() -> None:
+    code = (
+        "import sys, kdnas.search.loop, kdnas.search.summary; "
+        "print([m for m in ('torch', 'ray', 'sqlalchemy', 'transformers') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
