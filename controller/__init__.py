@@ -1,1 +1,1 @@
-"""x"""
+"""Search strategies: the feedback controller, random draws, and how a user adds another."""

@@ -1,0 +1,197 @@
+"""Who proposes candidates: the feedback controller, random draws, or a user's own strategy."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Final
+
+import numpy as np
+
+from controller.encoding import Array, StateEncoder
+from controller.exploration import Purpose, draw, epsilon, generator, num_random
+from controller.feedback import FeedbackController
+from kdnas.errors import SpecError, unknown_name
+from kdnas.records import Proposal
+from kdnas.search.protocols import History, Strategy
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec
+
+StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
+
+ENTRY_POINT_GROUP: Final = "kdnas.strategies"
+
+
+class RandomStrategy:
+    """Draws states that were not proposed before: the baseline of Trivedi et al. 2023, Table 3."""
+
+    name = "random"
+
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        self._seed = seed
+        self._identity = {"strategy": self.name, "version": 1, "space": space.fingerprint}
+
+    def epsilon(self, episode: int) -> float | None:
+        """None: there is nothing but exploration."""
+        return None
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Draw ``count`` new states; fewer if they run out."""
+        pool = _not_proposed(allowed, history)
+        rng = generator(self._seed, episode, Purpose.EXPLORATION)
+        return [Proposal(index, "random") for index in draw(rng, pool, count)]
+
+    def tell(self, episode: int, history: History) -> float | None:
+        """Learn nothing."""
+        return None
+
+    def dump(self) -> bytes:
+        """Write version and space; there is no other state."""
+        return json.dumps(self._identity, sort_keys=True).encode()
+
+    def load(self, state: bytes) -> None:
+        """Check that the state is one of this strategy, version and space.
+
+        Raises:
+            SpecError: it is not.
+        """
+        if state != self.dump():
+            raise SpecError(
+                f"the stored strategy state {state[:100]!r} does not fit this search, which needs "
+                f"{self.dump()!r}; start a new search"
+            )
+
+
+class ControllerStrategy:
+    """The feedback controller of Trivedi et al. 2023, §3.
+
+    Of N candidates round(ε·N) are drawn at random and the rest are the states with the highest
+    predicted reward; ties go to the lower index. The predicted ones are chosen first. Variant
+    ``paper`` may propose a state again, variant ``once`` never does.
+    """
+
+    name = "controller"
+
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        self._spec = spec
+        self._seed = seed
+        self._encoder = StateEncoder(space)
+        self._controller = FeedbackController(
+            self._encoder.width,
+            seed,
+            {"strategy": self.name, "variant": spec.variant, "space": space.fingerprint},
+        )
+
+    def epsilon(self, episode: int) -> float | None:
+        """Share of random picks in an episode."""
+        return epsilon(self._spec, episode)
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose the best predicted states, and random ones of the rest."""
+        may_repeat = self._spec.variant == "paper"
+        pool = sorted(allowed if may_repeat else _not_proposed(allowed, history))
+        if not pool:
+            return []
+        count = min(count, len(pool))
+        predicted = self._controller.predict(
+            self._memory(episode, history), self._encoder.candidates(pool)
+        )
+        by_reward = np.argsort(-predicted, kind="stable")
+        num_best = count - num_random(epsilon(self._spec, episode), count)
+        rest = sorted(by_reward[num_best:])  # by index, whatever their predictions
+        rng = generator(self._seed, episode, Purpose.EXPLORATION)
+        explored = draw(rng, rest, count - num_best)
+        return [
+            Proposal(pool[i], source, float(predicted[i]))
+            for source, chosen in (("controller", by_reward[:num_best]), ("random", explored))
+            for i in chosen
+        ]
+
+    def tell(self, episode: int, history: History) -> float | None:
+        """Train on the (state, reward, GlobalBest, PreviousBest) tuples of an episode (Eq. 3)."""
+        observations = history.episodes[episode - 1]
+        if not observations:
+            return None
+        return self._controller.learn(
+            episode,
+            self._memory(episode, history),
+            self._encoder.candidates([o.index for o in observations]),
+            np.array([o.reward for o in observations], np.float64),
+        )
+
+    def dump(self) -> bytes:
+        """Write the network and its optimiser."""
+        return self._controller.dump()
+
+    def load(self, state: bytes) -> None:
+        """Take up what :meth:`dump` wrote; SpecError for another version, variant or space."""
+        self._controller.load(state)
+
+    def _memory(self, episode: int, history: History) -> Array:
+        return self._encoder.memory(history.global_best(episode), history.previous_best(episode))
+
+
+STRATEGIES: Final[Mapping[str, StrategyFactory]] = {
+    "controller": ControllerStrategy,
+    "random": RandomStrategy,
+}
+
+
+def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strategy:
+    """Build the strategy that a spec names.
+
+    The name is one of ours, one that an installed package registered in the entry point group
+    ``kdnas.strategies``, or ``package.module:Class``. The class (or any callable) is called with
+    the spec, the space and the seed.
+
+    Raises:
+        SpecError: the name is unknown, cannot be imported, or is no strategy.
+    """
+    name = spec.strategy
+    if name in STRATEGIES:
+        return STRATEGIES[name](spec, space, seed)
+    if ":" in name:
+        return _checked(name, _import(name)(spec, space, seed))
+    plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in plugins:
+        raise SpecError(unknown_name("strategy", name, [*STRATEGIES, *plugins]))
+    return _checked(name, _import(plugins[name].value)(spec, space, seed))
+
+
+def _import(name: str) -> StrategyFactory:
+    module_name, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SpecError(
+            f"strategy {name!r} cannot be imported: {error}; "
+            "write package.module:Class and check that the package is installed"
+        ) from error
+    if not callable(factory):
+        raise SpecError(f"strategy {name!r} is a {type(factory).__name__}, not a class")
+    built: StrategyFactory = factory
+    return built
+
+
+def _checked(name: str, strategy: Strategy) -> Strategy:
+    missing = [
+        part
+        for part in ("name", "epsilon", "ask", "tell", "dump", "load")
+        if not hasattr(strategy, part)
+    ]
+    if missing:
+        raise SpecError(
+            f"strategy {name!r} lacks {', '.join(missing)}; see kdnas.search.protocols.Strategy"
+        )
+    return strategy
+
+
+def _not_proposed(allowed: Sequence[int], history: History) -> list[int]:
+    seen = history.indices
+    return [index for index in allowed if index not in seen]
