@@ -68,7 +68,8 @@ class Architecture:
                     f"{name} in architecture {text!r} must be a whole number, not {part!r}"
                 )
             numbers.append(int(part))
-        return cls(*numbers, activation=parts[4].strip("'\"").lower())
+        layers, heads, hidden, intermediate = numbers
+        return cls(layers, heads, hidden, intermediate, parts[4].strip("'\"").lower())
 
     def __str__(self) -> str:
         """Write the architecture the way :meth:`parse` reads it."""

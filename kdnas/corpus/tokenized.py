@@ -31,6 +31,7 @@ from kdnas.corpus.writing import (
     TOKENS,
     Chunk,
     CorpusWriter,
+    description,
     distinct_chunks,
 )
 from kdnas.errors import CorpusError, StoreError
@@ -172,7 +173,7 @@ def build_corpus(
     key = fingerprint(
         {
             "format_version": FORMAT_VERSION,
-            "spec": spec.to_json(),
+            "spec": description(spec),
             "sources": [source.state() for source in sources],
             "tokenizer": tokenizer_files_state(tokenizer_folder),
         }

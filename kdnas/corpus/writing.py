@@ -57,6 +57,11 @@ def distinct_chunks(samples: Iterable[Sample]) -> Iterator[Chunk]:
     yield chunk
 
 
+def description(spec: CorpusSpec) -> dict[str, Any]:
+    """What the corpus is to be made of, without the pin to one made before."""
+    return spec.model_dump(mode="json", exclude={"fingerprint"})
+
+
 class CorpusWriter:
     """Takes tokenised chunks and leaves the files of a corpus in ``folder``.
 
@@ -154,7 +159,7 @@ class CorpusWriter:
             "dtype": self._dtype.name,
             "special_ids": self._tokenizer.special_ids,
             "all_special_ids": self._tokenizer.all_special_ids,
-            "spec": self._spec.to_json(),
+            "spec": description(self._spec),
         }
         text = json.dumps(meta, indent=1, ensure_ascii=False)
         (self._folder / META).write_bytes(text.encode())

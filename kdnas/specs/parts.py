@@ -14,10 +14,15 @@ MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "unifo
 
 
 class TeacherSpec(Spec):
-    """Which encoder teaches: a local folder, a hub id, or an alias such as ``minilm``."""
+    """Which encoder teaches: a local folder, a hub id, or an alias such as ``minilm``.
+
+    ``fingerprint`` pins its content; it is written out when a request is stored, and then the
+    store gives the teacher even if the folder has changed since.
+    """
 
     ref: str = Field("minilm", min_length=1)
     revision: str | None = None
+    fingerprint: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -41,6 +46,7 @@ class CorpusSpec(Spec):
         max_held_out: largest number of held-out samples.
         max_samples: stop after this many distinct samples (for trying things).
         seed: which samples are held out.
+        fingerprint: pins the tokenised corpus; written out when a request is stored.
     """
 
     source: tuple[str, ...] = ("pydocs",)
@@ -55,6 +61,7 @@ class CorpusSpec(Spec):
     max_held_out: int = Field(2000, ge=8)
     max_samples: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
+    fingerprint: str | None = None
 
     @model_validator(mode="before")
     @classmethod

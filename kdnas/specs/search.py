@@ -11,7 +11,6 @@ from kdnas.records import LossName
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import (
     CorpusSpec,
-    Dtype,
     Fraction,
     ObjectiveSpec,
     StudentSpec,
@@ -133,7 +132,8 @@ class BackendSpec(Spec):
 
     Attributes:
         name: ``ray`` or ``local`` (in this process).
-        num_workers: workers at the same time; None takes one a GPU, or one on a CPU.
+        num_workers: workers at the same time; None takes one for each GPU, or for every four
+            cores of a CPU.
         threads: intra-op threads of a CPU worker; None shares the cores evenly. Written out when
             the search is stored, since it is part of what makes losses equal to the bit.
         group_size: students on one teacher pass; None fits the memory.
@@ -179,20 +179,3 @@ class SearchSpec(Spec):
     latency: LatencySpec = LatencySpec()
     backend: BackendSpec = BackendSpec()
     seed: int = Field(0, ge=0)
-
-
-# What of a proxy decides losses; ``reuse`` only says whether they may be looked up.
-NOT_IN_CONTEXT = frozenset({"reuse", "dtype"})
-
-__all__ = [
-    "NOT_IN_CONTEXT",
-    "BackendSpec",
-    "ControllerSpec",
-    "Dtype",
-    "LatencySpec",
-    "LimitsSpec",
-    "ProxySpec",
-    "RewardSpec",
-    "SearchSpec",
-    "SpaceSpec",
-]

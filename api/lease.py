@@ -1,0 +1,55 @@
+"""Holding a lease while work goes on, renewed from a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kdnas.db.engine import Database
+from kdnas.db.records import OwnerKind
+from kdnas.db.repository import leases
+from kdnas.errors import ConflictError, DatabaseError
+
+LEASE_SECONDS = 60.0
+RENEW_SECONDS = 15.0
+
+
+@contextmanager
+def held_lease(
+    database: Database, table: leases.LeasedTable, row_id: str, kind: OwnerKind
+) -> Iterator[threading.Event]:
+    """Hold a row's lease for the time of a ``with`` block.
+
+    Yields:
+        An event that is set if the lease is lost to somebody else: stop working then.
+
+    Raises:
+        ConflictError: somebody else holds it.
+    """
+    owner = leases.LeaseOwner.of_this_process(kind)
+    with database.write() as session:
+        leases.acquire(session, table, row_id, owner, LEASE_SECONDS)
+    done, lost = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        while not done.wait(RENEW_SECONDS):
+            try:
+                with database.write() as session:
+                    leases.renew(session, table, row_id, owner, LEASE_SECONDS)
+            except ConflictError:
+                lost.set()
+                return
+            except DatabaseError:
+                continue  # tried again in a while; the lease outlasts three failures
+
+    keeper = threading.Thread(target=keep, name=f"lease-{row_id}", daemon=True)
+    keeper.start()
+    try:
+        yield lost
+    finally:
+        done.set()
+        keeper.join()
+        if not lost.is_set():
+            with database.write() as session:
+                leases.release(session, table, row_id, owner)

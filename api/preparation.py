@@ -1,0 +1,127 @@
+"""What every request needs before work begins: its teacher, its corpus, and latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
+from kdnas.db import repository
+from kdnas.db.engine import Database
+from kdnas.latency.measure import current_profile
+from kdnas.latency.table import Progress, family
+from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
+from kdnas.search_space import SearchSpace
+from kdnas.specs.parts import CorpusSpec, TeacherSpec
+from kdnas.specs.search import LatencySpec, SpaceSpec
+from kdnas.store import Store
+from workers.latency import build_table
+
+OnCorpus = Callable[[CorpusProgress], None]
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A teacher and a corpus in the store, and the specs that name them by their content."""
+
+    teacher: TeacherHandle
+    corpus: TokenizedCorpus
+    teacher_spec: TeacherSpec
+    corpus_spec: CorpusSpec
+
+
+def pin(
+    teacher: TeacherSpec,
+    corpus: CorpusSpec,
+    store: Store,
+    on_corpus: OnCorpus = lambda _: None,
+) -> Pinned:
+    """Bring teacher and corpus into the store, or back from it if they are pinned already.
+
+    Raises:
+        TeacherError, CorpusError: see ``prepare_teacher`` and ``build_corpus``.
+        StoreError: the store cannot be written, or lost what was pinned.
+    """
+    handle = (
+        open_teacher(teacher.fingerprint, store)
+        if teacher.fingerprint
+        else prepare_teacher(teacher, store)
+    )
+    tokenized = (
+        TokenizedCorpus.open(store.fetch("corpus", corpus.fingerprint))
+        if corpus.fingerprint
+        else build_corpus(corpus, handle.folder, store, on_corpus)
+    )
+    return Pinned(
+        handle,
+        tokenized,
+        teacher.model_copy(update={"fingerprint": handle.fingerprint}),
+        corpus.model_copy(update={"fingerprint": tokenized.fingerprint}),
+    )
+
+
+def build_space(spec: SpaceSpec, teacher: TeacherHandle, maps_layers: bool) -> SearchSpace:
+    """Build the space that a spec names, without states that the teacher cannot teach.
+
+    Raises:
+        SearchSpaceError: wrong axes, or no state is left.
+    """
+    if spec.kind == "paper":
+        space = SearchSpace.paper()
+    elif spec.kind == "custom":
+        space = SearchSpace.from_axes(spec.axes)
+    else:
+        space = SearchSpace.scaled_to(teacher.shape)
+    return space.limited_to_depth(teacher.shape.layers) if maps_layers else space
+
+
+def stored_latencies(
+    database: Database, profile: LatencyProfile, teacher: TeacherHandle
+) -> LatencyTable | None:
+    """Read the latency table of a profile for a teacher's students; None if there is none."""
+    shape = teacher.shape
+    with database.read() as session:
+        return repository.load_latency_table(
+            session, profile.fingerprint, family(shape), shape.fingerprint
+        )
+
+
+def ensure_latencies(
+    database: Database,
+    spec: LatencySpec,
+    teacher: TeacherHandle,
+    space: SearchSpace,
+    on_progress: Progress | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> LatencyTable:
+    """Return a table that has every state of the space; build and store it if there is none.
+
+    Raises:
+        LatencyError: the device cannot be measured.
+    """
+    profile = current_profile(spec)
+    known = stored_latencies(database, profile, teacher)
+    if known is not None and all(str(state) in known.entries for state in space.states):
+        return known
+    kin, fingerprint = family(teacher.shape), teacher.fingerprint
+
+    def store(entries: Sequence[LatencyEntry]) -> None:
+        with database.write() as session:
+            repository.save_latency_entries(session, profile, kin, fingerprint, entries)
+
+    with database.read() as session:
+        timed = repository.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
+    table = build_table(
+        teacher,
+        space,
+        profile,
+        spec,
+        known=timed if spec.exhaustive else None,
+        on_entries=store,
+        progress=on_progress,
+        on_wait=on_wait,
+    )
+    with database.write() as session:
+        repository.save_latency_table(session, table)
+    return table

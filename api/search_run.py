@@ -1,0 +1,197 @@
+"""One search, put together and run: by the command line here, by the coordinator in the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from api.lease import held_lease
+from api.preparation import OnCorpus, Pinned, build_space, ensure_latencies, pin
+from controller.strategies import build_strategy
+from kdnas import ENGINE_VERSION
+from kdnas.architecture import Architecture
+from kdnas.db import repository
+from kdnas.db.engine import Database
+from kdnas.db.journal import DatabaseJournal
+from kdnas.db.models import Search
+from kdnas.errors import ConflictError
+from kdnas.latency.table import Progress as LatencyProgress
+from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.objectives.registry import build_objective
+from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
+from kdnas.search.loop import SearchSetup, run_search
+from kdnas.search.progress import OnProgress
+from kdnas.search_space import SearchSpace
+from kdnas.settings import Settings
+from kdnas.specs.search import SearchSpec
+from kdnas.store import Store
+from workers.backend import build_backend
+from workers.layout import (
+    backend_plan,
+    largest_student_bytes,
+    resolve_backend,
+    resolve_dtype,
+    teacher_bytes,
+)
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Who is told what: corpus, latency table, and the search itself."""
+
+    corpus: OnCorpus = lambda _: None
+    latency: LatencyProgress = lambda share, text: None
+    search: OnProgress = lambda _: None
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A request with nothing left open: its inputs in the store, its layout decided.
+
+    ``spec`` pins teacher and corpus by fingerprint and names workers, threads and group size.
+    """
+
+    spec: SearchSpec
+    pinned: Pinned
+    space: SearchSpace
+    context: MiniKDContext
+
+    def params_millions(self, architecture: Architecture) -> float:
+        """Parameters of a student with the teacher's vocabulary, in millions."""
+        return count_parameters(architecture, EmbeddingShape.of(self.pinned.teacher.shape)) / 1e6
+
+
+def prepare_search(
+    spec: SearchSpec, settings: Settings, watchers: Watchers | None = None
+) -> PreparedSearch:
+    """Check a request, bring its inputs into the store and decide what it left open.
+
+    Raises:
+        RequestError: anything in the request that cannot be done.
+    """
+    watchers = watchers or Watchers()
+    build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
+    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), watchers.corpus)
+    shape = pinned.teacher.shape
+    objective = build_objective(spec.objective)
+    space = build_space(spec.space, pinned.teacher, objective.maps_layers)
+    backend = resolve_backend(
+        spec.backend.model_copy(update={"address": spec.backend.address or settings.ray_address}),
+        spec.controller.candidates,
+        largest_student_bytes(space, shape, spec.proxy, spec.corpus.max_length),
+        teacher_bytes(shape),
+    )
+    dtype = resolve_dtype(spec.proxy.dtype, backend.device)
+    proxy = spec.proxy.model_copy(update={"dtype": dtype})
+    resolved = spec.model_copy(
+        update={
+            "teacher": pinned.teacher_spec,
+            "corpus": pinned.corpus_spec,
+            "backend": backend,
+            "proxy": proxy,
+        }
+    )
+    context = MiniKDContext(
+        teacher=pinned.teacher.fingerprint,
+        corpus=pinned.corpus.fingerprint,
+        objective=spec.objective.to_json(),
+        student=spec.student.to_json(),
+        proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
+        dtype=dtype,
+        engine_version=ENGINE_VERSION,
+    )
+    return PreparedSearch(resolved, pinned, space, context)
+
+
+def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
+    """Store a prepared search of the command line.
+
+    Raises:
+        ConflictError: its name is taken.
+    """
+    with database.write() as session:
+        return repository.create_search(
+            session, prepared.spec.to_json(), name=prepared.spec.name, owner_kind="cli"
+        )
+
+
+def run_stored_search(
+    search_id: str,
+    database: Database,
+    settings: Settings,
+    watchers: Watchers | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    max_hours: float | None = None,
+) -> SearchStatus:
+    """Run a stored search, or go on with it where it was cut off.
+
+    Args:
+        search_id: of a search that is not finished.
+        database: where it is stored.
+        settings: of this process.
+        watchers: who is told what happens.
+        should_stop: asked between results; True pauses.
+        max_hours: of this run; None takes the spec's.
+
+    Raises:
+        ConflictError: another process works on it, or it was cancelled.
+        KdnasError: whatever kept it from going on; its status says so.
+    """
+    watchers = watchers or Watchers()
+    with database.read() as session:
+        record = repository.get_search(session, search_id)
+    if record.status in {"succeeded", "cancelled"}:
+        raise ConflictError(f"search {record.name!r} is {record.status}; start a new one")
+    spec = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
+    with held_lease(database, Search, record.id, "cli") as lost:
+        prepared = prepare_search(spec, settings, watchers)
+        table = ensure_latencies(
+            database,
+            spec.latency,
+            prepared.pinned.teacher,
+            prepared.space,
+            watchers.latency,
+            lambda text: watchers.latency(0.0, text),
+        )
+        if max_hours is not None:
+            limits = spec.limits.model_copy(update={"max_hours": max_hours})
+            prepared_spec = prepared.spec.model_copy(update={"limits": limits})
+        else:
+            prepared_spec = prepared.spec
+        journal = DatabaseJournal(database)
+        context = journal.save_context(prepared.context)
+        setup = SearchSetup(
+            search_id=record.id,
+            spec=prepared_spec,
+            space=prepared.space,
+            latencies=table,
+            params_millions=prepared.params_millions,
+            context=context,
+            teacher=teacher_architecture(prepared.pinned.teacher.shape),
+        )
+        strategy = build_strategy(spec.controller, prepared.space, spec.seed)
+        with _connected(prepared_spec):
+            backend = build_backend(
+                spec.backend.name,
+                prepared.context,
+                backend_plan(prepared_spec.backend, settings.store_url),
+            )
+            return run_search(
+                setup,
+                strategy,
+                backend,
+                journal,
+                on_progress=watchers.search,
+                should_stop=lambda: should_stop() or lost.is_set(),
+            )
+
+
+@contextmanager
+def _connected(spec: SearchSpec) -> Iterator[None]:
+    with ExitStack() as stack:
+        if spec.backend.name == "ray":
+            from workers.cluster import cluster
+
+            stack.enter_context(cluster(spec.backend.address))
+        yield

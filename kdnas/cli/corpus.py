@@ -1,0 +1,130 @@
+"""``kdnas corpus``: tokenise text for a teacher, and show what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus
+
+app = typer.Typer(help="Tokenise text for a teacher, and show a corpus.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def build(
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="File, folder, glob, pydocs or hub:owner/name; may be repeated.  "
+            "[default: KDNAS_CORPUS, else pydocs]"
+        ),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Alias, model folder or hub id.  [default: KDNAS_TEACHER, else minilm]"),
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
+    language_column: Annotated[str | None, typer.Option(help="Column of the language.")] = None,
+    language_per_file: Annotated[
+        bool, typer.Option("--language-per-file", help="A file's name says its language.")
+    ] = False,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of a sample; longer ones are cut.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tokenise a corpus for a teacher; what was tokenised before is taken up again."""
+    from kdnas.corpus.tokenized import build_corpus
+    from kdnas.models.teacher import prepare_teacher
+    from kdnas.settings import Settings
+    from kdnas.specs.parts import CorpusSpec
+    from kdnas.store import Store
+
+    settings = Settings.from_environment()
+    given = {
+        "source": corpus or settings.corpus,
+        "text_column": text_column,
+        "language_column": language_column,
+        "language_per_file": language_per_file,
+        "max_length": max_length,
+    }
+    spec = CorpusSpec.read({k: v for k, v in given.items() if v is not None}, "corpus")
+    store = Store.from_settings(settings)
+    handle = prepare_teacher(teacher or settings.teacher or "minilm", store)
+    with _progress_bar() as progress:
+        built = build_corpus(
+            spec, handle.folder, store, progress, max_positions=handle.shape.max_positions
+        )
+    for warning in built.meta["warnings"]:
+        typer.echo(f"warning: {warning}", err=True)
+    _print(built, as_json)
+
+
+@app.command()
+def show(
+    fingerprint: Annotated[str, typer.Argument(help="As printed by kdnas corpus build.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a tokenised corpus holds."""
+    from kdnas.corpus.tokenized import KIND, TokenizedCorpus
+    from kdnas.settings import Settings
+    from kdnas.store import Store
+
+    store = Store.from_settings(Settings.from_environment())
+    _print(TokenizedCorpus.open(store.fetch(KIND, fingerprint)), as_json)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[CorpusProgress], None]]:
+    """A bar on stderr with rate and remaining time; at the end one line that stays."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def tell(progress: CorpusProgress) -> None:
+            samples, tokens = progress.num_samples, progress.num_tokens
+            if progress.stage == "reused":
+                bar.console.print(f"tokenised before: taking up {samples} samples, nothing to do")
+            elif progress.stage == "finished":
+                bar.console.print(f"tokenised {samples} samples in {progress.seconds:.1f} s")
+            else:
+                rate = tokens / max(progress.seconds, 1e-9)
+                bar.update(
+                    task,
+                    completed=progress.bytes_read,
+                    total=progress.bytes_total,
+                    description=f"tokenising: {samples} samples, {rate / 1e3:.0f}k tokens/s",
+                )
+
+        yield tell
+
+
+def _print(corpus: TokenizedCorpus, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(corpus.meta, ensure_ascii=False))
+        return
+    meta, lengths = corpus.meta, corpus.lengths
+    languages = ", ".join(f"{name} {count}" for name, count in meta["languages"].items())
+    rows = {
+        "fingerprint": corpus.fingerprint,
+        "source": ", ".join(meta["spec"]["source"]),
+        "samples": f"{corpus.num_sequences}, {meta['num_held_out']} of them held out",
+        "tokens": f"{corpus.num_tokens}, {lengths.mean():.1f} a sample, at most {lengths.max()}",
+        "dropped": f"{meta['num_duplicates']} duplicates, {meta['num_short']} too short",
+        "cut": f"{meta['num_cut']} samples at {meta['max_length']} tokens",
+        "languages": languages,
+        "folder": str(corpus.folder),
+    }
+    for name, value in rows.items():
+        typer.echo(f"{name:<12} {value}")

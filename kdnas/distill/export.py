@@ -1,0 +1,194 @@
+"""The output of a full distillation: an ordinary Hugging Face folder with a model card."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kdnas import __version__
+from kdnas.distill.full import Distilled
+from kdnas.errors import ConflictError, StoreError
+from kdnas.models.cost import EmbeddingShape, count_parameters
+from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transformers
+
+if TYPE_CHECKING:
+    from kdnas.specs.distillation import DistillationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What the model card says beside the distillation itself.
+
+    Attributes:
+        run_id: id of the distillation in the database.
+        corpus_fingerprint: of the tokenised corpus.
+        corpus_sequences: training sequences.
+        dtype: format of the forward passes.
+        device: where it ran.
+        latency: a sentence with the measured latency, or None if it was not measured.
+        command: what to type to make this student again.
+    """
+
+    run_id: str
+    corpus_fingerprint: str
+    corpus_sequences: int
+    dtype: str
+    device: str
+    latency: str | None
+    command: str
+
+
+def refuse_used_folder(output: Path) -> None:
+    """Refuse an output folder that holds something.
+
+    Raises:
+        ConflictError: it is a file, or a folder that is not empty.
+    """
+    if output.is_file():
+        raise ConflictError(f"output {output} is a file; name a new folder with --output")
+    if output.is_dir() and any(output.iterdir()):
+        raise ConflictError(
+            f"output folder {output} is not empty; name a new one with --output, or empty it"
+        )
+
+
+def export_student(
+    distilled: Distilled,
+    spec: DistillationSpec,
+    teacher: TeacherHandle,
+    facts: CardFacts,
+    output: Path,
+) -> None:
+    """Write the student where ``AutoModel`` and ``AutoTokenizer`` load it; all of it or nothing.
+
+    The folder holds weights (safetensors), configuration, the teacher's tokenizer, ``README.md``
+    (the model card), ``loss_curve.png``, ``metrics.jsonl`` and ``distillation.json`` (the spec).
+
+    Raises:
+        ConflictError: the output folder is not empty.
+        StoreError: the disk is full or not writable.
+    """
+    refuse_used_folder(output)
+    draft = output.parent / f".{output.name}.draft-{os.getpid()}"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        with quiet_transformers():
+            distilled.student.save_pretrained(draft)  # type: ignore[operator]
+        for name in TOKENIZER_FILES:
+            if (teacher.folder / name).is_file():
+                shutil.copyfile(teacher.folder / name, draft / name)
+        (draft / "distillation.json").write_text(json.dumps(spec.to_json(), indent=2) + "\n")
+        (draft / "metrics.jsonl").write_text("".join(_metric_lines(distilled)))
+        _draw_curve(distilled, draft / "loss_curve.png")
+        (draft / "README.md").write_text(model_card(distilled, spec, teacher, facts), "utf-8")
+        if output.is_dir():
+            output.rmdir()
+        draft.rename(output)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise StoreError(
+            f"the student could not be written to {output} ({error.strerror or error}); free "
+            f"space there and run: kdnas full-distill --resume {facts.run_id}"
+        ) from None
+
+
+def _metric_lines(distilled: Distilled) -> list[str]:
+    lines = [
+        {"step": p.step, "training_loss": p.loss, "lr": p.learning_rate} for p in distilled.curve
+    ]
+    held_out = [
+        {"step": p.step, **{f"held_out_{k}": v for k, v in asdict(p.losses).items()}}
+        for p in distilled.held_out
+    ]
+    ordered = sorted([*lines, *held_out], key=lambda line: line["step"])
+    return [json.dumps(line) + "\n" for line in ordered]
+
+
+def _draw_curve(distilled: Distilled, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    left = figure.subplots()
+    left.plot([p.step for p in distilled.curve], [p.loss for p in distilled.curve], color="C0")
+    left.set(xlabel="step", ylabel="training loss")
+    right = left.twinx()
+    right.plot(
+        [p.step for p in distilled.held_out],
+        [p.losses.relative for p in distilled.held_out],
+        "o-",
+        color="C1",
+        markersize=4,
+    )
+    right.set(ylabel="held-out relative loss (0 perfect, 1 useless)", ylim=(0, None))
+    left.yaxis.label.set_color("C0")
+    right.yaxis.label.set_color("C1")
+    figure.savefig(path, dpi=120)
+
+
+def model_card(
+    distilled: Distilled, spec: DistillationSpec, teacher: TeacherHandle, facts: CardFacts
+) -> str:
+    """Write the model card in Markdown with the hub's metadata block."""
+    architecture, shape, best = spec.arch, teacher.shape, distilled.best
+    embedding = EmbeddingShape.of(shape)
+    millions = count_parameters(architecture, embedding) / 1e6
+    training = spec.training
+    rows = {
+        "architecture": f"`{architecture}` (layers, heads, hidden, intermediate, activation)",
+        "parameters": f"{millions:.1f} M, embeddings included",
+        "teacher": f"{spec.teacher.ref}: {shape.model_type}, {shape.layers} layers of "
+        f"{shape.hidden}, fingerprint `{shape.fingerprint}`",
+        "corpus": f"{', '.join(spec.corpus.source)}: {facts.corpus_sequences} training sequences "
+        f"of at most {spec.corpus.max_length} tokens, fingerprint `{facts.corpus_fingerprint}`",
+        "objective": f"{spec.objective.name}, layer mapping `{spec.objective.mapping}`",
+        "start": spec.student.init,
+        "training": f"{distilled.steps} steps of {training.batch_size} sequences, peak learning "
+        f"rate {training.learning_rate:g}, seed {training.seed}, {facts.dtype} on {facts.device}",
+        "held-out loss": f"relative {best.losses.relative:.4f}, output {best.losses.output:.4f}, "
+        f"mean {best.losses.mean:.4f} (step {best.step}, the best one read)",
+        "latency": facts.latency or "not measured",
+        "made with": f"kdnas {__version__}, distillation `{facts.run_id}`",
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""---
+library_name: transformers
+tags:
+- knowledge-distillation
+- kdnas
+pipeline_tag: feature-extraction
+---
+
+# {architecture} student of {spec.teacher.ref}
+
+A general-purpose encoder, distilled task-agnostically from its teacher's hidden states. Fine-tune
+it like any other encoder of its family.
+
+| | |
+|---|---|
+{table}
+
+Relative loss: 0 is a student whose projected hidden states equal the teacher's, 1 one that
+ignores its input.
+
+![Loss curve](loss_curve.png)
+
+## Use
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+model = AutoModel.from_pretrained("path/to/this/folder")
+```
+
+## Make it again
+
+```
+{facts.command}
+```
+"""

@@ -1,0 +1,79 @@
+"""Devices, number formats and seeds of the engine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from kdnas.errors import SpecError
+
+Device = Literal["cpu", "cuda"]
+
+
+def choose_device(wanted: str) -> Device:
+    """Return ``cuda`` or ``cpu``; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        SpecError: a GPU was asked for and there is none.
+    """
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise SpecError("device cuda was asked for, but torch sees no GPU; use --device cpu")
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if wanted == "cuda" else "cpu"
+
+
+def choose_dtype(wanted: str, device: Device) -> Literal["float32", "bfloat16"]:
+    """Return the format of training's forward passes; ``auto`` takes the fast one.
+
+    A CPU is fast at bfloat16 with AVX-512-BF16 or AMX, a GPU from compute capability 8.0 on.
+    """
+    if wanted != "auto":
+        return "bfloat16" if wanted == "bfloat16" else "float32"
+    if device == "cuda":
+        fast = torch.cuda.get_device_capability()[0] >= 8
+    else:
+        fast = bool(cpu_flags() & {"avx512_bf16", "amx_bf16"})
+    return "bfloat16" if fast else "float32"
+
+
+def cpu_flags() -> frozenset[str]:
+    """Return the CPU's feature flags; empty where the system does not tell."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return frozenset()
+    lines = info.read_text("utf-8", "replace").splitlines()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def autocast(device: Device, dtype: str) -> AbstractContextManager[object]:
+    """Run matrix products in ``dtype``; weights, losses and sums stay in float32."""
+    return torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def derived_seed(*parts: object) -> int:
+    """Return a 63-bit seed from any printable parts, equal on every machine."""
+    digest = hashlib.sha256("|".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def available_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def num_threads(threads: int) -> Iterator[None]:
+    """Use this many intra-op threads, and the former number afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

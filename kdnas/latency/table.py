@@ -1,0 +1,359 @@
+"""Latency tables: built within a time budget or exhaustively, and checked on whole students."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from kdnas.architecture import Architecture
+from kdnas.errors import LatencyError
+from kdnas.latency.block_model import (
+    Block,
+    BlockModel,
+    BlockTiming,
+    balanced_order,
+    measured_depths,
+)
+from kdnas.latency.measure import (
+    DTYPES,
+    QUICK,
+    THOROUGH,
+    Bench,
+    Effort,
+    Timing,
+    require_this_machine,
+)
+from kdnas.latency.students import TIMED_VOCABULARY, StudentFactory
+from kdnas.models.cost import flops_per_token
+from kdnas.models.teacher import TeacherHandle, load_teacher_model
+from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable, TeacherShape
+from kdnas.search_space import SearchSpace
+
+T = TypeVar("T")
+
+BLOCKS_A_BATCH = 8
+STATES_A_BATCH = 12
+MIN_BLOCKS = 24
+"""Fewer timed blocks leave sizes unseen, so these are timed whatever the budget."""
+
+Progress = Callable[[float, str], None]
+"""Is told the share that is done, 0 … 1, and what is going on."""
+
+OnEntries = Callable[[Sequence[LatencyEntry]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedState:
+    """A whole student beside what the table says of it."""
+
+    architecture: Architecture
+    measured_ms: float
+    table_ms: float
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the table."""
+        return self.table_ms / self.measured_ms - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCheck:
+    """A table against whole students that its build did not use.
+
+    Attributes:
+        states: one row a student.
+        median_error: median of the absolute relative errors.
+        p90_error: their 90 % quantile.
+        spearman: rank correlation of table and measurement; 1 for fewer than three students.
+    """
+
+    states: tuple[CheckedState, ...]
+    median_error: float
+    p90_error: float
+    spearman: float
+
+    @classmethod
+    def of(cls, states: Sequence[CheckedState]) -> LatencyCheck:
+        """Condense checked students; at least one."""
+        errors = np.abs([state.error for state in states])
+        measured = [state.measured_ms for state in states]
+        ranked = len(states) > 2 and len(set(measured)) > 1
+        rho = spearmanr([s.table_ms for s in states], measured).statistic if ranked else 1.0
+        return cls(
+            tuple(states), float(np.median(errors)), float(np.quantile(errors, 0.9)), float(rho)
+        )
+
+    @property
+    def quality(self) -> dict[str, float]:
+        """The figures that are stored with a table."""
+        return {
+            "median_error": self.median_error,
+            "p90_error": self.p90_error,
+            "spearman": self.spearman,
+            "num_checked": float(len(self.states)),
+        }
+
+
+def family(shape: TeacherShape) -> str:
+    """Key of what beside the architecture shapes a student's time."""
+    return f"{shape.model_type}-p{shape.max_positions}-t{shape.type_vocab_size}"
+
+
+class _Workshop:
+    """What one run needs: the teacher, a factory of students and a bench."""
+
+    def __init__(
+        self,
+        handle: TeacherHandle,
+        profile: LatencyProfile,
+        reference: Architecture,
+        reference_ms: float | None = None,
+    ) -> None:
+        device = require_this_machine(profile)
+        self.teacher = load_teacher_model(handle).to(device, DTYPES[profile.dtype])
+        self.factory = StudentFactory(handle.config, device, profile.dtype)
+        words = min(TIMED_VOCABULARY, handle.shape.vocab_size)
+        self.bench = Bench(profile, self.factory.build(reference), words, reference_ms)
+
+    def time(self, architectures: Sequence[Architecture], effort: Effort) -> list[Timing]:
+        return self.bench.time([self.factory.build(a) for a in architectures], effort)
+
+    def time_with_teacher(
+        self, architectures: Sequence[Architecture], effort: Effort
+    ) -> tuple[Timing, list[Timing]]:
+        students = [self.factory.build(a) for a in architectures]
+        teacher, *timings = self.bench.time([self.teacher, *students], effort)
+        return teacher, timings
+
+
+def build_latency_table(
+    handle: TeacherHandle,
+    space: SearchSpace,
+    profile: LatencyProfile,
+    *,
+    budget_seconds: float,
+    exhaustive: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+    known: Mapping[str, LatencyEntry] | None = None,
+    on_entries: OnEntries | None = None,
+) -> LatencyTable:
+    """Find the latency of every state of a space, and of the teacher in the same run.
+
+    Args:
+        handle: the teacher.
+        space: whose states the table covers.
+        profile: the conditions, of this machine.
+        budget_seconds: time that the whole build may take, roughly; not heeded by ``exhaustive``.
+            Blocks are timed as long as it lasts, and the rest is predicted.
+        exhaustive: time every whole student instead.
+        seed: of the order of blocks and of the checked students.
+        progress: is told how far the build is.
+        known: entries of an earlier exhaustive build, architecture text → entry, not timed again.
+        on_entries: is given entries as they come, to be stored (exhaustive builds only).
+
+    Raises:
+        LatencyError: a model could not be timed, or the profile is of other hardware.
+    """
+    report = progress or (lambda share, text: None)
+    if exhaustive:
+        store = on_entries or (lambda entries: None)
+        return _measure_all(handle, space, profile, seed, report, known or {}, store)
+    return _model_all(handle, space, profile, budget_seconds, seed, report)
+
+
+def verify_latency_table(
+    handle: TeacherHandle,
+    space: SearchSpace,
+    table: LatencyTable,
+    num_students: int = 30,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> LatencyCheck:
+    """Time whole students that the table's build did not use, beside the table's figures.
+
+    The build's reference model is timed along, and the machine's drift since then is divided out.
+
+    Raises:
+        LatencyError: the table has no modelled entry of the space, or is of other hardware.
+    """
+    depths = measured_depths(space.layers)
+    candidates = [
+        state
+        for state in space.states
+        if (entry := table.entries.get(str(state))) and not entry.measured
+    ]
+    held_out = [a for a in candidates if a.layers not in depths] or candidates
+    if not held_out:
+        raise LatencyError(
+            "the table has no modelled entry of this space to check; an exhaustive table was "
+            "measured whole, so build one without --exhaustive or choose the table's own space"
+        )
+    chosen = _sample(held_out, num_students, seed)
+    reference = _middling(space.states, table.profile.length)
+    workshop = _Workshop(handle, table.profile, reference, table.quality.get("reference_ms"))
+    rows: list[CheckedState] = []
+    for batch in _batches(chosen, STATES_A_BATCH):
+        timings = workshop.time(batch, THOROUGH)
+        rows += [CheckedState(a, t.ms, table.ms(a)) for a, t in zip(batch, timings, strict=True)]
+        if progress:
+            progress(len(rows) / len(chosen), f"{len(rows)} of {len(chosen)} students")
+    return LatencyCheck.of(rows)
+
+
+def _model_all(
+    handle: TeacherHandle,
+    space: SearchSpace,
+    profile: LatencyProfile,
+    budget_seconds: float,
+    seed: int,
+    report: Progress,
+) -> LatencyTable:
+    started = time.monotonic()
+    report(0.0, "loading the teacher")
+    depths = measured_depths(space.layers)
+    blocks = balanced_order(sorted({Block.of(a) for a in space.states}), seed)
+    workshop = _Workshop(handle, profile, _middling(space.states, profile.length))
+
+    # Checked students come first, so that what they leave of the budget is known.
+    unused = [a for a in space.states if a.layers not in depths] or list(space.states)
+    checked = _sample(unused, 30 if budget_seconds >= 120 else 18, seed)
+    teacher_ms, measured, check_started = [], [], time.monotonic()
+    for batch in _batches(checked, STATES_A_BATCH):
+        teacher, timings = workshop.time_with_teacher(batch, THOROUGH)
+        teacher_ms.append(teacher.ms)
+        measured += timings
+        report(0.0, f"timing the teacher and {len(checked)} students for the check")
+
+    def work(architectures: Sequence[Architecture]) -> float:
+        return sum(_work(a, profile.length) for a in architectures)
+
+    pace = (time.monotonic() - check_started) / work(checked)
+    todo = work([block.at(depth) for block in blocks for depth in depths]) * pace
+    left = budget_seconds * 0.95 - (time.monotonic() - started)
+    effort = THOROUGH if todo <= left else QUICK
+
+    timings_of_blocks: list[BlockTiming] = []
+    spent, done = 0.0, 0.0
+    for number, group in enumerate(_batches(blocks, BLOCKS_A_BATCH)):
+        students = [block.at(depth) for block in group for depth in depths]
+        elapsed = time.monotonic() - started
+        expected = work(students) * spent / done if done else 0.0
+        enough = len(timings_of_blocks) >= min(MIN_BLOCKS, len(blocks))
+        if enough and elapsed + expected > budget_seconds * 0.95:
+            break
+        batch_started = time.monotonic()
+        ms = iter([timing.ms for timing in workshop.time(students, effort)])
+        timings_of_blocks += [
+            BlockTiming(block, {depth: next(ms) for depth in depths}, number) for block in group
+        ]
+        spent, done = spent + time.monotonic() - batch_started, done + work(students)
+        share = max(len(timings_of_blocks) / len(blocks), elapsed / budget_seconds)
+        report(min(share, 1.0), f"{len(timings_of_blocks)} of {len(blocks)} blocks timed")
+
+    model = BlockModel(timings_of_blocks, profile.length)
+    predicted = model.predict(space.states)
+    entries = {
+        str(a): LatencyEntry(a, float(ms), 0.0, measured=False)
+        for a, ms in zip(space.states, predicted, strict=True)
+    }
+    check = LatencyCheck.of(
+        [
+            CheckedState(a, timing.ms, entries[str(a)].latency_ms)
+            for a, timing in zip(checked, measured, strict=True)
+        ]
+    )
+    report(1.0, "done")
+    return LatencyTable(
+        profile=profile,
+        family=family(handle.shape),
+        teacher_fingerprint=handle.shape.fingerprint,
+        teacher_ms=float(np.median(teacher_ms)),
+        entries=entries,
+        quality={
+            **check.quality,
+            "num_blocks": float(len(blocks)),
+            "num_blocks_timed": float(len(timings_of_blocks)),
+            "block_noise": model.noise,
+            "reference_ms": workshop.bench.reference_ms or 0.0,
+        },
+        seconds=time.monotonic() - started,
+    )
+
+
+def _measure_all(
+    handle: TeacherHandle,
+    space: SearchSpace,
+    profile: LatencyProfile,
+    seed: int,
+    report: Progress,
+    known: Mapping[str, LatencyEntry],
+    store: OnEntries,
+) -> LatencyTable:
+    started = time.monotonic()
+    # The reference is a state of the space and the first entry: a build that is taken up again
+    # finds in it what the machine's pace was when the first one began.
+    reference = _middling(space.states, profile.length)
+    entries = {text: e for text, e in known.items() if e.measured and e.architecture in space}
+    before = entries.get(str(reference))
+    if before is None:
+        entries = {}
+    workshop = _Workshop(handle, profile, reference, before.latency_ms if before else None)
+    teacher, (again,) = workshop.time_with_teacher([reference], THOROUGH)
+    if before is None:
+        ms = workshop.bench.reference_ms or again.ms
+        first = LatencyEntry(reference, ms, again.spread_ms, measured=True)
+        entries[str(reference)] = first
+        store([first])
+    remaining = [a for a in space.states if str(a) not in entries]
+    for batch in _batches(remaining, STATES_A_BATCH):
+        timings = workshop.time(batch, THOROUGH)
+        new = [
+            LatencyEntry(a, t.ms, t.spread_ms, measured=True)
+            for a, t in zip(batch, timings, strict=True)
+        ]
+        entries |= {str(entry.architecture): entry for entry in new}
+        store(new)
+        report(len(entries) / len(space), f"{len(entries)} of {len(space)} students timed")
+    rows: list[CheckedState] = []
+    for batch in _batches(_sample(space.states, 30, seed), STATES_A_BATCH):
+        rows += [
+            CheckedState(a, t.ms, entries[str(a)].latency_ms)
+            for a, t in zip(batch, workshop.time(batch, THOROUGH), strict=True)
+        ]
+    return LatencyTable(
+        profile=profile,
+        family=family(handle.shape),
+        teacher_fingerprint=handle.shape.fingerprint,
+        teacher_ms=teacher.ms,
+        entries={str(a): entries[str(a)] for a in space.states},
+        quality=LatencyCheck.of(rows).quality,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _work(a: Architecture, length: int) -> float:
+    """Roughly what an inference costs: its products, and 5 MFLOP's worth of overhead a layer."""
+    return length * flops_per_token(a, length) + 5e6 * a.layers
+
+
+def _middling(states: Sequence[Architecture], length: int) -> Architecture:
+    """Return the state whose cost is at the lower third: quick to run, yet not all overhead."""
+    ordered = sorted(states, key=lambda a: (_work(a, length), a))
+    return ordered[len(ordered) // 3]
+
+
+def _sample(states: Sequence[Architecture], count: int, seed: int) -> list[Architecture]:
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(states), size=min(count, len(states)), replace=False)
+    return [states[int(i)] for i in chosen]
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

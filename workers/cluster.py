@@ -1,0 +1,91 @@
+"""Connecting to Ray: an address, or a small cluster of our own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from kdnas.errors import BackendError
+
+OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
+CONNECT_SECONDS = 30
+
+
+@contextmanager
+def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
+    """Be connected to Ray for the time of a ``with`` block.
+
+    Args:
+        address: of a running cluster; None starts a local one that ends with the block.
+        num_cpus: cores of a local cluster; None takes all.
+
+    Raises:
+        BackendError: no cluster answers at the address, or a local one does not start.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    options = (
+        {"address": address}
+        if address
+        else {
+            "address": "local",
+            "num_cpus": num_cpus,
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+        }
+    )
+    with _signal_handlers_kept():
+        try:
+            with _quiet_ray():
+                ray.init(
+                    **options,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    configure_logging=True,
+                )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+            where = f"the Ray cluster at {address!r}" if address else "a local Ray cluster"
+            reason = " ".join(str(error).split())[:200]
+            raise BackendError(
+                f"{where} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or use "
+                "--backend local"
+            ) from None
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Undo what ray.init does to SIGTERM on the main thread and leaves so after shutdown."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _quiet_ray() -> Iterator[None]:
+    """Keep the start-up lines of ray.init off the user's screen; errors still show."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

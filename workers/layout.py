@@ -1,0 +1,101 @@
+"""How many workers, how many threads each, how many students on one teacher pass."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+
+from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
+from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture, training_bytes
+from kdnas.records import TeacherShape
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import BackendSpec, ProxySpec
+from workers.backend import BackendPlan
+
+CORES_A_WORKER = 4
+MEMORY_SHARE = 0.5
+"""Share of the free memory that groups may fill; the estimate leaves out allocator waste."""
+MAX_GROUP = 16
+"""Beyond this the teacher's share of the time is small (performance §1)."""
+
+
+def resolve_backend(
+    spec: BackendSpec, candidates: int, student_bytes: int, teacher_bytes: int
+) -> BackendSpec:
+    """Fill in what a spec leaves open, for the machine that this runs on.
+
+    Args:
+        spec: the request.
+        candidates: students of an episode.
+        student_bytes: memory of the largest student in training.
+        teacher_bytes: memory of the teacher.
+
+    Raises:
+        SpecError: a GPU was asked for and there is none.
+    """
+    device = choose_device(spec.device)
+    cores = available_cores()
+    if spec.name == "local":
+        num_workers = 1
+    elif device == "cuda":
+        num_workers = spec.num_workers or round(torch.cuda.device_count() / spec.gpu_fraction)
+    else:
+        num_workers = spec.num_workers or max(1, cores // CORES_A_WORKER)
+    threads = spec.threads or max(1, cores // num_workers)
+    if spec.group_size:
+        group_size = spec.group_size
+    else:
+        free = _free_bytes(device) * MEMORY_SHARE / num_workers - teacher_bytes
+        share = -(-candidates // num_workers)
+        group_size = max(1, min(MAX_GROUP, share, int(free // student_bytes)))
+    return spec.model_copy(
+        update={
+            "device": device,
+            "num_workers": num_workers,
+            "threads": threads,
+            "group_size": group_size,
+        }
+    )
+
+
+def _free_bytes(device: str) -> int:
+    if device == "cuda":
+        return torch.cuda.mem_get_info()[0]
+    return psutil.virtual_memory().available
+
+
+def backend_plan(spec: BackendSpec, store_url: str) -> BackendPlan:
+    """Turn a resolved spec into the plan of a backend."""
+    if spec.num_workers is None or spec.threads is None or spec.group_size is None:
+        raise ValueError("the backend spec is not resolved")
+    return BackendPlan(
+        num_workers=spec.num_workers,
+        threads=spec.threads,
+        group_size=spec.group_size,
+        device=spec.device,
+        gpu_fraction=spec.gpu_fraction,
+        store_url=store_url,
+    )
+
+
+def resolve_dtype(wanted: str, device: str) -> str:
+    """Return the format of training's forward passes on a device."""
+    return choose_dtype(wanted, choose_device(device))
+
+
+def largest_student_bytes(
+    space: SearchSpace, teacher: TeacherShape, proxy: ProxySpec, max_length: int
+) -> int:
+    """Estimate the memory of the space's largest student in training."""
+    largest = max(space.states, key=lambda a: (a.layers * a.hidden, a.intermediate, a.hidden))
+    mapped = 2 * largest.layers * teacher.hidden  # two teacher layers each (Trivedi Eq. 2)
+    tokens = proxy.batch_size * max_length
+    return training_bytes(largest, EmbeddingShape.of(teacher), tokens, mapped)
+
+
+def teacher_bytes(teacher: TeacherShape) -> int:
+    """Estimate the memory of the teacher: its weights in float32, and as much again at work."""
+    own = teacher_architecture(teacher)
+    if own is None:
+        return 2**30
+    return 8 * (flops_per_token(own) // 2 + teacher.vocab_size * teacher.hidden)

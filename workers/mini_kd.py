@@ -1,0 +1,61 @@
+"""The mini-KD worker: holds teacher and corpus once, trains one group after another."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.group import MiniKD
+from kdnas.distill.numerics import choose_device, num_threads
+from kdnas.latency.device_lock import training_lock
+from kdnas.models.teacher import open_teacher
+from kdnas.records import GroupProgress, MiniKDContext, MiniKDRequest, MiniKDResult
+from kdnas.settings import Settings
+from kdnas.store import Store
+
+PROGRESS_SECONDS = 0.5
+
+
+class MiniKDWorker:
+    """Trains groups of students in one context on one device.
+
+    Args:
+        context: teacher and corpus by fingerprint, and how to train.
+        store_url: where their artefacts are.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        threads: intra-op threads on a CPU.
+        name: how the worker is called in events and in the table of attempts.
+    """
+
+    def __init__(
+        self, context: MiniKDContext, store_url: str, device: str, threads: int, name: str
+    ) -> None:
+        cache: Path = Settings.from_environment().home / "cache"
+        store = Store(store_url, cache)
+        self.name = f"{name}@{os.uname().nodename}:{os.getpid()}"
+        self._threads = threads
+        with num_threads(threads):
+            self._mini_kd = MiniKD(
+                context,
+                open_teacher(context.teacher, store),
+                TokenizedCorpus.open(store.fetch("corpus", context.corpus)),
+                choose_device(device),
+            )
+
+    def train(self, requests: Sequence[MiniKDRequest]) -> Iterator[GroupProgress | MiniKDResult]:
+        """Train a group; progress a few times a second, then one result a student.
+
+        Waits while latency is being measured on this machine.
+        """
+        ids = tuple(request.candidate_id for request in requests)
+        shown = -PROGRESS_SECONDS
+        with training_lock(), num_threads(self._threads):
+            for item in self._mini_kd.train(requests):
+                if isinstance(item, MiniKDResult):
+                    yield item
+                elif time.monotonic() - shown >= PROGRESS_SECONDS:
+                    shown = time.monotonic()
+                    yield GroupProgress(ids, self.name, item, self._mini_kd.steps)

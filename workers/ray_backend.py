@@ -1,0 +1,130 @@
+"""The backend on Ray: actors that hold teacher and corpus, a group of students at a time each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from kdnas.errors import KdnasError
+from kdnas.records import (
+    AttemptStarted,
+    BackendEvent,
+    CandidateFinished,
+    GroupProgress,
+    MiniKDContext,
+    MiniKDRequest,
+    MiniKDResult,
+)
+from workers.backend import BackendPlan, interrupt, out_of_memory
+from workers.mini_kd import MiniKDWorker
+from workers.queue import Group, GroupQueue
+
+
+@dataclass
+class _Running:
+    """A Ray actor at work: its stream of answers and the students that have none yet."""
+
+    actor: Any
+    stream: Any
+    name: str
+    unfinished: dict[str, MiniKDRequest]
+
+
+class RayBackend:
+    """Trains on Ray actors, each with teacher and corpus in memory, a group at a time each.
+
+    The process must be connected to Ray (``workers.cluster``).
+    """
+
+    def __init__(self, context: MiniKDContext, plan: BackendPlan) -> None:
+        self._context, self._plan = context, plan
+        self._idle: list[tuple[Any, str]] = []
+        self._running: list[_Running] = []
+        self._started = 0
+
+    def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+        """Train every request; a worker that dies gives its students back in smaller groups."""
+        queue = GroupQueue(requests, self._plan.group_size, self._plan.num_workers)
+        while queue or self._running:
+            while queue and len(self._running) < self._plan.num_workers:
+                group = queue.take()
+                running = self._start(group)
+                self._running.append(running)
+                yield AttemptStarted(tuple(running.unfinished), running.name)
+            yield from self._next_events(queue)
+
+    def _start(self, group: Group) -> _Running:
+        if self._idle:
+            actor, name = self._idle.pop()
+        else:
+            self._started += 1
+            plan, name = self._plan, f"worker-{self._started}"
+            resources: dict[str, float] = {"num_cpus": plan.threads}
+            if plan.device == "cuda":
+                resources = {"num_cpus": 1, "num_gpus": plan.gpu_fraction}
+            actor = _MiniKDActor.options(**resources).remote(
+                self._context, plan.store_url, plan.device, plan.threads, name
+            )
+        return _Running(actor, actor.train.remote(group), name, {r.candidate_id: r for r in group})
+
+    def _next_events(self, queue: GroupQueue) -> Iterator[BackendEvent]:
+        """Wait for one answer of any worker and pass it on."""
+        streams = {running.stream: running for running in self._running}
+        ready, _ = ray.wait(list(streams), num_returns=1, fetch_local=True)
+        running = streams[ready[0]]
+        try:
+            item: GroupProgress | MiniKDResult = ray.get(next(running.stream))
+        except StopIteration:
+            self._running.remove(running)
+            self._idle.append((running.actor, running.name))
+            return
+        except RayActorError as error:
+            reason = f"the worker died ({' '.join(str(error).split())[:160]})"
+            yield from self._give_back(queue, running, reason)
+            return
+        except RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, BaseException) else error
+            if not out_of_memory(cause):
+                if isinstance(cause, KdnasError):
+                    raise cause from None
+                raise
+            yield from self._give_back(queue, running, "out of memory")
+            return
+        if isinstance(item, MiniKDResult):
+            del running.unfinished[item.candidate_id]
+            yield CandidateFinished(running.name, item)
+        else:
+            yield item
+
+    def _give_back(
+        self, queue: GroupQueue, running: _Running, reason: str
+    ) -> Iterator[BackendEvent]:
+        self._running.remove(running)
+        ray.kill(running.actor)  # a worker that ran out of memory keeps it
+        rest = tuple(running.unfinished.values())
+        yield from interrupt(queue, rest, running.name, reason)
+
+    def close(self) -> None:
+        """Kill all actors, at work or not."""
+        for actor in [*(r.actor for r in self._running), *(a for a, _ in self._idle)]:
+            with suppress(RayActorError):
+                ray.kill(actor)
+        self._running.clear()
+        self._idle.clear()
+
+
+@ray.remote(max_restarts=0, max_task_retries=0)
+class _MiniKDActor:
+    """The worker in a process of its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._worker = MiniKDWorker(*arguments)
+
+    @ray.method(num_returns="streaming")
+    def train(self, group: Group) -> Iterator[GroupProgress | MiniKDResult]:
+        yield from self._worker.train(group)
