@@ -37,6 +37,7 @@ class Effort:
     warmups: int = 1
 
 
+CAREFUL = Effort(rounds=12, repeats=4)
 THOROUGH = Effort(rounds=6, repeats=4)
 QUICK = Effort(rounds=3, repeats=4)
 
@@ -221,9 +222,20 @@ class Bench:
     ) -> None:
         self.profile = profile
         self.device = require_this_machine(profile)
-        self.reference_ms = reference_ms
+        self._reference_ms = reference_ms
         self._reference = reference
         self._inputs = single_input(profile, vocab_size, self.device)
+
+    @property
+    def pace_ms(self) -> float:
+        """What the reference took when the run began: to it all times refer.
+
+        Raises:
+            LatencyError: nothing was timed yet.
+        """
+        if self._reference_ms is None:
+            raise LatencyError("the bench has no pace before its first batch; time a batch first")
+        return self._reference_ms
 
     def time(self, models: Sequence[nn.Module], effort: Effort) -> list[Timing]:
         """Time models side by side, the machine's drift since the first batch divided out.
@@ -255,7 +267,7 @@ class Bench:
                 f"the clock of {self.profile.device} is too coarse: the reference model took "
                 f"{reference.ms} ms; use a greater length"
             )
-        if self.reference_ms is None:
-            self.reference_ms = reference.ms
-        drift = self.reference_ms / reference.ms
+        if self._reference_ms is None:
+            self._reference_ms = reference.ms
+        drift = self._reference_ms / reference.ms
         return [Timing.of(own).scaled(drift) for own in samples]

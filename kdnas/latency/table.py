@@ -20,6 +20,7 @@ from kdnas.latency.block_model import (
     measured_depths,
 )
 from kdnas.latency.measure import (
+    CAREFUL,
     DTYPES,
     QUICK,
     THOROUGH,
@@ -222,10 +223,12 @@ def _model_all(
 
     # Checked students come first, so that what they leave of the budget is known.
     unused = [a for a in space.states if a.layers not in depths] or list(space.states)
-    checked = _sample(unused, 30 if budget_seconds >= 120 else 18, seed)
+    roomy = budget_seconds >= 120
+    checked = _sample(unused, 30 if roomy else 18, seed)
+    check_effort = CAREFUL if roomy else THOROUGH
     teacher_ms, measured, check_started = [], [], time.monotonic()
     for batch in _batches(checked, STATES_A_BATCH):
-        teacher, timings = workshop.time_with_teacher(batch, THOROUGH)
+        teacher, timings = workshop.time_with_teacher(batch, check_effort)
         teacher_ms.append(teacher.ms)
         measured += timings
         report(0.0, f"timing the teacher and {len(checked)} students for the check")
@@ -233,10 +236,10 @@ def _model_all(
     def work(architectures: Sequence[Architecture]) -> float:
         return sum(_work(a, profile.length) for a in architectures)
 
-    pace = (time.monotonic() - check_started) / work(checked)
-    todo = work([block.at(depth) for block in blocks for depth in depths]) * pace
+    pace = (time.monotonic() - check_started) / work(checked) / check_effort.rounds
+    all_blocks = work([block.at(depth) for block in blocks for depth in depths])
     left = budget_seconds * 0.95 - (time.monotonic() - started)
-    effort = THOROUGH if todo <= left else QUICK
+    effort = THOROUGH if all_blocks * pace * THOROUGH.rounds <= left else QUICK
 
     timings_of_blocks: list[BlockTiming] = []
     spent, done = 0.0, 0.0
@@ -280,7 +283,7 @@ def _model_all(
             "num_blocks": float(len(blocks)),
             "num_blocks_timed": float(len(timings_of_blocks)),
             "block_noise": model.noise,
-            "reference_ms": workshop.bench.reference_ms or 0.0,
+            "reference_ms": workshop.bench.pace_ms,
         },
         seconds=time.monotonic() - started,
     )
@@ -306,8 +309,8 @@ def _measure_all(
     workshop = _Workshop(handle, profile, reference, before.latency_ms if before else None)
     teacher, (again,) = workshop.time_with_teacher([reference], THOROUGH)
     if before is None:
-        ms = workshop.bench.reference_ms or again.ms
-        first = LatencyEntry(reference, ms, again.spread_ms, measured=True)
+        pace_ms = workshop.bench.pace_ms
+        first = LatencyEntry(reference, pace_ms, again.spread_ms, measured=True)
         entries[str(reference)] = first
         store([first])
     remaining = [a for a in space.states if str(a) not in entries]
