@@ -1,0 +1,1 @@
+"""Evaluation of students: fine-tuning on the tasks of a suite, metrics and reports."""
