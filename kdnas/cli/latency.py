@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -60,8 +59,9 @@ def build(
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
-    from kdnas.db import repository
+    from kdnas.cli.screen import bar, say
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository import latencies
     from kdnas.latency.table import family
     from kdnas.records import LatencyEntry
     from kdnas.settings import Settings
@@ -74,15 +74,15 @@ def build(
         known: dict[str, LatencyEntry] = {}
         if exhaustive:
             with database.read() as session:
-                known = repository.load_latency_entries(
+                known = latencies.load_latency_entries(
                     session, target.profile.fingerprint, kin, fingerprint
                 )
 
         def store(entries: Sequence[LatencyEntry]) -> None:
             with database.write() as session:
-                repository.save_latency_entries(session, target.profile, kin, fingerprint, entries)
+                latencies.save_latency_entries(session, target.profile, kin, fingerprint, entries)
 
-        with _progress() as progress:
+        with bar("latency", 1.0) as shown:
             table = build_table(
                 target.handle,
                 target.space,
@@ -90,11 +90,11 @@ def build(
                 target.spec,
                 known=known,
                 on_entries=store,
-                progress=progress,
-                on_wait=lambda text: progress(0.0, text),
+                progress=lambda share, text: shown.at(share, note=text),
+                on_wait=say,
             )
         with database.write() as session:
-            repository.save_latency_table(session, table)
+            latencies.save_latency_table(session, table)
     if as_json:
         typer.echo(json.dumps(_summary(table)))
     else:
@@ -158,17 +158,20 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Time whole students that the build did not use, and compare with the stored table."""
+    from kdnas.cli.screen import bar, say
     from kdnas.latency.device_lock import measuring_lock
     from kdnas.latency.table import verify_latency_table
 
     target = _target(teacher, space, device, threads, length, dtype)
     table = _stored_table(target)
-    with (
-        _progress() as progress,
-        measuring_lock(on_wait=lambda text: progress(0.0, text)),
-    ):
+    with bar("latency", 1.0) as shown, measuring_lock(on_wait=say):
         check = verify_latency_table(
-            target.handle, target.space, table, num_students, seed, progress
+            target.handle,
+            target.space,
+            table,
+            num_students,
+            seed,
+            lambda share, text: shown.at(share, note=text),
         )
     if as_json:
         typer.echo(json.dumps(_check_rows(check)))
@@ -207,15 +210,15 @@ def _target(
 
 
 def _stored_table(target: _Target) -> LatencyTable:
-    from kdnas.db import repository
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository import latencies
     from kdnas.errors import NotFoundError
     from kdnas.latency.table import family
     from kdnas.settings import Settings
 
     handle, profile = target.handle, target.profile
     with open_database(Settings.from_environment()) as database, database.read() as session:
-        table = repository.load_latency_table(
+        table = latencies.load_latency_table(
             session, profile.fingerprint, family(handle.shape), handle.shape.fingerprint
         )
     if table is None:
@@ -296,15 +299,3 @@ def _print_check(check: LatencyCheck) -> None:
         f"{len(check.states)} students: median error {check.median_error:.1%}, 90 % within "
         f"{check.p90_error:.1%}, Spearman {check.spearman:.4f}"
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[float, str], None]]:
-    """Show a bar with the time left on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("latency"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda share, text: bar.update(task, completed=share, description=text)
