@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
-from kdnas.db import repository
 from kdnas.db.engine import Database
+from kdnas.db.repository import latencies
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, family
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
@@ -51,7 +51,9 @@ def pin(
     tokenized = (
         TokenizedCorpus.open(store.fetch("corpus", corpus.fingerprint))
         if corpus.fingerprint
-        else build_corpus(corpus, handle.folder, store, on_corpus)
+        else build_corpus(
+            corpus, handle.folder, store, on_corpus, max_positions=handle.shape.max_positions
+        )
     )
     return Pinned(
         handle,
@@ -82,7 +84,7 @@ def stored_latencies(
     """Read the latency table of a profile for a teacher's students; None if there is none."""
     shape = teacher.shape
     with database.read() as session:
-        return repository.load_latency_table(
+        return latencies.load_latency_table(
             session, profile.fingerprint, family(shape), shape.fingerprint
         )
 
@@ -108,10 +110,10 @@ def ensure_latencies(
 
     def store(entries: Sequence[LatencyEntry]) -> None:
         with database.write() as session:
-            repository.save_latency_entries(session, profile, kin, fingerprint, entries)
+            latencies.save_latency_entries(session, profile, kin, fingerprint, entries)
 
     with database.read() as session:
-        timed = repository.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
+        timed = latencies.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
     table = build_table(
         teacher,
         space,
@@ -123,5 +125,5 @@ def ensure_latencies(
         on_wait=on_wait,
     )
     with database.write() as session:
-        repository.save_latency_table(session, table)
+        latencies.save_latency_table(session, table)
     return table

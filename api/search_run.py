@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from api.lease import held_lease
 from api.preparation import OnCorpus, Pinned, build_space, ensure_latencies, pin
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
-from kdnas.db import repository
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Search
+from kdnas.db.repository import candidates, searches
 from kdnas.errors import ConflictError
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
@@ -22,6 +23,7 @@ from kdnas.objectives.registry import build_objective
 from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
+from kdnas.search.summary import summarise
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.search import SearchSpec
@@ -38,9 +40,8 @@ from workers.layout import (
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who is told what: corpus, latency table, and the search itself."""
+    """Who is told what: of the latency table, and of the search itself."""
 
-    corpus: OnCorpus = lambda _: None
     latency: LatencyProgress = lambda share, text: None
     search: OnProgress = lambda _: None
 
@@ -63,16 +64,15 @@ class PreparedSearch:
 
 
 def prepare_search(
-    spec: SearchSpec, settings: Settings, watchers: Watchers | None = None
+    spec: SearchSpec, settings: Settings, on_corpus: OnCorpus = lambda _: None
 ) -> PreparedSearch:
     """Check a request, bring its inputs into the store and decide what it left open.
 
     Raises:
         RequestError: anything in the request that cannot be done.
     """
-    watchers = watchers or Watchers()
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
-    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), watchers.corpus)
+    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus)
     shape = pinned.teacher.shape
     objective = build_objective(spec.objective)
     space = build_space(spec.space, pinned.teacher, objective.maps_layers)
@@ -111,7 +111,7 @@ def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
         ConflictError: its name is taken.
     """
     with database.write() as session:
-        return repository.create_search(
+        return searches.create_search(
             session, prepared.spec.to_json(), name=prepared.spec.name, owner_kind="cli"
         )
 
@@ -140,12 +140,12 @@ def run_stored_search(
     """
     watchers = watchers or Watchers()
     with database.read() as session:
-        record = repository.get_search(session, search_id)
+        record = searches.get_search(session, search_id)
     if record.status in {"succeeded", "cancelled"}:
         raise ConflictError(f"search {record.name!r} is {record.status}; start a new one")
     spec = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
     with held_lease(database, Search, record.id, "cli") as lost:
-        prepared = prepare_search(spec, settings, watchers)
+        prepared = prepare_search(spec, settings)
         table = ensure_latencies(
             database,
             spec.latency,
@@ -195,3 +195,14 @@ def _connected(spec: SearchSpec) -> Iterator[None]:
 
             stack.enter_context(cluster(spec.backend.address))
         yield
+
+
+def search_summary(search_id: str, database: Database) -> dict[str, Any]:
+    """Sum up a stored search at any moment: the one object of ``--json`` and of the service.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+        return summarise(record, candidates.list_episodes(session, record.id))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 
+from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.group import MiniKD
 from kdnas.distill.numerics import choose_device, num_threads
 from kdnas.latency.device_lock import training_lock
-from kdnas.models.teacher import open_teacher
+from kdnas.models.teacher import TeacherHandle, open_teacher
 from kdnas.records import GroupProgress, MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.settings import Settings
 from kdnas.store import Store
 
 PROGRESS_SECONDS = 0.5
+TIMED_STEPS = 8
 
 
 class MiniKDWorker:
@@ -59,3 +64,35 @@ class MiniKDWorker:
                 elif time.monotonic() - shown >= PROGRESS_SECONDS:
                     shown = time.monotonic()
                     yield GroupProgress(ids, self.name, item, self._mini_kd.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class StudentTiming:
+    """Time of training, extrapolated from a few steps.
+
+    Attributes:
+        steps: of a whole mini-KD.
+        seconds_per_student: of a whole mini-KD, the teacher's share included.
+    """
+
+    steps: int
+    seconds_per_student: float
+
+
+def time_students(
+    context: MiniKDContext,
+    teacher: TeacherHandle,
+    corpus: TokenizedCorpus,
+    architectures: Sequence[Architecture],
+    device: str,
+    threads: int,
+) -> StudentTiming:
+    """Train a group for a few steps in this process and extrapolate to the whole."""
+    with training_lock(), num_threads(threads):
+        mini_kd = MiniKD(context, teacher, corpus, choose_device(device))
+        requests = [MiniKDRequest(str(i), a) for i, a in enumerate(architectures)]
+        steps = mini_kd.train(requests)
+        marks = [time.monotonic() for _ in islice(steps, TIMED_STEPS)]
+        steps.close()
+    seconds = statistics.median(b - a for a, b in pairwise(marks)) if len(marks) > 1 else 0.0
+    return StudentTiming(mini_kd.steps, mini_kd.steps * seconds / len(architectures))

@@ -58,7 +58,7 @@ def build(
     spec = CorpusSpec.read({k: v for k, v in given.items() if v is not None}, "corpus")
     store = Store.from_settings(settings)
     handle = prepare_teacher(teacher or settings.teacher or "minilm", store)
-    with _progress_bar() as progress:
+    with corpus_bar() as progress:
         built = build_corpus(
             spec, handle.folder, store, progress, max_positions=handle.shape.max_positions
         )
@@ -82,7 +82,7 @@ def show(
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[CorpusProgress], None]]:
+def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
     """A bar on stderr with rate and remaining time; at the end one line that stays."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

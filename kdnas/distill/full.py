@@ -126,6 +126,7 @@ class FullDistillation:
             derived_seed("dropout", seed, architecture),
         )
         self._held_out: list[HeldOutPoint] = []
+        self._told = 0
 
     def run(
         self,
@@ -175,6 +176,12 @@ class FullDistillation:
     def step_number(self) -> int:
         """Steps made so far."""
         return self._trainer.step_number
+
+    def new_points(self) -> tuple[CurvePoint, ...]:
+        """Points of the curve since the last call; all of them at first."""
+        points = tuple(self._trainer.curve[self._told :])
+        self._told = len(self._trainer.curve)
+        return points
 
     def _resume(self) -> None:
         state = load_checkpoint(self._folder / "checkpoints")

@@ -8,7 +8,7 @@ architecture alone, so on a CPU its losses are the same to the bit in any group.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 
 from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
@@ -59,7 +59,7 @@ class MiniKD:
         self._plan = BatchPlan(corpus.lengths, indices, self._spec.batch_size, self._spec.seed)
         self.steps = total_steps(self._spec, self._plan.num_batches_per_epoch)
 
-    def train(self, requests: Sequence[MiniKDRequest]) -> Iterator[int | MiniKDResult]:
+    def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
 
         A student whose loss is not finite is given up where it stands, and the others go on.

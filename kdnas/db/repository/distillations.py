@@ -190,7 +190,7 @@ def _locked(session: Session, distillation_id: str) -> Distillation:
 
 
 def _unknown(reference: str) -> str:
-    return f"there is no distillation {reference!r}; `kdnas list` shows all distillations"
+    return f"there is no distillation {reference!r}; `kdnas distillations list` shows all"
 
 
 def _record(row: Distillation) -> DistillationRecord:

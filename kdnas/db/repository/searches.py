@@ -136,7 +136,7 @@ def locked_search(session: Session, search_id: str) -> Search:
 
 
 def _unknown(reference: str) -> str:
-    return f"there is no search {reference!r}; `kdnas list` shows all searches"
+    return f"there is no search {reference!r}; `kdnas searches list` shows all searches"
 
 
 def _record(row: Search) -> SearchRecord:

@@ -1,0 +1,137 @@
+"""``kdnas arch``: what an architecture is, costs and learns."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kdnas.cli import options
+
+if TYPE_CHECKING:
+    from kdnas.architecture import Architecture
+    from kdnas.models.teacher import TeacherHandle
+    from kdnas.settings import Settings
+
+PAPER_VOCABULARY, PAPER_TEACHER_LAYERS = 30522, 12
+
+
+def arch(
+    architecture: Annotated[
+        str,
+        typer.Argument(
+            help="layers,heads,hidden,intermediate,activation, such as 4,12,576,768,gelu."
+        ),
+    ],
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Whose student it is: vocabulary, mapping and latency come from it."),
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(min=1, help="Vocabulary.  [default: the teacher's, else 30522]")
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence, for the FLOPs.")] = 128,
+    as_json: options.Json = False,
+) -> None:
+    """Print parameters, FLOPs a token, layer mapping, and latency if it is known."""
+    from kdnas.architecture import Architecture
+    from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
+    from kdnas.models.teacher import prepare_teacher
+    from kdnas.settings import Settings
+
+    parsed = Architecture.parse(architecture)
+    handle = prepare_teacher(teacher) if teacher else None
+    embedding = EmbeddingShape.of(handle.shape) if handle else EmbeddingShape(PAPER_VOCABULARY)
+    if vocab_size is not None:
+        embedding = EmbeddingShape(vocab_size, embedding.max_positions, embedding.type_vocab_size)
+    millions = count_parameters(parsed, embedding) / 1e6
+    rows = embedding.vocab_size + embedding.max_positions + embedding.type_vocab_size
+    teacher_layers = handle.shape.layers if handle else PAPER_TEACHER_LAYERS
+    facts: dict[str, Any] = {
+        "architecture": str(parsed),
+        "layers": parsed.layers,
+        "heads": parsed.heads,
+        "head_size": parsed.head_size,
+        "hidden": parsed.hidden,
+        "intermediate": parsed.intermediate,
+        "activation": parsed.activation,
+        "vocab_size": embedding.vocab_size,
+        "params_millions": millions,
+        "embedding_params_millions": rows * parsed.hidden / 1e6,
+        "mflops_per_token": flops_per_token(parsed, length) / 1e6,
+        "length": length,
+        "teacher": handle.ref if handle else None,
+        "teacher_layers": teacher_layers,
+        "layer_mapping": _mapping(parsed, teacher_layers),
+        "latency": _latency(parsed, handle, Settings.from_environment()),
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _print(facts)
+
+
+def _mapping(architecture: Architecture, teacher_layers: int) -> dict[str, list[int]] | None:
+    from kdnas.objectives.layer_mapping import layer_mapping
+
+    if architecture.layers > teacher_layers:
+        return None
+    mapping = layer_mapping("kdnas", architecture.layers, teacher_layers)
+    return {str(i): list(layers) for i, layers in mapping.items()}
+
+
+def _latency(
+    architecture: Architecture, handle: TeacherHandle | None, settings: Settings
+) -> dict[str, Any] | None:
+    """Look the architecture up in the stored table of this machine's default profile."""
+    from api.preparation import stored_latencies
+    from kdnas.db.migrate import open_database
+    from kdnas.latency.measure import current_profile
+    from kdnas.specs.search import LatencySpec
+
+    if handle is None:
+        return None
+    with open_database(settings) as database:
+        table = stored_latencies(database, current_profile(LatencySpec()), handle)
+    if table is None or str(architecture) not in table.entries:
+        return None
+    entry = table.entries[str(architecture)]
+    return {
+        "latency_ms": entry.latency_ms,
+        "latency_ratio": table.ratio(architecture),
+        "measured": entry.measured,
+        "device": table.profile.device,
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    whose = f"a teacher of {facts['teacher_layers']} layers"
+    mapping = facts["layer_mapping"]
+    mapped = (
+        f"none: the student is deeper than {whose}"
+        if mapping is None
+        else "  ".join(f"{i}→{','.join(map(str, js))}" for i, js in mapping.items())
+    )
+    latency = facts["latency"]
+    if latency:
+        how = "measured" if latency["measured"] else "from the block model"
+        known = (
+            f"{latency['latency_ms']:.2f} ms, {latency['latency_ratio']:.2f} of the teacher's "
+            f"({how}, {latency['device']})"
+        )
+    elif facts["teacher"]:
+        known = "not known yet; build the table with kdnas latency build"
+    else:
+        known = "not known; name a --teacher"
+    lines = {
+        "architecture": f"{facts['architecture']}  (heads of {facts['head_size']})",
+        "parameters": f"{facts['params_millions']:.1f} M, of them "
+        f"{facts['embedding_params_millions']:.1f} M embeddings (vocabulary "
+        f"{facts['vocab_size']}, no pooler)",
+        "FLOPs": f"{facts['mflops_per_token']:.1f} M a token at {facts['length']} tokens",
+        "mapping": f"{mapped}  (kdnas, {whose})",
+        "latency": known,
+    }
+    for name, text in lines.items():
+        typer.echo(f"{name:<13} {text}")

@@ -1,0 +1,95 @@
+"""``kdnas demo``: a real search and a real distillation, shorter than a coffee."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kdnas.settings import Settings
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option(help="Folder of the plot, the numbers and the student.")
+    ] = Path("demo-output"),
+    distill_steps: Annotated[
+        int, typer.Option(min=1, help="Steps of the winner's full distillation.")
+    ] = 400,
+) -> None:
+    """Search the MiniLM teacher's space on documentation strings, then distil the winner.
+
+    Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
+    """
+    from kdnas.cli.screen import say
+    from kdnas.settings import Settings
+
+    began = time.monotonic()
+    settings = Settings.from_environment()
+    say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
+    output.mkdir(parents=True, exist_ok=True)
+    summary = _search(settings)
+    (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
+    from kdnas.cli.plot import plot_search
+
+    plot_search(summary, output / "loss_latency.png")
+    winner = summary["best"][0]["architecture"]
+    say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
+    student = _distil(winner, distill_steps, _fresh(output), settings)
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    say(f"\ndone in {minutes} min {seconds:02} s")
+    for name, path in {
+        "plot": output / "loss_latency.png",
+        "numbers": output / "search.json",
+        "student": student,
+        "database": settings.home / "kdnas.db",
+    }.items():
+        say(f"{name:<10} {path.absolute()}")
+    say(f"\nnext: kdnas searches show {summary['name']}")
+
+
+def _search(settings: Settings) -> dict[str, Any]:
+    from api.search_run import create_search, prepare_search
+    from kdnas.cli.corpus import corpus_bar
+    from kdnas.cli.screen import say
+    from kdnas.cli.search import run_and_report
+    from kdnas.db.migrate import open_database
+    from kdnas.specs.load import load_preset
+    from kdnas.specs.search import SearchSpec
+
+    spec = SearchSpec.read(load_preset("laptop", "search"), "preset laptop")
+    with open_database(settings) as database:
+        with corpus_bar() as on_corpus:
+            prepared = prepare_search(spec, settings, on_corpus)
+        record = create_search(prepared, database)
+        say(f"search     {record.name}  (id {record.id})")
+        return run_and_report(record, database, settings, as_json=False)
+
+
+def _distil(architecture: str, steps: int, output: Path, settings: Settings) -> Path:
+    from api.distillation_run import create_distillation, prepare_distillation
+    from kdnas.cli.full_distill import run_and_report
+    from kdnas.db.migrate import open_database
+    from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.load import load_preset, merge
+
+    request = merge(
+        load_preset("laptop", "distillation"),
+        {"architecture": architecture, "training": {"steps": steps}, "output": str(output)},
+    )
+    spec = DistillationSpec.read(request, "preset laptop")
+    with open_database(settings) as database:
+        record = create_distillation(prepare_distillation(spec, settings), database)
+        return run_and_report(record, database, settings, as_json=False)
+
+
+def _fresh(output: Path) -> Path:
+    """Return a folder for the student that is not there yet: the demo may be run again."""
+    number = 1
+    while (output / f"student-{number}").exists():
+        number += 1
+    return output / f"student-{number}"

@@ -1,0 +1,213 @@
+"""``kdnas full-distill``: distil one architecture to the end, or go on with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kdnas.cli import options
+
+if TYPE_CHECKING:
+    from kdnas.db.engine import Database
+    from kdnas.db.records import DistillationRecord
+    from kdnas.distill.full import FullProgress
+    from kdnas.settings import Settings
+
+
+def full_distill(
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            "--arch", help="layers,heads,hidden,intermediate,activation: 4,12,576,768,gelu."
+        ),
+    ] = None,
+    teacher: options.Teacher = None,
+    corpus: options.Corpus = None,
+    text_column: options.TextColumn = None,
+    language_column: options.LanguageColumn = None,
+    max_length: options.MaxLength = None,
+    preset: options.Preset = None,
+    config: options.Config = None,
+    objective: options.Objective = None,
+    mapping: options.Mapping = None,
+    init: options.Init = None,
+    steps: options.Steps = None,
+    epochs: options.Epochs = None,
+    batch_size: options.BatchSize = None,
+    learning_rate: options.LearningRate = None,
+    warmup_fraction: options.WarmupFraction = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps between checkpoints and held-out readings.")
+    ] = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the start and the batches.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Empty or new folder.  [default: students/ID under KDNAS_HOME]"),
+    ] = None,
+    name: options.Name = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored distillation.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Distil an architecture on the whole corpus into a Hugging Face model folder.
+
+    Teacher, corpus and objective come from the options, else the environment, else kdnas.yaml in
+    the working folder, else the preset; the first lines say which.
+    """
+    from kdnas.cli.inputs import nested
+    from kdnas.settings import Settings
+
+    values: dict[str, Any] = {
+        "name": name,
+        "architecture": arch,
+        "teacher.ref": teacher,
+        "corpus.source": corpus,
+        "corpus.text_column": text_column,
+        "corpus.language_column": language_column,
+        "corpus.max_length": max_length,
+        "objective.name": objective,
+        "objective.mapping": mapping,
+        "student.init": init,
+        "training.steps": steps,
+        "training.epochs": epochs,
+        "training.batch_size": batch_size,
+        "training.learning_rate": learning_rate,
+        "training.warmup_fraction": warmup_fraction,
+        "training.checkpoint_every": checkpoint_every,
+        "training.dtype": dtype,
+        "training.device": device,
+        "training.threads": threads,
+        "training.seed": seed,
+        "output": str(output) if output else None,
+    }
+    settings = Settings.from_environment()
+    if resume is not None:
+        _resume(resume, nested(values), settings, as_json)
+        return
+    _start(nested(values), preset, config, settings, as_json)
+
+
+def _start(
+    values: dict[str, Any],
+    preset: str | None,
+    config: Path | None,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    from api.distillation_run import create_distillation, output_folder, prepare_distillation
+    from kdnas.cli.corpus import corpus_bar
+    from kdnas.cli.inputs import gather
+    from kdnas.cli.screen import say
+    from kdnas.cli.training_length import one_length
+    from kdnas.db.migrate import open_database
+    from kdnas.errors import ArchitectureError
+    from kdnas.specs.distillation import DistillationSpec
+
+    inputs = gather("distillation", values, settings, preset=preset, config=config)
+    if "architecture" not in inputs.data:
+        raise ArchitectureError("no architecture was given; add --arch 4,12,576,768,gelu")
+    spec = DistillationSpec.read(one_length(inputs.data, values, "training"), "full-distill")
+    for line in inputs.lines():
+        say(line)
+    with open_database(settings) as database:
+        with corpus_bar() as on_corpus:
+            prepared = prepare_distillation(spec, settings, on_corpus)
+        for warning in [*prepared.pinned.corpus.meta["warnings"], *prepared.warnings()]:
+            say(f"warning: {warning}")
+        record = create_distillation(prepared, database)
+        say(f"output     {output_folder(settings, prepared.spec, record.id)}")
+        run_and_report(record, database, settings, as_json)
+
+
+def _resume(reference: str, given: dict[str, Any], settings: Settings, as_json: bool) -> None:
+    from kdnas.cli.screen import say
+    from kdnas.db.migrate import open_database
+    from kdnas.db.repository import distillations
+    from kdnas.errors import SpecError
+
+    if given:
+        raise SpecError(
+            f"--resume takes the stored spec, so {', '.join(sorted(given))} cannot be given with "
+            "it; leave it out, or start a new distillation"
+        )
+    with open_database(settings) as database:
+        with database.read() as session:
+            record = distillations.get_distillation(session, reference)
+        run = f"{record.name}  (id {record.id}, {record.status})"
+        say(f"resuming   {run}, spec as stored")
+        if record.status == "succeeded":
+            say(f"it is finished; the student is in {record.output_path}")
+            if as_json:
+                typer.echo(json.dumps(distillation_json(record)))
+            return
+        run_and_report(record, database, settings, as_json)
+
+
+def run_and_report(
+    record: DistillationRecord, database: Database, settings: Settings, as_json: bool
+) -> Path:
+    """Run a stored distillation on the screen and say where the student is.
+
+    Returns:
+        The student's folder.
+
+    Raises:
+        KdnasError: the distillation failed.
+        typer.Exit: 130 if it was interrupted.
+    """
+    from api.distillation_run import run_stored_distillation
+    from kdnas.cli.interrupt import interruptible
+    from kdnas.cli.screen import bar, say
+
+    say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
+    with interruptible("the distillation") as interrupt, bar("distilling", unit="steps") as shown:
+
+        def tell(progress: FullProgress) -> None:
+            if progress.held_out is not None:
+                losses = progress.held_out.losses
+                say(
+                    f"  step {progress.step:6}  loss {progress.loss:.4f}  held-out relative "
+                    f"{losses.relative:.4f}  output {losses.output:.4f}  "
+                    f"{progress.tokens_per_second:.0f} tokens/s"
+                )
+            note = f"loss {progress.loss:.4f}, {progress.tokens_per_second:.0f} tokens/s"
+            shown.at(progress.step, progress.total_steps, note)
+
+        outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
+    if as_json:
+        typer.echo(json.dumps(distillation_json(outcome.record)))
+    if not outcome.distilled.finished:
+        say(
+            f"paused at step {outcome.distilled.steps}; go on with: "
+            f"kdnas full-distill --resume {record.name}"
+        )
+        raise typer.Exit(130)
+    best = outcome.distilled.best
+    say(
+        f"student    {outcome.output}\n"
+        f"           relative loss {best.losses.relative:.4f} at step {best.step}, the best one "
+        "read; load it with AutoModel.from_pretrained"
+    )
+    return outcome.output
+
+
+def distillation_json(record: DistillationRecord) -> dict[str, Any]:
+    """Return what ``--json`` prints of a distillation."""
+    return {
+        "distillation_id": record.id,
+        "name": record.name,
+        "architecture": str(record.architecture),
+        "status": record.status,
+        "step": record.step,
+        "total_steps": record.total_steps,
+        "losses": dict(record.metrics),
+        "output": record.output_path,
+        "error": record.error,
+    }

@@ -1,0 +1,140 @@
+"""Where values come from: option, else environment, else kdnas.yaml, else the preset.
+
+Every command that works says on its first lines which values it took, and from where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kdnas.settings import Settings
+    from kdnas.specs.load import Section
+
+CONFIG_FILE = "kdnas.yaml"
+SHOWN = ("teacher", "corpus", "objective")
+CHANGED_BY = {
+    "teacher": "--teacher, KDNAS_TEACHER or kdnas.yaml",
+    "corpus": "--corpus, KDNAS_CORPUS or kdnas.yaml",
+    "objective": "--objective or kdnas.yaml",
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A request as plain data, and the origin of each top-level key."""
+
+    data: dict[str, Any]
+    origins: dict[str, str]
+    preset: str
+    sources: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Say what was taken from where, a line a value."""
+        lines = [f"preset     {self.preset}  ({self.origins['preset']})"]
+        for key in SHOWN:
+            origin = self.origins.get(key, "default")
+            change = f"; change it with {CHANGED_BY[key]}" if origin == "default" else ""
+            lines.append(f"{key:<10} {_shown(key, self.data.get(key))}  ({origin}{change})")
+        return lines
+
+
+def _shown(key: str, value: Any) -> str:
+    defaults = {"teacher": "minilm", "corpus": "pydocs", "objective": "hs"}
+    if isinstance(value, Mapping):
+        short = {"teacher": "ref", "corpus": "source", "objective": "name"}[key]
+        value = value.get(short)
+    if value is None:
+        value = defaults[key]
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def gather(
+    section: Section,
+    options: Mapping[str, Any],
+    settings: Settings,
+    *,
+    preset: str | None = None,
+    config: Path | None = None,
+) -> Inputs:
+    """Lay options over ``--config``, the environment, ``kdnas.yaml`` and the preset.
+
+    Args:
+        section: ``search`` or ``distillation``.
+        options: nested values given on the command line; those not given are left out.
+        settings: of the environment.
+        preset: given on the command line.
+        config: YAML file given on the command line.
+
+    Raises:
+        SpecError: an unknown preset or an unreadable file.
+    """
+    from kdnas.specs.load import load_preset, load_yaml, merge
+
+    local_file = Path(CONFIG_FILE)
+    local = load_yaml(local_file) if local_file.is_file() else {}
+    given = load_yaml(config) if config else {}
+    local_preset, given_preset = local.pop("preset", None), given.pop("preset", None)
+    local = _for_section(local, section)
+    environment = {
+        key: value
+        for key, value in (("teacher", settings.teacher), ("corpus", settings.corpus))
+        if value
+    }
+    name, why = "laptop", "default; change it with --preset"
+    for value, origin in (
+        (local_preset, CONFIG_FILE),
+        (given_preset, str(config)),
+        (preset, "--preset"),
+    ):
+        if value:
+            name, why = str(value), f"from {origin}"
+    layers = [
+        ("default", load_preset(name, section)),
+        (f"from {CONFIG_FILE}", local),
+        ("from the environment", environment),
+        (f"from {config}", given),
+        ("from the command line", options),
+    ]
+    origins = {"preset": why}
+    for origin, layer in layers:
+        for key in layer:
+            if origin != "default" and _names_source(key, layer[key]):
+                origins[key] = origin
+    return Inputs(merge(*(layer for _, layer in layers)), origins, name)
+
+
+def _names_source(key: str, value: Any) -> bool:
+    """Whether a layer says which teacher, corpus or objective, not only how it is cut."""
+    short = {"teacher": "ref", "corpus": "source", "objective": "name"}.get(key)
+    return short is None or not isinstance(value, Mapping) or short in value
+
+
+def _for_section(data: dict[str, Any], section: Section) -> dict[str, Any]:
+    """Leave out of kdnas.yaml what only the other kind of request has."""
+    from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.search import SearchSpec
+
+    searches, distillations = set(SearchSpec.model_fields), set(DistillationSpec.model_fields)
+    others = distillations - searches if section == "search" else searches - distillations
+    return {key: value for key, value in data.items() if key not in others}
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn ``{"proxy.steps": 3, "name": None}`` into ``{"proxy": {"steps": 3}}``.
+
+    Values that are None, and empty lists, were not given and are left out.
+    """
+    result: dict[str, Any] = {}
+    for path, value in values.items():
+        if value is None or value == []:
+            continue
+        *parents, last = path.split(".")
+        level = result
+        for part in parents:
+            level = level.setdefault(part, {})
+        level[last] = value
+    return result

@@ -1,0 +1,80 @@
+"""The program ``kdnas``: its commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import typer
+
+from kdnas.cli import (
+    arch,
+    corpus,
+    db,
+    demo,
+    distillations,
+    full_distill,
+    latency,
+    schema,
+    search,
+    searches,
+    space,
+)
+from kdnas.errors import KdnasError, RequestError
+
+EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    help="Find the student architecture worth distilling, and distil it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("search")(search.search)
+app.command("full-distill")(full_distill.full_distill)
+app.command("demo")(demo.demo)
+app.command("arch")(arch.arch)
+app.command("space")(space.space)
+app.command("schema")(schema.schema)
+app.add_typer(searches.app, name="searches")
+app.add_typer(distillations.app, name="distillations")
+app.add_typer(latency.app, name="latency")
+app.add_typer(corpus.app, name="corpus")
+app.add_typer(db.app, name="db")
+
+
+@app.command()
+def version() -> None:
+    """Print the version of the program and of its training engine."""
+    from kdnas import ENGINE_VERSION, __version__
+
+    typer.echo(f"kdnas {__version__} (engine {ENGINE_VERSION})")
+
+
+def main() -> None:
+    """Run the program: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        app(prog_name="kdnas")
+    except KdnasError as error:
+        print(f"error: {error}", file=sys.stderr)
+        wrong = isinstance(error, RequestError)
+        sys.exit(EXIT_WRONG_REQUEST if wrong else EXIT_WORK_FAILED)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away; nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_WORK_FAILED)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}:
+            raise
+        print(
+            f"error: {error.filename or 'a file'} could not be written ({error.strerror}); free "
+            "space or set KDNAS_HOME to a folder that can be written",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_WORK_FAILED)

@@ -1,0 +1,22 @@
+"""``kdnas schema``: the JSON Schema of a request."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(help="search or distillation.")] = "search",
+) -> None:
+    """Print the JSON Schema of a request, for editors and validators."""
+    from kdnas.errors import SpecError, unknown_name
+    from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.search import SearchSpec
+
+    kinds = {"search": SearchSpec, "distillation": DistillationSpec}
+    if kind not in kinds:
+        raise SpecError(unknown_name("kind of request", kind, kinds))
+    typer.echo(json.dumps(kinds[kind].model_json_schema(), indent=2))

@@ -1,0 +1,79 @@
+"""What commands show while they work: on stderr, so that stdout is left for results."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+LINE_SECONDS = 10.0
+"""How often a bar becomes a line where stderr is no terminal."""
+
+
+def say(text: str = "") -> None:
+    """Print a line for the person at the screen."""
+    console.print(text, markup=False)
+
+
+class Bar:
+    """A progress bar; a line now and then where stderr is no terminal."""
+
+    def __init__(self, label: str, total: float | None, unit: str = "") -> None:
+        self._label, self._unit = label, unit
+        self._live = console.is_terminal
+        self._last = time.monotonic()
+        self._task: TaskID | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn() if unit else TextColumn("{task.percentage:3.0f} %"),
+            TextColumn(unit + " {task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        if self._live:
+            self._progress.start()
+            self._task = self._progress.add_task(label, total=total, note="")
+
+    def at(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Show that this much is done."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total, note=note)
+        elif time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            of = f" of {total:g}" if total and self._unit else ""
+            figure = f"{done:g}{of} {self._unit}" if self._unit else f"{100 * done:.0f} %"
+            say(f"{self._label}: {figure} {note}".rstrip())
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._live:
+            self._progress.stop()
+
+
+@contextmanager
+def bar(label: str, total: float | None = None, unit: str = "") -> Iterator[Bar]:
+    """Show a bar for the time of a ``with`` block."""
+    shown = Bar(label, total, unit)
+    try:
+        yield shown
+    finally:
+        shown.close()
+        sys.stderr.flush()

@@ -1,0 +1,80 @@
+"""Everything that trainings need, in miniature: a store with a teacher and a corpus in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kdnas import ENGINE_VERSION
+from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
+from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.records import MiniKDContext
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.parts import CorpusSpec, ObjectiveSpec, StudentSpec
+from kdnas.specs.search import ProxySpec
+from kdnas.store import Store
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+MAX_LENGTH = 24
+PROXY = {"steps": 10, "batch_size": 8, "held_out": 24, "learning_rate": 2e-3, "fraction": 0.5}
+TRAINING = {"steps": 12, "batch_size": 8, "held_out": 24, "learning_rate": 2e-3, "threads": 1}
+
+
+@dataclass(frozen=True)
+class TinyLab:
+    """A store, and what lies in it.
+
+    Attributes:
+        store: local store of the lab.
+        teacher: by default a BERT of 4 layers, 48 wide.
+        corpus: 300 made-up sentences of uneven length.
+    """
+
+    store: Store
+    teacher: TeacherHandle
+    corpus: TokenizedCorpus
+
+    def context(self, dtype: str = "float32", init: str = "warm", **proxy: Any) -> MiniKDContext:
+        """Return a mini-KD context of a few steps; ``proxy`` overrides entries of its spec."""
+        return MiniKDContext(
+            teacher=self.teacher.fingerprint,
+            corpus=self.corpus.fingerprint,
+            objective=ObjectiveSpec().to_json(),
+            student=StudentSpec.model_validate(init).to_json(),
+            proxy=ProxySpec.model_validate(PROXY | proxy).to_json(),
+            dtype=dtype,
+            engine_version=ENGINE_VERSION,
+        )
+
+    def distillation(self, architecture: str, **training: Any) -> DistillationSpec:
+        """Return a full distillation of a few steps, pinned to the lab's teacher and corpus."""
+        return DistillationSpec.model_validate(
+            {
+                "architecture": architecture,
+                "teacher": {"ref": "tiny", "fingerprint": self.teacher.fingerprint},
+                "corpus": {
+                    "source": "tiny",
+                    "max_length": MAX_LENGTH,
+                    "fingerprint": self.corpus.fingerprint,
+                },
+                "training": TRAINING | training,
+            }
+        )
+
+
+def make_tiny_lab(folder: Path, model_type: str = "bert", layers: int = 4) -> TinyLab:
+    """Make a teacher and a corpus and put both into a store under ``folder``."""
+    words = [f"{a}{b}" for a in ("ba", "ko", "mi", "ru", "te") for b in ("lan", "sor", "vek")]
+    store = Store(str(folder / "store"), folder / "cache")
+    teacher = prepare_teacher(
+        str(make_tiny_teacher(folder / "teacher", model_type, layers=layers, words=words)), store
+    )
+    random = Random(0)
+    sentences = [" ".join(random.choices(words, k=random.randint(3, 30))) for _ in range(300)]
+    (folder / "texts.txt").write_text("\n".join(sentences) + "\n", "utf-8")
+    spec = CorpusSpec(
+        source=(str(folder / "texts.txt"),), max_length=MAX_LENGTH, held_out_fraction=0.1
+    )
+    return TinyLab(store, teacher, build_corpus(spec, teacher.folder, store))
