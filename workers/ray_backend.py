@@ -67,10 +67,11 @@ class RayBackend:
             resources: dict[str, float] = {"num_cpus": plan.threads}
             if plan.device == "cuda":
                 resources = {"num_cpus": 1, "num_gpus": plan.gpu_fraction}
-            actor = _MiniKDActor.options(**resources).remote(
+            actor = _REMOTE_ACTOR.options(**resources).remote(
                 self._context, plan.store_url, plan.device, plan.threads, name
             )
-        return _Running(actor, actor.train.remote(group), name, {r.candidate_id: r for r in group})
+        stream = actor.train.options(num_returns="streaming").remote(group)
+        return _Running(actor, stream, name, {r.candidate_id: r for r in group})
 
     def _next_events(self, queue: GroupQueue) -> Iterator[BackendEvent]:
         """Wait for one answer of any worker and pass it on."""
@@ -118,13 +119,14 @@ class RayBackend:
         self._idle.clear()
 
 
-@ray.remote(max_restarts=0, max_task_retries=0)
 class _MiniKDActor:
     """The worker in a process of its own."""
 
     def __init__(self, *arguments: Any) -> None:
         self._worker = MiniKDWorker(*arguments)
 
-    @ray.method(num_returns="streaming")
     def train(self, group: Group) -> Iterator[GroupProgress | MiniKDResult]:
         yield from self._worker.train(group)
+
+
+_REMOTE_ACTOR: Any = ray.remote(max_restarts=0, max_task_retries=0)(_MiniKDActor)
