@@ -63,7 +63,7 @@ class Architecture:
         for name, part in zip(
             ("layers", "heads", "hidden", "intermediate"), parts[:4], strict=True
         ):
-            if not (part.isascii() and part.isdigit()):
+            if not (part.isascii() and part.isdigit() and len(part) < 10):
                 raise ArchitectureError(
                     f"{name} in architecture {text!r} must be a whole number, not {part!r}"
                 )

@@ -97,5 +97,5 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Word the error for an unknown name: the name, the nearest valid one, and all of them."""
     names = sorted(known)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
-    hint = f", did you mean {near[0]!r}?" if near else ""
+    hint = f", did you mean {near[0]!r}?" if near else "."
     return f"unknown {kind} {str(name)!r}{hint} Known: {', '.join(names)}"

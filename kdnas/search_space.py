@@ -181,7 +181,7 @@ def _scaled_widths(widths: Sequence[int], hidden: int, exact: bool = False) -> t
     if exact and all(v == int(v) for v in scaled):
         return _distinct([int(v) for v in scaled])
     by_48, by_12 = (_distinct([max(m, round(v / m) * m) for v in scaled]) for m in (48, 12))
-    return by_48 if len(by_48) == len(by_12) else by_12
+    return by_48 if len(by_48) == len(widths) else by_12
 
 
 def architecture_problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdnas.architecture import Architecture
+from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.records import TeacherShape
 
 
@@ -68,8 +68,6 @@ def training_bytes(
 
 def teacher_architecture(teacher: TeacherShape) -> Architecture | None:
     """Return the teacher's own architecture, or None if it has an activation outside the space."""
-    from kdnas.architecture import ACTIVATIONS
-
     if teacher.activation not in ACTIVATIONS:
         return None
     return Architecture(

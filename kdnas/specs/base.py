@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from kdnas.errors import SpecError, unknown_name
 
@@ -44,16 +46,42 @@ class Spec(BaseModel):
 
 
 def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
+    """Word each problem once, however many readings of a value pydantic has tried."""
+    found: dict[str, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
-        path = ".".join(str(part) for part in item["loc"])
-        if item["type"] == "extra_forbidden":
-            known = _keys_at(model, item["loc"][:-1])
-            yield unknown_name("key", path, _prefixed(known, item["loc"][:-1]))
-        else:
-            message = item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-            given = item.get("input")
-            shown = "" if isinstance(given, Mapping) or given is None else f" (given: {given!r})"
-            yield f"{path or 'spec'}: {message[0].lower() + message[1:]}{shown}"
+        path = ".".join(str(part) for part in item["loc"] if not _is_reading(part))
+        found.setdefault(path, []).append(item)
+    for path, items in found.items():
+        if any(other.startswith(f"{path}.") for other in found if path) and len(items) == 1:
+            continue  # a mapping was meant, and what is wrong lies inside it
+        literal = next((i for i in items if i["type"] == "literal_error"), None)
+        yield _problem(model, path, literal or items[0])
+
+
+def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
+    if item["type"] == "extra_forbidden":
+        known = _keys_at(model, item["loc"][:-1])
+        return unknown_name("key", path, _prefixed(known, item["loc"][:-1]))
+    given = item.get("input")
+    if item["type"] == "literal_error":
+        known = re.findall("'([^']*)'", item["ctx"]["expected"])
+        return f"{path}: {unknown_name('value', given, known)}"
+    message = _PLAIN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(given, Mapping) or given is None else f" (given: {given!r})"
+    return f"{path or 'spec'}: {message[0].lower() + message[1:]}{shown}"
+
+
+_PLAIN_WORDS = {
+    "dict_type": "write `key: value` lines",
+    "model_type": "write `key: value` lines",
+    "tuple_type": "write a list",
+    "missing": "is missing",
+}
+
+
+def _is_reading(part: int | str) -> bool:
+    """Whether a part of a path names a type that was tried, such as ``literal['a','b']``."""
+    return isinstance(part, str) and ("[" in part or part in {"int", "float", "str"})
 
 
 def _prefixed(names: list[str], path: tuple[int | str, ...]) -> list[str]:

@@ -58,14 +58,18 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested mappings; a later layer wins key by key.
 
-    A plain value replaces a mapping, except that text laid over a mapping with ``ref``,
-    ``source``, ``name``, ``kind`` or ``init`` shorthand stays text for the spec to read, joined
-    with what the mapping already said.
+    Text that is short for a mapping (``teacher: ./bert``) is joined with what the mapping already
+    said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
+    whole, and ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or
+    ``alpha``, which would win over them otherwise.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
+        for newer, older in _REPLACES.items():
+            if layer.get(newer) is not None and older not in layer:
+                merged.pop(older, None)
         for key, value in layer.items():
-            before = merged.get(key)
+            before = None if key in _WHOLE else merged.get(key)
             if isinstance(value, Mapping) or isinstance(before, Mapping):
                 short = _SHORTHAND.get(key)
                 if short:
@@ -84,8 +88,9 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 _SHORTHAND = {
     "teacher": "ref",
     "corpus": "source",
-    "space": "kind",
     "objective": "name",
     "student": "init",
     "backend": "name",
 }
+_WHOLE = {"space", "mapping"}
+_REPLACES = {"epochs": "steps", "latency_price": "alpha"}

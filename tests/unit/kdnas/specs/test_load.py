@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdnas.errors import SpecError
+from kdnas.specs.load import load_preset, load_yaml, merge, preset_names
+from kdnas.specs.search import SearchSpec
+
+
+def test_later_layers_win_key_by_key() -> None:
+    assert merge({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 3}}, {"a": None}) == {
+        "a": None,
+        "b": {"c": 3, "d": 2},
+    }
+    assert merge({"a": {"b": 1}}, {"a": 2}) == {"a": 2}
+    assert merge() == {}
+
+
+def test_layers_are_left_as_they_were() -> None:
+    below, above = {"a": {"b": 1}}, {"a": {"c": 2}}
+    merge(below, above)["a"]["b"] = 5
+    assert (below, above) == ({"a": {"b": 1}}, {"a": {"c": 2}})
+
+
+def test_text_laid_over_a_mapping_keeps_what_it_said() -> None:
+    merged = merge(
+        {"corpus": {"max_length": 64}, "backend": {"name": "ray", "num_workers": 1}},
+        {"corpus": "./texts", "backend": "local"},
+    )
+    assert merged["corpus"] == {"max_length": 64, "source": "./texts"}
+    assert merged["backend"] == {"name": "local", "num_workers": 1}
+
+
+def test_a_mapping_laid_over_text_keeps_the_text() -> None:
+    merged = merge({"teacher": "./bert", "objective": "hs"}, {"teacher": {"revision": "v1"}})
+    assert merged == {"teacher": {"ref": "./bert", "revision": "v1"}, "objective": "hs"}
+
+
+def test_a_space_is_replaced_whole() -> None:
+    axes = {"axes": {"layers": [1]}}
+    for preset in preset_names():
+        merged = merge(load_preset(preset, "search"), {"space": axes})
+        assert SearchSpec.read(merged, "merged").space.kind == "custom"
+    merged = merge({"space": axes}, {"space": "paper"})
+    assert SearchSpec.read(merged, "merged").space.kind == "paper"
+
+
+def test_a_layer_mapping_is_replaced_whole() -> None:
+    below, above = ({"objective": {"mapping": m}} for m in ({1: [2], 2: [4]}, {1: [4]}))
+    assert merge(below, above) == {"objective": {"mapping": {1: [4]}}}
+
+
+def test_epochs_take_the_place_of_a_presets_steps() -> None:
+    merged = merge(load_preset("laptop", "search"), {"proxy": {"epochs": 2}})
+    spec = SearchSpec.read(merged, "merged")
+    assert (spec.proxy.steps, spec.proxy.epochs) == (None, 2)
+    both = merge({"proxy": {"steps": 5}}, {"proxy": {"epochs": 2, "steps": 7}})
+    assert both == {"proxy": {"steps": 7, "epochs": 2}}
+
+
+def test_a_latency_price_takes_the_place_of_a_presets_alpha() -> None:
+    merged = merge(load_preset("paper", "search"), {"reward": {"latency_price": 0.5}})
+    assert SearchSpec.read(merged, "merged").reward.exponent == -1
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SpecError, match="'laptob', did you mean 'laptop'"):
+        load_preset("laptob", "search")
+    assert {"laptop", "paper"} <= set(preset_names())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: [1", "not valid YAML"),
+        (b"- 1\n", "must hold `key: value` lines, not a list"),
+        (b"text", "not a str"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "kdnas.yaml"
+    path.write_bytes(content)
+    with pytest.raises(SpecError, match=words) as caught:
+        load_yaml(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="No such file"):
+        load_yaml(tmp_path / "none.yaml")
+    with pytest.raises(SpecError, match="cannot read"):
+        load_yaml(tmp_path)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "kdnas.yaml"
+    path.write_text("teacher: ./bert\nproxy: {steps: 3}\n")
+    assert load_yaml(path) == {"teacher": "./bert", "proxy": {"steps": 3}}
+    path.write_text("# nothing\n")
+    assert load_yaml(path) == {}

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kdnas.errors import SpecError
+from kdnas.specs.base import Spec
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.load import Section, load_preset, preset_names
+from kdnas.specs.search import BackendSpec, RewardSpec, SearchSpec
+
+REQUESTS: list[tuple[type[Spec], dict[str, Any]]] = [
+    (SearchSpec, {}),
+    (
+        SearchSpec,
+        {
+            "name": "a.b-c",
+            "teacher": "./bert",
+            "corpus": ["a.txt", "b/*.txt"],
+            "space": {"axes": {"layers": [1, 2], "activation": ["relu"]}},
+            "objective": {"mapping": {1: [2, 4], 2: [6]}},
+            "controller": {"epsilon_decay": "spread"},
+            "backend": {"gpu_fraction": 0.25},
+        },
+    ),
+    (DistillationSpec, {"architecture": "4, 12,576,768, GELU", "training": {"steps": 5}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "request_"), REQUESTS)
+def test_round_trip_through_json(kind: type[Spec], request_: dict[str, Any]) -> None:
+    spec = kind.read(request_, "request")
+    stored = json.loads(json.dumps(spec.to_json(), allow_nan=False))
+    assert kind.read(stored, "stored") == spec
+    assert kind.read(stored, "stored").to_json() == stored
+
+
+def test_defaults_are_written_out() -> None:
+    stored = SearchSpec().to_json()
+    assert stored["proxy"]["batch_size"] == 32
+    assert stored["teacher"] == {"ref": "minilm", "revision": None, "fingerprint": None}
+
+
+def test_specs_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        SearchSpec().seed = 1
+
+
+def test_shorthands() -> None:
+    spec = SearchSpec.read(
+        {
+            "teacher": "./bert",
+            "corpus": "pydocs",
+            "space": "paper",
+            "objective": "hs",
+            "student": "random",
+            "backend": "local",
+        },
+        "request",
+    )
+    assert spec.teacher.ref == "./bert"
+    assert spec.corpus.source == ("pydocs",)
+    assert spec.space.kind == "paper"
+    assert spec.student.init == "random"
+    assert spec.backend.name == "local"
+
+
+def test_axes_alone_make_a_custom_space() -> None:
+    spec = SearchSpec.read({"space": {"axes": {"layers": [1]}}}, "request")
+    assert (spec.space.kind, spec.space.axes) == ("custom", {"layers": (1,)})
+
+
+def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
+    with pytest.raises(SpecError) as caught:
+        SearchSpec.read(
+            {
+                "tacher": "x",
+                "proxy": {"stepz": 3, "batch_size": 0},
+                "reward": {"loss": "relativ"},
+                "objective": {"mapping": "uniformm"},
+                "backend": {"gpu_fraction": 0.3},
+            },
+            "search.yaml",
+        )
+    text = str(caught.value)
+    assert text.startswith("search.yaml: 6 problems:")
+    assert "'tacher', did you mean 'teacher'?" in text
+    assert "'proxy.stepz', did you mean 'proxy.steps'?" in text
+    assert "proxy.batch_size: input should be greater than or equal to 1 (given: 0)" in text
+    assert "reward.loss: unknown value 'relativ', did you mean 'relative'?" in text
+    assert "objective.mapping: unknown value 'uniformm', did you mean 'uniform'?" in text
+    assert "gpu_fraction must be 1/n" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "request: spec: write `key: value` lines"),
+        ([1], "given: [1]"),
+        ("text", "given: 'text'"),
+        ({"seed": -1}, "seed: input should be greater than or equal to 0 (given: -1)"),
+        ({"seed": "one"}, "given: 'one'"),
+        ({"name": "a b"}, "given: 'a b'"),
+        ({"name": ""}, "name: "),
+        ({"teacher": None}, "teacher: write `key: value` lines"),
+        ({"teacher": ""}, "teacher.ref"),
+        ({"corpus": []}, "name at least one source"),
+        ({"corpus": {"source": ["", "a"]}}, "name at least one source"),
+        ({"corpus": {"max_length": 4}}, "corpus.max_length"),
+        ({"corpus": {"held_out_fraction": 0}}, "corpus.held_out_fraction"),
+        ({"space": {"kind": "paper", "axes": {"layers": [3]}}}, "axes go with kind custom"),
+        ({"space": "custom"}, "axes go with kind custom"),
+        ({"space": {"axes": {"layers": 3}}}, "space.axes.layers: write a list (given: 3)"),
+        (
+            {"objective": {"mapping": {1: [2], 2: 5}}},
+            "objective.mapping.2: write a list (given: 5)",
+        ),
+        ({"proxy": {"epochs": None}}, "proxy: give steps or epochs"),
+        ({"proxy": {"learning_rate": math.nan}}, "proxy.learning_rate"),
+        ({"proxy": {"learning_rate": math.inf}}, "given: inf"),
+        ({"proxy": {"betas": [0.9]}}, "proxy.betas.1: is missing"),
+        ({"proxy": {"dropout": 1}}, "proxy.dropout"),
+        ({"proxy": {"fraction": 1.5}}, "given: 1.5"),
+        ({"reward": {"alpha": 0.1}}, "reward.alpha"),
+        ({"reward": {"latency_price": 1}}, "reward.latency_price"),
+        ({"controller": {"epsilon_decay": "spred"}}, "'spred', did you mean 'spread'?"),
+        ({"limits": {"max_hours": 0}}, "limits.max_hours"),
+        ({"latency": {"device": "tpu"}}, "latency.device: unknown value 'tpu'"),
+    ],
+)
+def test_one_problem_is_one_sentence(data: object, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        SearchSpec.read(data, "request")
+    text = str(caught.value)
+    assert text.startswith("request: ")
+    assert words in text
+    assert "\n" not in text
+    assert "literal[" not in text
+
+
+def test_a_distillation_needs_a_readable_architecture() -> None:
+    with pytest.raises(SpecError, match="architecture: is missing"):
+        DistillationSpec.read({}, "request")
+    with pytest.raises(SpecError, match=r"has 3 parts instead of 5"):
+        DistillationSpec.read({"architecture": "4,5,288"}, "request")
+    spec = DistillationSpec.read({"architecture": " 4,12,576,768,GELU"}, "request")
+    assert spec.architecture == "4,12,576,768,gelu"
+    assert str(spec.arch) == spec.architecture
+
+
+@pytest.mark.parametrize(
+    ("fraction", "valid"), [(1, True), (0.5, True), (1 / 3, True), (0.3, False), (0.7, False)]
+)
+def test_a_gpu_is_shared_in_whole_parts(fraction: float, valid: bool) -> None:
+    if valid:
+        assert BackendSpec(gpu_fraction=fraction)
+    else:
+        with pytest.raises(ValidationError, match="1/n"):
+            BackendSpec(gpu_fraction=fraction)
+
+
+def test_the_price_of_latency_is_an_exponent() -> None:
+    assert RewardSpec().exponent == pytest.approx(-0.152, abs=5e-4)  # science §4
+    assert RewardSpec(alpha=-0.06).exponent == -0.06
+    assert RewardSpec(latency_price=0).exponent == 0
+    assert 2 ** RewardSpec(latency_price=0.25).exponent == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("section", ["search", "distillation"])
+def test_presets_are_valid(name: str, section: Section) -> None:
+    preset = load_preset(name, section)
+    if section == "search":
+        assert SearchSpec.read(preset, name)
+    else:
+        assert DistillationSpec.read({"architecture": "3,12,384,1024,gelu", **preset}, name)
+
+
+def test_the_papers_preset_is_as_published() -> None:
+    """Science §4, §6 and §7."""
+    spec = SearchSpec.read(load_preset("paper", "search"), "paper")
+    assert (spec.space.kind, spec.student.init) == ("paper", "random")
+    assert (spec.proxy.fraction, spec.proxy.epochs, spec.proxy.steps) == (0.3, 4, None)
+    assert (spec.proxy.batch_size, spec.proxy.learning_rate) == (32, 8e-4)
+    assert (spec.proxy.warmup_fraction, spec.proxy.betas) == (0.05, (0.9, 0.98))
+    assert (spec.reward.loss, spec.reward.exponent, spec.reward.beta) == ("mean", -0.06, 0.6)
+    assert (spec.controller.episodes, spec.controller.candidates) == (15, 20)
+    assert (spec.controller.variant, spec.controller.epsilon_decay) == ("paper", 0.05)
+    assert (spec.latency.device, spec.latency.threads, spec.latency.length) == ("cpu", 1, 32)
+    full = load_preset("paper", "distillation")["training"]
+    assert full["steps"] * full["warmup_fraction"] == 6500

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdnas.settings import Settings
+
+
+def test_everything_lies_under_home_by_default(tmp_path: Path) -> None:
+    home = tmp_path / "not made"
+    settings = Settings.from_environment({"KDNAS_HOME": str(home)})
+    assert settings.home == home
+    assert settings.database_url == f"sqlite:///{home / 'kdnas.db'}"
+    assert settings.store_url == str(home / "store")
+    assert (settings.ray_address, settings.auto_migrate) == (None, False)
+    assert not home.exists()
+
+
+def test_the_default_home_is_the_users() -> None:
+    assert Settings.from_environment({}).home == Path("~/.kdnas").expanduser()
+
+
+def test_every_setting_can_be_given(tmp_path: Path) -> None:
+    settings = Settings.from_environment(
+        {
+            "KDNAS_HOME": str(tmp_path),
+            "KDNAS_DATABASE_URL": "postgresql://host/db",
+            "KDNAS_STORE": "s3://bucket/x",
+            "KDNAS_RAY_ADDRESS": "ray:6379",
+            "KDNAS_AUTO_MIGRATE": "1",
+            "KDNAS_TEACHER": "minilm",
+            "KDNAS_CORPUS": "pydocs",
+        }
+    )
+    assert settings == Settings(
+        tmp_path, "postgresql://host/db", "s3://bucket/x", "ray:6379", True, "minilm", "pydocs"
+    )
+
+
+def test_empty_values_count_as_not_given() -> None:
+    empty = Settings.from_environment({"KDNAS_STORE": "", "KDNAS_TEACHER": "", "KDNAS_HOME": ""})
+    assert empty == Settings.from_environment({})
+
+
+def test_without_a_mapping_the_process_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDNAS_TEACHER", "./mine")
+    assert Settings.from_environment().teacher == "./mine"
