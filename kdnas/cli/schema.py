@@ -13,10 +13,11 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a request, for editors and validators."""
     from kdnas.errors import SpecError, unknown_name
+    from kdnas.specs.base import Spec
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.search import SearchSpec
 
-    kinds = {"search": SearchSpec, "distillation": DistillationSpec}
+    kinds: dict[str, type[Spec]] = {"search": SearchSpec, "distillation": DistillationSpec}
     if kind not in kinds:
         raise SpecError(unknown_name("kind of request", kind, kinds))
     typer.echo(json.dumps(kinds[kind].model_json_schema(), indent=2))
