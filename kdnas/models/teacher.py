@@ -139,11 +139,12 @@ def _download(ref: str, revision: str | None) -> Path:
         hint = unknown_name("teacher", ref, ALIASES)
         raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        aliases = ", ".join(ALIASES)
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0].removeprefix("Got: ")[:160]
+        hint = unknown_name("teacher", ref, ALIASES)
         raise TeacherError(
-            f"teacher {ref!r} is neither an alias ({aliases}) nor a folder here, and the hub did "
-            f"not give it ({reason[:160]}); check the name or give a local model folder"
+            f"{hint}; it is no folder here either, and the hub did not give it ({reason}); check "
+            "the name or give a local model folder"
         ) from None
 
 
@@ -151,7 +152,8 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
     """List the files that make a teacher, sorted by name.
 
     Raises:
-        TeacherError: configuration, safetensors weights or tokenizer are missing.
+        TeacherError: configuration, safetensors weights or tokenizer are missing, or a file of
+            weights is cut off.
     """
     if not (folder / "config.json").is_file():
         raise TeacherError(
@@ -166,6 +168,8 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
             f"teacher {ref!r} has no safetensors weights in {folder}{found}; save it again with "
             "save_pretrained(folder, safe_serialization=True)"
         )
+    for file in weights:
+        _check_weights(file, ref)
     if not any((folder / name).is_file() for name in FAST_TOKENIZER_SOURCES):
         raise TeacherError(
             f"teacher {ref!r} has no tokenizer in {folder} (looked for "
@@ -174,6 +178,20 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
         )
     extra = [folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES)]
     return sorted({*weights, *(f for f in extra if f.is_file())})
+
+
+def _check_weights(file: Path, ref: str) -> None:
+    """Read a weight file's header, which tells how long the file must be."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise TeacherError(
+            f"the weights of teacher {ref!r} in {file} are damaged or cut off "
+            f"({' '.join(str(error).split())[:120]}); copy or save them again"
+        ) from None
 
 
 def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
@@ -199,17 +217,26 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
     def value(key: str) -> Any:
         return config.get(key, defaults.get(key))
 
-    if model_type == "electra" and value("is_decoder"):
+    def size(key: str) -> int:
+        number = value(key)
+        if not isinstance(number, int) or number < 1:
+            raise TeacherError(
+                f"{key} in the config.json of teacher {ref!r} must be a whole number, not "
+                f"{number!r}; save the model again with save_pretrained"
+            )
+        return number
+
+    if value("is_decoder"):
         raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
     return TeacherShape(
         model_type=model_type,
-        layers=int(value(keys["layers"])),
-        heads=int(value(keys["heads"])),
-        hidden=int(value(keys["hidden"])),
-        intermediate=int(value(keys["intermediate"])),
+        layers=size(keys["layers"]),
+        heads=size(keys["heads"]),
+        hidden=size(keys["hidden"]),
+        intermediate=size(keys["intermediate"]),
         activation=str(value(keys["activation"])),
-        vocab_size=int(value("vocab_size")),
-        max_positions=int(value("max_position_embeddings")),
+        vocab_size=size("vocab_size"),
+        max_positions=size("max_position_embeddings"),
         type_vocab_size=int(value("type_vocab_size") or 0),
         fingerprint=fingerprint,
     )

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import PretrainedConfig
+
+from kdnas.architecture import Architecture
+from kdnas.models.families import FAMILIES, Family, family_of
+from kdnas.models.student import EmbeddingBasis, build_student, start_student, student_config
+from kdnas.models.teacher import load_teacher_model, prepare_teacher
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+Teacher = tuple[nn.Module, Family, PretrainedConfig]
+NARROW = Architecture(3, 4, 24, 60, "relu")
+WIDE = Architecture(2, 6, 72, 100)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def teacher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Teacher:
+    folder = make_tiny_teacher(
+        tmp_path_factory.mktemp("t") / "t", request.param, initializer_range=0.5
+    )
+    handle = prepare_teacher(str(folder))
+    return load_teacher_model(handle), FAMILIES[request.param], handle.config
+
+
+def word_table(model: nn.Module) -> torch.Tensor:
+    return model.get_submodule("embeddings").get_parameter("word_embeddings.weight").detach()
+
+
+def position_table(model: nn.Module) -> torch.Tensor:
+    return model.get_submodule("embeddings").get_parameter("position_embeddings.weight").detach()
+
+
+def warm(teacher: Teacher, architecture: Architecture) -> nn.Module:
+    model, family, config = teacher
+    student = build_student(config, architecture)
+    start_student(student, family, "warm", EmbeddingBasis.of(model, family))
+    return student.eval()
+
+
+def test_the_student_is_of_the_teachers_family(teacher: Teacher) -> None:
+    _, family, config = teacher
+    student = build_student(config, NARROW)
+    own = student.config
+    assert own.model_type == family.model_type
+    assert own.vocab_size == config.vocab_size
+    assert own.max_position_embeddings == config.max_position_embeddings
+    assert own.pad_token_id == config.pad_token_id
+    for axis, key in family.config_keys.items():
+        assert getattr(own, key) == getattr(NARROW, axis)
+    assert len(family.transformer_layers(student)) == NARROW.layers
+    assert word_table(student).shape == (config.vocab_size, NARROW.hidden)
+    assert position_table(student).shape == (config.max_position_embeddings, NARROW.hidden)
+    names = [name for name, _ in student.named_parameters()]
+    assert not any("pooler" in name or "embeddings_project" in name for name in names)
+    ids = torch.ones(1, config.max_position_embeddings - 2, dtype=torch.long)
+    assert student(input_ids=ids).last_hidden_state.shape[-1] == NARROW.hidden
+
+
+def test_the_teachers_configuration_stays_as_it_was(teacher: Teacher) -> None:
+    config = teacher[2]
+    before = config.to_dict()
+    student_config(config, NARROW, dropout=0.3)
+    assert config.to_dict() == before
+
+
+def test_dropout_is_the_one_asked_for(teacher: Teacher) -> None:
+    _, _, config = teacher
+    for wanted in (0.0, 0.25):
+        student = build_student(config, NARROW, dropout=wanted)
+        assert {m.p for m in student.modules() if isinstance(m, nn.Dropout)} == {wanted}
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_changes(teacher: Teacher) -> None:
+    config = teacher[2]
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    one = build_student(config, NARROW, seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(6)
+    same, other = (build_student(config, NARROW, seed=s) for s in (1, 2))
+    pairs = zip(one.parameters(), same.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert not torch.equal(word_table(one), word_table(other))
+    wider = build_student(config, Architecture(3, 4, 28, 60, "relu"), seed=1)
+    assert not torch.equal(word_table(one)[1], word_table(wider)[1, :24])
+
+
+def test_fresh_weights_have_the_usual_deviation_whatever_the_teacher_had(teacher: Teacher) -> None:
+    for parameter in build_student(teacher[2], WIDE).parameters():
+        if parameter.ndim == 2 and parameter.numel() > 1000:
+            assert float(parameter.std()) == pytest.approx(0.02, rel=0.1)
+
+
+def test_a_random_start_changes_nothing(teacher: Teacher) -> None:
+    _, family, config = teacher
+    student, same = build_student(config, NARROW), build_student(config, NARROW)
+    start_student(student, family, "random", None)
+    pairs = zip(student.parameters(), same.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_warm_start_needs_the_teacher(teacher: Teacher) -> None:
+    with pytest.raises(ValueError, match="basis"):
+        start_student(build_student(teacher[2], NARROW), teacher[1], "warm", None)
+
+
+def test_warm_embeddings_have_a_deviation_of_002(teacher: Teacher) -> None:
+    assert float(word_table(warm(teacher, NARROW)).std()) == pytest.approx(0.02, rel=0.01)
+    table = word_table(warm(teacher, WIDE))
+    assert float(table[:, :48].std()) == pytest.approx(0.02, rel=0.01)
+
+
+def test_warm_embeddings_keep_inner_products_as_well_as_their_width_can(teacher: Teacher) -> None:
+    """The best approximation of rank d_S is that of the strongest components (Eckart–Young)."""
+    model, family, _ = teacher
+    words = family.input_embeddings(model)[0].double()
+    gram = (words - words.mean(0)) @ (words - words.mean(0)).T
+    values = torch.linalg.eigvalsh(gram).flip(0)
+    table = word_table(warm(teacher, NARROW)).double()
+    products = table @ table.T
+    scale = float((products * gram).sum() / products.square().sum())
+    error = float((scale * products - gram).square().sum())
+    assert error == pytest.approx(
+        float(values[NARROW.hidden :].square().sum()),
+        rel=1e-3,
+        abs=1e-6 * float(gram.square().sum()),
+    )
+
+
+def test_positions_share_the_words_components_and_scale(teacher: Teacher) -> None:
+    model, family, _ = teacher
+    words, positions = (e.double() for e in family.input_embeddings(model))
+    products = (words - words.mean(0)) @ (positions - positions.mean(0)).T
+    student = warm(teacher, WIDE)  # wide enough for all components
+    kept = word_table(student)[:, :48].double() @ position_table(student)[:, :48].double().T
+    scale = 0.02 / float(EmbeddingBasis.of(model, family).words.std())
+    assert torch.allclose(kept, products * scale**2, atol=1e-6)
+
+
+def test_a_wider_student_has_random_values_in_the_rest(teacher: Teacher) -> None:
+    rest = word_table(warm(teacher, WIDE))[1:, 48:]
+    assert torch.equal(rest, word_table(build_student(teacher[2], WIDE))[1:, 48:])
+    assert float(rest.std()) == pytest.approx(0.02, rel=0.1)
+
+
+def test_a_warm_deep_student_begins_as_its_embeddings(teacher: Teacher) -> None:
+    """Both residual branches are silent, so a layer only normalises what it is given."""
+    student = warm(teacher, NARROW)
+    ids = torch.randint(5, 80, (2, 8), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        states = student(input_ids=ids, output_hidden_states=True).hidden_states
+    for state in states[1:]:
+        expected = nn.functional.layer_norm(states[0], (NARROW.hidden,))
+        assert torch.allclose(state, expected, atol=1e-4)
+
+
+def test_factorised_embeddings_are_multiplied_out(tmp_path: Path) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "t", "electra")))
+    model, family = load_teacher_model(handle), family_of("electra")
+    words, _ = family.input_embeddings(model)
+    projection = model.get_submodule("embeddings_project")
+    expected = word_table(model) @ projection.get_parameter("weight").T
+    assert words.shape == (handle.shape.vocab_size, 48)
+    assert torch.allclose(words, expected)
+
+
+def test_another_vocabulary_may_be_given(teacher: Teacher) -> None:
+    assert word_table(build_student(teacher[2], NARROW, vocab_size=11)).shape == (11, 24)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from kdnas.errors import LayerMappingError
+from kdnas.models.taps import HiddenStates
+from kdnas.objectives.hidden_state import HiddenState, HiddenStateHead
+from kdnas.objectives.registry import build_objective
+from kdnas.records import Losses
+from kdnas.specs.parts import ObjectiveSpec
+from kdnas.testing.objective_contract import (
+    LENGTHS,
+    STUDENT_HIDDEN,
+    STUDENT_LAYERS,
+    TEACHER_HIDDEN,
+    TEACHER_LAYERS,
+    ObjectiveContract,
+    made_up_states,
+)
+
+
+def real_tokens(states: HiddenStates, layer: int) -> NDArray[np.float64]:
+    """(N, D) of all sequences, one after the other."""
+    values = states.layers[layer].double().numpy()
+    return np.concatenate([values[b, :n] for b, n in enumerate(LENGTHS)])
+
+
+def reference(
+    head: HiddenStateHead, student: HiddenStates, teacher: HiddenStates
+) -> tuple[float, Losses]:
+    """Σ_i Σ_{j∈g(i)} MSE(H_i^S W_i^j, H_j^T) in float64, and the losses that can be compared."""
+    losses, ratios = {}, {}
+    for i, group in head.mapping.items():
+        weights = head.projections[str(i)].detach().double().numpy()
+        for position, j in enumerate(group):
+            start = position * TEACHER_HIDDEN
+            projection = weights[:, start : start + TEACHER_HIDDEN]  # (d_S, d_T)
+            target = real_tokens(teacher, j)
+            losses[i, j] = np.mean((real_tokens(student, i) @ projection - target) ** 2)
+            ratios[i, j] = losses[i, j] / np.mean(np.var(target, axis=0))
+    return sum(losses.values()), Losses(
+        training=0.5,
+        mean=float(np.mean(list(losses.values()))),
+        relative=float(np.mean(list(ratios.values()))),
+        output=ratios[STUDENT_LAYERS, TEACHER_LAYERS],
+    )
+
+
+def approx(losses: Losses, **tolerance: float) -> Losses:
+    return Losses(
+        pytest.approx(losses.training, **tolerance),
+        pytest.approx(losses.mean, **tolerance),
+        pytest.approx(losses.relative, **tolerance),
+        pytest.approx(losses.output, **tolerance),
+    )
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        "single",
+        "last",
+        "uniform",
+        "uniform_consecutive",
+        "uniform_last",
+        "kdnas",
+        {1: (1, 3), 2: (5,)},
+    ],
+)
+class TestHiddenState(ObjectiveContract):
+    mapping: str | dict[int, tuple[int, ...]] = "kdnas"
+
+    @pytest.fixture(autouse=True)
+    def _take_mapping(self, mapping: str | dict[int, tuple[int, ...]]) -> None:
+        self.mapping = mapping
+
+    def make(self) -> HiddenState:
+        return HiddenState(self.mapping)
+
+    def trained_head(self) -> HiddenStateHead:
+        """Projections far from their start, so that every term counts."""
+        head = self.head()
+        assert isinstance(head, HiddenStateHead)
+        with torch.no_grad():
+            for weight in head.projections.values():
+                weight.mul_(20)
+        return head
+
+    def test_all_losses_equal_a_float64_reference(self) -> None:
+        head, student, teacher = self.trained_head(), self.student(), self.teacher()
+        training, losses = reference(head, student, teacher)
+        assert float(head(student, teacher).detach()) == pytest.approx(training, rel=1e-5)
+        assert self.read(head, (student, teacher)) == approx(losses, rel=1e-5)
+
+    def test_gradients_equal_those_of_single_products(self) -> None:
+        head, student, teacher = self.trained_head(), self.student(), self.teacher()
+        head(student, teacher).backward()
+        for i, group in head.mapping.items():
+            weight = head.projections[str(i)]
+            rows = real_tokens(student, i)
+            target = np.concatenate([real_tokens(teacher, j) for j in group], axis=1)
+            error = rows @ weight.detach().double().numpy() - target
+            expected = 2 * rows.T @ error / (len(rows) * TEACHER_HIDDEN)
+            assert weight.grad is not None
+            np.testing.assert_allclose(weight.grad.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+    def test_a_perfect_student_scores_zero(self) -> None:
+        """The student's states are the teacher's, the projections pick them out."""
+        teacher = self.teacher()
+        wide = 3 * TEACHER_HIDDEN
+        head = self.make().head(STUDENT_LAYERS, wide, TEACHER_LAYERS, TEACHER_HIDDEN, 0)
+        layers = {0: torch.zeros(len(LENGTHS), max(LENGTHS), wide)}
+        with torch.no_grad():
+            for i, group in head.mapping.items():
+                parts = [teacher.layers[j] for j in group]
+                padding = torch.zeros(*parts[0].shape[:2], wide - TEACHER_HIDDEN * len(parts))
+                layers[i] = torch.cat([*parts, padding], 2)
+                head.projections[str(i)].copy_(torch.eye(wide)[:, : TEACHER_HIDDEN * len(parts)])
+        student = HiddenStates(layers, teacher._real_rows)
+        assert float(head(student, teacher).detach()) == 0
+        assert self.read(head, (student, teacher)) == Losses(0.5, 0, 0, 0)
+
+    def test_the_best_student_that_ignores_its_input_scores_one(self) -> None:
+        """It says the teacher's mean over the real tokens, whatever it is asked."""
+        head, teacher = self.trained_head(), self.teacher()
+        layers = {
+            i: torch.ones(len(LENGTHS), max(LENGTHS), STUDENT_HIDDEN) for i in head.student_layers
+        }
+        with torch.no_grad():
+            for i, group in head.mapping.items():
+                means = torch.cat([teacher.rows(j).mean(0) for j in group])
+                head.projections[str(i)].copy_(means.expand(STUDENT_HIDDEN, -1) / STUDENT_HIDDEN)
+        losses = self.read(head, (HiddenStates(layers, teacher._real_rows), teacher))
+        assert losses.relative == pytest.approx(1, rel=1e-5)
+        assert losses.output == pytest.approx(1, rel=1e-5)
+
+
+def test_projections_start_at_a_deviation_of_002_without_bias() -> None:
+    head = HiddenState().head(2, 200, 4, 300, 0)
+    assert {name for name, _ in head.named_parameters()} == {"projections.1", "projections.2"}
+    for weight in head.parameters():
+        assert weight.shape == (200, 600)
+        assert float(weight.std()) == pytest.approx(0.02, rel=0.01)
+
+
+def test_a_narrow_variance_counts_as_much_as_a_wide_one() -> None:
+    """A ratio of sums would nearly ignore the layer of small variance (science §3)."""
+    teacher = made_up_states(2, 12, seed=2)
+    teacher.layers[1] = teacher.layers[1] * 1e-3
+    head = HiddenState("last").head(2, STUDENT_HIDDEN, 2, 12, 0)
+    with torch.no_grad():
+        for weight in head.parameters():
+            weight.zero_()
+    meter = head.meter()
+    meter.add(made_up_states(2, STUDENT_HIDDEN, seed=1), teacher)
+    losses = meter.losses(0.0)
+    ratios = [
+        float(teacher.rows(j).square().mean() / teacher.rows(j).var(0, False).mean())
+        for j in (1, 2)
+    ]
+    assert losses.relative == pytest.approx(sum(ratios) / 2, rel=1e-5)
+
+
+def test_the_spec_names_objective_and_mapping() -> None:
+    objective = build_objective(ObjectiveSpec.model_validate({"mapping": "last"}))
+    assert (objective.name, objective.maps_layers) == ("hs", True)
+    assert objective.teacher_layers(2, 6) == {5, 6}
+
+
+def test_a_mapping_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(LayerMappingError, match="teacher layer 9"):
+        HiddenState({2: (4, 9)}).head(2, 8, 4, 12, 0)
+    with pytest.raises(LayerMappingError, match="5 layers"):
+        HiddenState().teacher_layers(5, 4)
