@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -30,13 +31,17 @@ def save_checkpoint(folder: Path, state: Mapping[str, Any], step: int) -> Path:
     target = folder / f"step-{step:09d}"
     draft = folder / f".draft-{os.getpid()}"
     try:
-        shutil.rmtree(draft, ignore_errors=True)
+        for abandoned in folder.glob(".draft-*"):  # only one process writes here at a time
+            shutil.rmtree(abandoned, ignore_errors=True)
         draft.mkdir(parents=True)
         with (draft / "state.pt").open("wb") as stream:
             torch.save(dict(state), stream)
             stream.flush()
             os.fsync(stream.fileno())
-        (draft / "checkpoint.json").write_text(json.dumps({"format": FORMAT, "step": step}))
+        with (draft / "checkpoint.json").open("w") as text:
+            json.dump({"format": FORMAT, "step": step}, text)
+            text.flush()
+            os.fsync(text.fileno())
         if target.exists():
             shutil.rmtree(target)
         draft.rename(target)
@@ -66,7 +71,10 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
     found = checkpoints(folder)
     if not found:
         return None
-    about = json.loads((found[-1] / "checkpoint.json").read_text())
+    try:
+        about = json.loads((found[-1] / "checkpoint.json").read_text())
+    except (OSError, ValueError) as error:
+        raise _unreadable(found[-1], error) from None
     if about["format"] != FORMAT:
         raise StoreError(
             f"checkpoint {found[-1]} has format {about['format']}, this program reads {FORMAT}; "
@@ -74,9 +82,14 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
         )
     try:
         state: dict[str, Any] = torch.load(found[-1] / "state.pt", weights_only=True)
-    except (OSError, RuntimeError, EOFError) as error:
-        raise StoreError(
-            f"checkpoint {found[-1]} cannot be read ({' '.join(str(error).split())[:120]}); "
-            "remove that folder and resume from the one before"
-        ) from None
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise _unreadable(found[-1], error) from None
     return state
+
+
+def _unreadable(checkpoint: Path, error: Exception) -> StoreError:
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return StoreError(
+        f"checkpoint {checkpoint} cannot be read ({reason}); remove that folder to start again "
+        "from the checkpoint before it, or from the beginning"
+    )

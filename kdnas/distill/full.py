@@ -216,6 +216,8 @@ class FullDistillation:
             )
         )
         losses = held_out_losses(self._teacher, [self._trainer], batches)[0]
+        if self._trainer.error:
+            raise TrainingError(self._trainer.error)
         point = HeldOutPoint(self._trainer.step_number, losses)
         self._held_out.append(point)
         if self._best() == point:
@@ -226,6 +228,7 @@ class FullDistillation:
         target = self._best_file(step)
         draft = target.with_suffix(".draft")
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             save_file(
                 {k: v.contiguous().cpu() for k, v in self._trainer.student.state_dict().items()},
                 draft,

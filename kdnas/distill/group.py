@@ -141,4 +141,8 @@ class MiniKD:
             )
         )
         found = held_out_losses(teacher, list(alive.values()), batches)
-        return dict(zip(alive, found, strict=True))
+        return {
+            name: losses
+            for (name, trainer), losses in zip(alive.items(), found, strict=True)
+            if trainer.error is None
+        }

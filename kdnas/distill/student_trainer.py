@@ -107,10 +107,14 @@ class StudentTrainer:
         if math.isfinite(mean):
             self.curve.append(CurvePoint(self.step_number, mean, rate))
         else:
-            self.error = (
-                f"diverged: the training loss was {mean} by step {self.step_number} of "
-                f"{self.steps}; a smaller learning_rate than {self.spec.learning_rate:g} may help"
-            )
+            self.error = self.diverged(f"the training loss was {mean}")
+
+    def diverged(self, what: str) -> str:
+        """Word the reason why this student is given up."""
+        return (
+            f"diverged: {what} by step {self.step_number} of {self.steps}; a smaller "
+            f"learning_rate than {self.spec.learning_rate:g} may help"
+        )
 
     @property
     def finished(self) -> bool:
