@@ -1,0 +1,211 @@
+"""The engine's contract: on a CPU a student's losses do not depend on its company."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+
+from kdnas.architecture import Architecture
+from kdnas.distill.group import MiniKD
+from kdnas.distill.student_trainer import StudentTrainer
+from kdnas.records import MiniKDRequest, MiniKDResult
+from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
+
+STUDENTS = ("2,4,48,96,gelu", "1,2,24,96,relu", "4,3,36,64,silu", "3,4,96,48,gelu")
+SETTINGS: list[dict[str, Any]] = [
+    {"dtype": dtype, "dropout": dropout}
+    for dtype in ("float32", "bfloat16")
+    for dropout in (0.0, 0.1)
+]
+
+IN_ANOTHER_PROCESS = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+import torch
+from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.group import MiniKD
+from kdnas.models.teacher import open_teacher
+from kdnas.records import MiniKDContext, MiniKDRequest
+from kdnas.store import Store
+
+torch.set_num_threads(1)
+work = json.loads(sys.stdin.read())
+store = Store(work["store"], Path(work["store"]))
+found = {}
+for number, data in enumerate(work["contexts"]):
+    context = MiniKDContext(**data)
+    corpus = TokenizedCorpus.open(store.fetch("corpus", context.corpus))
+    engine = MiniKD(context, open_teacher(context.teacher, store), corpus, "cpu")
+    requests = [MiniKDRequest(name, Architecture.parse(name)) for name in work["students"]]
+    for item in engine.train(requests):
+        if not isinstance(item, int):
+            curve = [asdict(point) for point in item.curve]
+            found[f"{number} {item.candidate_id}"] = [asdict(item.losses), curve]
+print(json.dumps(found))
+"""
+
+
+def requests(names: Sequence[str]) -> list[MiniKDRequest]:
+    return [MiniKDRequest(name, Architecture.parse(name)) for name in names]
+
+
+def train(engine: MiniKD, names: Sequence[str]) -> dict[str, MiniKDResult]:
+    return {
+        item.candidate_id: item
+        for item in engine.train(requests(names))
+        if isinstance(item, MiniKDResult)
+    }
+
+
+def bits(result: MiniKDResult) -> object:
+    """All that must be equal; floats compare by their value, which is their bits."""
+    assert result.losses is not None
+    return result.losses, result.curve, result.steps
+
+
+def engine_of(lab: TinyLab, **settings: Any) -> MiniKD:
+    return MiniKD(lab.context(**settings), lab.teacher, lab.corpus, "cpu")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_losses_are_equal_to_the_bit_in_any_company(lab: TinyLab, settings: dict[str, Any]) -> None:
+    engine = engine_of(lab, **settings)
+    alone = {}
+    for name in STUDENTS:
+        alone |= train(engine, [name])
+    torch.manual_seed(99)  # nor does anybody's random state matter
+    for group in (STUDENTS, STUDENTS[::-1], STUDENTS[2:] + STUDENTS[:1], STUDENTS[1:3]):
+        for name, result in train(engine, group).items():
+            assert bits(result) == bits(alone[name])
+    assert len({result.losses for result in alone.values()}) == len(STUDENTS)
+
+
+def test_losses_are_equal_to_the_bit_in_another_process(lab: TinyLab) -> None:
+    contexts = [lab.context(**settings) for settings in (SETTINGS[1], SETTINGS[2])]
+    work = {
+        "store": lab.store.url,
+        "students": STUDENTS[1::-1],
+        "contexts": [asdict(context) for context in contexts],
+    }
+    there = subprocess.run(
+        [sys.executable, "-c", IN_ANOTHER_PROCESS],
+        input=json.dumps(work),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = {}
+    for number, context in enumerate(contexts):
+        engine = MiniKD(context, lab.teacher, lab.corpus, "cpu")
+        for name, result in train(engine, STUDENTS[:2]).items():
+            assert result.losses is not None
+            curve = [asdict(point) for point in result.curve]
+            here[f"{number} {name}"] = [asdict(result.losses), curve]
+    assert json.loads(there.stdout) == here
+
+
+def test_dropout_dtype_start_and_seed_do_matter(lab: TinyLab) -> None:
+    settings = [{}, *SETTINGS[1:], {"init": "random"}, {"seed": 1}]
+    losses = {train(engine_of(lab, **s), STUDENTS[:1])[STUDENTS[0]].losses for s in settings}
+    assert len(losses) == len(settings)
+
+
+class OneWild(MiniKD):
+    """Trains the student called ``wild`` at a learning rate of 10⁶."""
+
+    def _trainer(self, request: MiniKDRequest) -> StudentTrainer:
+        calm = self._spec
+        if request.candidate_id == "wild":
+            self._spec = calm.model_copy(update={"learning_rate": 1e6})
+        try:
+            return super()._trainer(request)
+        finally:
+            self._spec = calm
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_student_that_diverges_fails_alone(lab: TinyLab, position: int) -> None:
+    context = lab.context(dropout=0.1)
+    calm = train(MiniKD(context, lab.teacher, lab.corpus, "cpu"), STUDENTS[:2])
+    group = requests(STUDENTS[:2])
+    group.insert(position, MiniKDRequest("wild", Architecture.parse(STUDENTS[2])))
+    engine = OneWild(context, lab.teacher, lab.corpus, "cpu")
+    found = {r.candidate_id: r for r in engine.train(group) if isinstance(r, MiniKDResult)}
+    wild = found.pop("wild")
+    assert (wild.succeeded, wild.losses) == (False, None)
+    assert wild.error
+    assert wild.error.startswith("diverged: the training loss was")
+    assert "learning_rate" in wild.error
+    assert wild.steps < 10
+    assert {name: bits(r) for name, r in found.items()} == {n: bits(r) for n, r in calm.items()}
+
+
+def test_when_all_diverge_the_group_ends_early(lab: TinyLab) -> None:
+    engine = engine_of(lab, learning_rate=1e6)
+    items = list(engine.train(requests(STUDENTS)))
+    assert [i for i in items if isinstance(i, int)] == list(range(1, len(items) - 3))
+    assert len(items) - 4 < engine.steps
+    assert all(r.error for r in items if isinstance(r, MiniKDResult))
+    assert len(train(engine, STUDENTS)) == 4  # the engine goes on
+
+
+def test_a_last_step_that_ruins_the_weights_is_noticed(lab: TinyLab) -> None:
+    """The training loss was read before it, so only the held-out losses can tell."""
+    result = train(engine_of(lab, learning_rate=1e30, steps=1), STUDENTS[:1])[STUDENTS[0]]
+    assert (result.succeeded, result.losses) == (False, None)
+    assert result.error
+    assert "held-out loss was nan" in result.error
+
+
+def test_progress_results_and_curve(lab: TinyLab) -> None:
+    engine = engine_of(lab, steps=4)
+    items = list(engine.train(requests(STUDENTS[:2])))
+    assert items[:4] == [1, 2, 3, 4]
+    results = [item for item in items[4:] if isinstance(item, MiniKDResult)]
+    assert [r.candidate_id for r in results] == list(STUDENTS[:2])
+    for result in results:
+        assert result.steps == 4
+        assert result.train_seconds > 0
+        assert [p.step for p in result.curve] == [1, 2, 3, 4]
+        assert result.losses is not None
+        assert result.losses.training == result.curve[-1].loss
+
+
+def test_a_group_that_is_left_in_the_middle_leaves_the_teacher_whole(lab: TinyLab) -> None:
+    engine = engine_of(lab)
+    expected = bits(train(engine, STUDENTS[:1])[STUDENTS[0]])
+    left = engine.train(requests(STUDENTS[1:2]))
+    next(left)
+    left.close()
+    assert bits(train(engine, STUDENTS[:1])[STUDENTS[0]]) == expected
+
+
+def test_training_teaches(lab: TinyLab) -> None:
+    """A student as large as its teacher explains a good part of it within seconds."""
+    result = train(engine_of(lab, steps=250, learning_rate=1e-2), ["4,4,48,96,gelu"])
+    losses = result["4,4,48,96,gelu"].losses
+    assert losses is not None
+    assert losses.relative < 0.7
+    assert losses.output < 0.8
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "electra", "distilbert"])
+def test_the_contract_holds_in_every_family(
+    model_type: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A two-layer teacher of each family; BERT is the lab's."""
+    lab = make_tiny_lab(tmp_path_factory.mktemp(model_type), model_type, layers=2)
+    engine = engine_of(lab, steps=3)
+    names = ("2,4,24,48,gelu", "1,2,60,48,relu")
+    together = train(engine, names)
+    for name in names:
+        assert bits(train(engine, [name])[name]) == bits(together[name])
