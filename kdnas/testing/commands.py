@@ -1,0 +1,129 @@
+"""Running the program as a user does: a process of its own, a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+WORDS = (
+    *("river", "stone", "cloud", "tree", "bird", "wind", "light", "night", "road", "house"),
+    *("garden", "door", "fire", "salt", "rain", "sea", "slow", "quick", "red", "green", "cold"),
+    *("warm", "old", "new", "sings", "falls", "runs", "keeps", "turns", "opens"),
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The object that ``--json`` prints last on stdout."""
+        return json.loads(self.out.strip().splitlines()[-1])
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program ``kdnas`` with a tiny teacher, a small corpus and a home of its own.
+
+    Attributes:
+        folder: working folder; holds ``home``, ``teacher``, ``corpus.txt`` and ``tiny.yaml``.
+    """
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Program:
+        """Make a working folder with everything that a search needs, in miniature."""
+        generator = random.Random(0)
+        make_tiny_teacher(folder / "teacher", layers=2, hidden=48, heads=4, words=WORDS)
+        lines = [
+            " ".join(generator.choice(WORDS) for _ in range(generator.randint(4, 14)))
+            for _ in range(400)
+        ]
+        (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
+        (folder / "tiny.yaml").write_text(
+            """
+teacher: teacher
+corpus: {source: corpus.txt, max_length: 16}
+space:
+  axes: {layers: [1, 2], heads: [2, 4], hidden: [24, 48], intermediate: [48, 96]}
+proxy: {steps: 6, batch_size: 8, learning_rate: 2.0e-3, held_out: 16, fraction: 0.5}
+controller: {episodes: 3, candidates: 4, epsilon_decay: spread}
+latency: {length: 8, budget_seconds: 2}
+backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
+""",
+            "utf-8",
+        )
+        return cls(folder)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the commands: nothing of the user's own settings."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("KDNAS_")}
+        return {
+            **kept,
+            "KDNAS_HOME": str(self.folder / "home"),
+            "HF_HUB_OFFLINE": "1",
+            # Locks of their own: a search on the same machine is not waited for.
+            "TMPDIR": str(self.folder),
+            "RAY_TMPDIR": "/tmp",
+            "COLUMNS": "200",
+        }
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-c", "from kdnas.cli.main import main; main()", *arguments],
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> Finished:
+        """Run a command to its end."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate(timeout=240)
+        return Finished(process.returncode, out, err)
+
+    def interrupt_when(
+        self,
+        condition: Callable[[], bool],
+        *arguments: str,
+        signal_number: int = signal.SIGKILL,
+    ) -> Finished:
+        """Start a command and send it a signal as soon as a condition holds.
+
+        Raises:
+            AssertionError: the command ended before the condition held.
+        """
+        process = self.start(*arguments)
+        deadline = time.monotonic() + 200
+        while not condition():
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"ended too early with {process.returncode}:\n{out}\n{err}")
+            time.sleep(0.02)
+        os.kill(process.pid, signal_number)
+        out, err = process.communicate(timeout=120)
+        return Finished(process.returncode, out, err)

@@ -1,0 +1,260 @@
+"""`kdnas search` from the outside: a whole search, killed, resumed, interrupted."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kdnas.testing.commands import Finished, Program
+
+SEARCH = ("search", "--config", "tiny.yaml", "--json")
+RESULT_KEYS = {
+    "search_id", "name", "status", "explored", "trained", "reused", "failed", "attempts", "best",
+}  # fmt: skip
+STATE_KEYS = {
+    "architecture", "reward", "loss", "relative_loss", "output_loss", "latency_ms",
+    "latency_ratio", "params_millions", "episode", "source",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    # A space in the path, as on many a person's machine.
+    return Program.make(tmp_path_factory.mktemp("a folder with spaces"))
+
+
+@pytest.fixture(scope="module")
+def finished(program: Program) -> Finished:
+    result = program.run(*SEARCH, "--name", "undisturbed", "--seed", "7")
+    assert result.code == 0, result.err
+    return result
+
+
+def proposals(program: Program, name: str) -> list[tuple[object, ...]]:
+    output = program.folder / f"{name}.csv"
+    result = program.run("searches", "export", name, "--output", str(output))
+    assert result.code == 0, result.err
+    with output.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    keys = ("episode", "position", "architecture", "source", "predicted_reward", "status")
+    return [tuple(row[key] for key in keys) for row in rows]
+
+
+def ranking(result: Finished) -> list[tuple[object, ...]]:
+    keys = ("architecture", "reward", "loss", "relative_loss", "output_loss")
+    return [tuple(state[key] for key in keys) for state in result.json["best"]]
+
+
+def rows(program: Program, query: str) -> list[tuple[object, ...]]:
+    path = program.folder / "home" / "kdnas.db"
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+    try:
+        return connection.execute(query).fetchall()
+    except sqlite3.OperationalError:  # the tables are being made
+        return []
+    finally:
+        connection.close()
+
+
+def candidates(program: Program, name: str, status: str) -> int:
+    return len(
+        rows(
+            program,
+            "select c.id from candidates c join searches s on s.id = c.search_id "
+            f"where s.name = '{name}' and c.status = '{status}'",
+        )
+    )
+
+
+def test_result_is_one_object_with_the_promised_keys(finished: Finished) -> None:
+    summary = finished.json
+    assert set(summary) >= RESULT_KEYS
+    assert summary["status"] == "succeeded"
+    assert summary["explored"] == summary["trained"] == summary["attempts"] == 12
+    assert summary["reused"] == summary["failed"] == 0
+    assert all(set(state) == STATE_KEYS for state in summary["best"])
+    rewards = [state["reward"] for state in summary["best"]]
+    assert rewards == sorted(rewards, reverse=True)
+    assert all(0 < state["relative_loss"] < 2 for state in summary["best"])
+    assert all(state["loss"] == state["relative_loss"] for state in summary["best"])
+    assert {state["source"] for state in summary["best"]} == {"random", "controller"}
+
+
+def test_screen_says_what_was_taken_and_what_happens(finished: Finished) -> None:
+    assert "teacher    teacher  (from tiny.yaml)" in finished.err
+    assert "preset     laptop  (default" in finished.err
+    assert "episode 3/3  ε 0.05  4 by controller" in finished.err
+    assert "students/hour" in finished.err
+    assert "Pareto front" in finished.err
+
+
+def test_resuming_a_finished_search_prints_its_result(program: Program, finished: Finished) -> None:
+    again = program.run("search", "--resume", "undisturbed", "--json")
+    assert again.code == 0
+    assert again.json == finished.json
+    shown = program.run("searches", "show", "undisturbed", "--json")
+    assert shown.json == finished.json
+
+
+def test_same_context_never_trains_a_state_twice(program: Program, finished: Finished) -> None:
+    again = program.run(*SEARCH, "--name", "looked-up", "--seed", "7")
+    assert again.code == 0, again.err
+    assert again.json["reused"] == 12
+    assert again.json["trained"] == again.json["attempts"] == 0
+    assert ranking(again) == ranking(finished)
+    assert proposals(program, "looked-up") == proposals(program, "undisturbed")
+
+
+def test_no_reuse_trains_anew_and_gives_the_same_losses(
+    program: Program, finished: Finished
+) -> None:
+    again = program.run(*SEARCH, "--name", "anew", "--seed", "7", "--no-reuse", "--group-size", "4")
+    assert again.code == 0, again.err
+    assert again.json["trained"] == again.json["attempts"] == 12
+    assert ranking(again) == ranking(finished)
+
+
+def test_limits_keep_states_out(program: Program, finished: Finished) -> None:
+    sizes = sorted(state["params_millions"] for state in finished.json["best"])
+    limit = sizes[len(sizes) // 2]
+    result = program.run(*SEARCH, "--max-params", str(limit))
+    assert result.code == 0, result.err
+    assert max(state["params_millions"] for state in result.json["best"]) <= limit
+
+
+def test_dry_run_trains_nothing(program: Program, finished: Finished) -> None:
+    before = rows(program, "select count(*) from attempts")
+    result = program.run("search", "--config", "tiny.yaml", "--dry-run", "--json")
+    assert result.code == 0, result.err
+    assert result.json["num_states"] == 48
+    assert result.json["num_candidates"] == 12
+    assert result.json["num_known"] >= 12
+    assert result.json["training_seconds"] > 0
+    assert rows(program, "select count(*) from attempts") == before
+
+
+def test_ctrl_c_ends_in_good_order_and_says_how_to_go_on(
+    program: Program, finished: Finished
+) -> None:
+    stopped = program.interrupt_when(
+        lambda: candidates(program, "stopped", "succeeded") >= 2,
+        *SEARCH, "--name", "stopped", "--seed", "7", "--no-reuse", "--steps", "40",
+        signal_number=signal.SIGINT,
+    )  # fmt: skip
+    assert stopped.code == 130
+    assert "kdnas search --resume stopped" in stopped.err
+    assert stopped.json["status"] == "paused"
+    assert "Traceback" not in stopped.err
+    ended = program.run("search", "--resume", "stopped", "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["status"] == "succeeded"
+    assert ended.json["attempts"] <= ended.json["trained"] + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend", [("local", "1"), ("local", "2"), pytest.param(("ray", "1"), marks=pytest.mark.ray)]
+)
+def test_killed_search_resumes_as_if_nothing_had_happened(
+    program: Program, finished: Finished, backend: tuple[str, str]
+) -> None:
+    name = "-".join(["killed", *backend])
+    options = (
+        "--no-reuse", "--seed", "7", "--steps", "30", "--backend", backend[0], "--group-size",
+        backend[1],
+    )  # fmt: skip
+    undisturbed = program.run(*SEARCH, "--name", f"{name}-control", *options)
+    assert undisturbed.code == 0, undisturbed.err
+    # In mid-episode: more than the first episode is done, and the second is not.
+    program.interrupt_when(
+        lambda: candidates(program, name, "succeeded") >= 5, *SEARCH, "--name", name, *options
+    )
+    kept = candidates(program, name, "succeeded")
+    assert 5 <= kept < 12
+    resumed = program.run("search", "--resume", name, "--json")
+    assert resumed.code == 0, resumed.err
+    assert ranking(resumed) == ranking(undisturbed)
+    assert proposals(program, name) == proposals(program, f"{name}-control")
+    assert resumed.json["trained"] == 12
+    trained_twice = rows(
+        program,
+        "select a.candidate_id from attempts a join candidates c on c.id = a.candidate_id "
+        f"join searches s on s.id = c.search_id where s.name = '{name}' and a.error is null "
+        "group by a.candidate_id having count(*) > 1",
+    )
+    assert trained_twice == []
+    assert resumed.json["attempts"] <= 12 + int(backend[1])
+
+
+@pytest.mark.slow
+def test_two_processes_cannot_work_on_one_search(program: Program, finished: Finished) -> None:
+    process = program.start(*SEARCH, "--name", "shared", "--no-reuse", "--steps", "200")
+    try:
+        while candidates(program, "shared", "running") == 0:
+            assert process.poll() is None
+        second = program.run("search", "--resume", "shared")
+        assert second.code == 2
+        assert "is being worked on by" in second.err
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
+
+
+WRONG = {
+    "preset": (("search", "--preset", "lapto"), "did you mean 'laptop'"),
+    "key": (("search", "--config", "wrong.yaml"), "2 problems"),
+    "yaml": (("search", "--config", "corpus.txt"), "corpus.txt"),
+    "teacher": (("search", "--teacher", "./nowhere"), "does not exist"),
+    "corpus": (("search", "--teacher", "teacher", "--corpus", "nothing/*.txt"), "nothing/*.txt"),
+    "empty corpus": (("search", "--teacher", "teacher", "--corpus", "empty.txt"), "empty.txt"),
+    "small corpus": (("search", "--config", "tiny.yaml", "--corpus", "two.txt"), "two.txt"),
+    "resume": (("search", "--resume", "unheard-of"), "kdnas searches list"),
+    "resume with options": (("search", "--resume", "x", "--steps", "3"), "stored spec"),
+    "lengths": (("search", "--steps", "3", "--epochs", "1"), "contradict"),
+    "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
+    "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
+    "alpha": (("search", "--config", "tiny.yaml", "--alpha", "1"), "alpha"),
+    "architecture": (("full-distill", "--arch", "3,5,48,96,gelu"), "(5) must divide hidden (48)"),
+    "text": (("arch", "4,12,576,many,gelu"), "'many'"),
+    "activation": (("arch", "4,12,576,768,tanh"), "Known: gelu, relu, silu"),
+    "deep": (
+        ("full-distill", "--arch", "3,4,48,96,gelu", "--teacher", "teacher", "--corpus",
+         "corpus.txt"),
+        "at most 2 layers",
+    ),
+    "output": (
+        ("full-distill", "--arch", "1,4,48,96,gelu", "--teacher", "teacher", "--corpus",
+         "corpus.txt", "--output", "teacher"),
+        "is not empty",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_request_is_one_sentence_and_exit_2(program: Program, case: str) -> None:
+    (program.folder / "wrong.yaml").write_text("proxi: {steps: 3}\ncontroller: {episods: 2}\n")
+    (program.folder / "empty.txt").write_text("")
+    (program.folder / "two.txt").write_text("river stone cloud\nold tree sings\n")
+    arguments, words = WRONG[case]
+    result = program.run(*arguments)
+    assert result.code == 2, result.err
+    assert words in result.err
+    assert "Traceback" not in result.err
+    assert result.err.count("error:") == 1
+    assert result.out == ""
+
+
+def test_full_disk_fails_in_one_sentence(program: Program, tmp_path: Path) -> None:
+    blocked = tmp_path / "home"
+    blocked.write_text("a file where the home should be")
+    result = program.run(*SEARCH, KDNAS_HOME=str(blocked))
+    assert result.code == 1
+    assert "Traceback" not in result.err
+    assert str(blocked) in result.err
