@@ -45,9 +45,10 @@ def save_checkpoint(folder: Path, state: Mapping[str, Any], step: int) -> Path:
         if target.exists():
             shutil.rmtree(target)
         draft.rename(target)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+    except (OSError, RuntimeError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        # On a full disk torch raises a RuntimeError about positions in its archive.
+        reason = getattr(error, "strerror", None) or "the disk took only a part of it"
         raise StoreError(
             f"the checkpoint of step {step} could not be written to {folder} ({reason}); free "
             "space there and resume"

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 from kdnas import __version__
 from kdnas.distill.full import Distilled
 from kdnas.errors import ConflictError, StoreError
@@ -89,12 +91,14 @@ def export_student(
         if output.is_dir():
             output.rmdir()
         draft.rename(output)
-    except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise StoreError(
-            f"the student could not be written to {output} ({error.strerror or error}); free "
-            f"space there and run: kdnas full-distill --resume {facts.run_id}"
+            f"the student could not be written to {output} ({reason}); free space there and run: "
+            f"kdnas full-distill --resume {facts.run_id}"
         ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _metric_lines(distilled: Distilled) -> list[str]:

@@ -155,7 +155,8 @@ def test_a_narrow_variance_counts_as_much_as_a_wide_one() -> None:
         for weight in head.parameters():
             weight.zero_()
     meter = head.meter()
-    meter.add(made_up_states(2, STUDENT_HIDDEN, seed=1), teacher)
+    with torch.no_grad():
+        meter.add(made_up_states(2, STUDENT_HIDDEN, seed=1), teacher)
     losses = meter.losses(0.0)
     ratios = [
         float(teacher.rows(j).square().mean() / teacher.rows(j).var(0, False).mean())
