@@ -5,7 +5,7 @@ The backend on Ray is in ``workers.ray_backend``, so that ``--backend local`` ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from kdnas.records import (
     AttemptStarted,
     BackendEvent,
     CandidateFinished,
+    GroupProgress,
     MiniKDContext,
     MiniKDRequest,
     MiniKDResult,
@@ -51,6 +52,7 @@ class LocalBackend:
     def __init__(self, context: MiniKDContext, plan: BackendPlan) -> None:
         self._context, self._plan = context, plan
         self._worker: MiniKDWorker | None = None
+        self._training: Generator[GroupProgress | MiniKDResult] | None = None
 
     def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
         """Train every request; a group that does not fit into memory is tried in halves."""
@@ -65,7 +67,8 @@ class LocalBackend:
             yield AttemptStarted(tuple(r.candidate_id for r in group), self._worker.name)
             unfinished = {r.candidate_id: r for r in group}
             try:
-                for item in self._worker.train(group):
+                self._training = self._worker.train(group)
+                for item in self._training:
                     if isinstance(item, MiniKDResult):
                         del unfinished[item.candidate_id]
                         yield CandidateFinished(self._worker.name, item)
@@ -78,8 +81,10 @@ class LocalBackend:
                 yield from interrupt(queue, rest, self._worker.name, "out of memory")
 
     def close(self) -> None:
-        """Let go of teacher and corpus."""
-        self._worker = None
+        """Give up the group at work, which frees the machine, and let go of teacher and corpus."""
+        if self._training is not None:
+            self._training.close()
+        self._worker = self._training = None
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -45,7 +45,7 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     )
     with _signal_handlers_kept():
         try:
-            with _quiet_ray():
+            with _quiet_ray(), _signal_handlers_kept(defaults=False):
                 ray.init(
                     **options,
                     log_to_driver=False,
@@ -66,8 +66,13 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    """Undo what ray.init does to SIGTERM on the main thread and leaves so after shutdown."""
+def _signal_handlers_kept(defaults: bool = True) -> Iterator[None]:
+    """Undo what ray.init does to SIGTERM on the main thread and leaves so after shutdown.
+
+    Args:
+        defaults: also where the system's default was in force; without it the handler stays that
+            Ray has put there, which ends a local cluster together with the process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -76,7 +81,8 @@ def _signal_handlers_kept() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if defaults or handler is not signal.SIG_DFL:
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -50,7 +50,7 @@ class MiniKDWorker:
                 choose_device(device),
             )
 
-    def train(self, requests: Sequence[MiniKDRequest]) -> Iterator[GroupProgress | MiniKDResult]:
+    def train(self, requests: Sequence[MiniKDRequest]) -> Generator[GroupProgress | MiniKDResult]:
         """Train a group; progress a few times a second, then one result a student.
 
         Waits while latency is being measured on this machine.

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import (
+    NodeDiedError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
 from kdnas.errors import KdnasError
 from kdnas.records import (
@@ -24,6 +30,9 @@ from workers.backend import BackendPlan, interrupt, out_of_memory
 from workers.mini_kd import MiniKDWorker
 from workers.queue import Group, GroupQueue
 
+DEATHS = (RayActorError, WorkerCrashedError, OutOfMemoryError, NodeDiedError)
+"""How Ray says that a worker is gone; the memory monitor's kill is an error of its own."""
+
 
 @dataclass
 class _Running:
@@ -33,6 +42,7 @@ class _Running:
     stream: Any
     name: str
     unfinished: dict[str, MiniKDRequest]
+    has_answered: bool = False
 
 
 class RayBackend:
@@ -64,7 +74,7 @@ class RayBackend:
         else:
             self._started += 1
             plan, name = self._plan, f"worker-{self._started}"
-            resources: dict[str, float] = {"num_cpus": plan.threads}
+            resources: dict[str, float] = {"num_cpus": min(plan.threads, _cores_of_largest_node())}
             if plan.device == "cuda":
                 resources = {"num_cpus": 1, "num_gpus": plan.gpu_fraction}
             actor = _REMOTE_ACTOR.options(**resources).remote(
@@ -82,9 +92,12 @@ class RayBackend:
             item: GroupProgress | MiniKDResult = ray.get(next(running.stream))
         except StopIteration:
             self._running.remove(running)
-            self._idle.append((running.actor, running.name))
+            if all(other.has_answered for other in self._running):
+                self._idle.append((running.actor, running.name))
+            else:  # somebody may be waiting for the cores that this worker would keep
+                ray.kill(running.actor)
             return
-        except RayActorError as error:
+        except DEATHS as error:
             reason = f"the worker died ({' '.join(str(error).split())[:160]})"
             yield from self._give_back(queue, running, reason)
             return
@@ -96,6 +109,7 @@ class RayBackend:
                 raise
             yield from self._give_back(queue, running, "out of memory")
             return
+        running.has_answered = True
         if isinstance(item, MiniKDResult):
             del running.unfinished[item.candidate_id]
             yield CandidateFinished(running.name, item)
@@ -119,13 +133,25 @@ class RayBackend:
         self._idle.clear()
 
 
+def _cores_of_largest_node() -> float:
+    """More than this cannot be reserved: the worker would wait for ever."""
+    return float(max(n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]))
+
+
 class _MiniKDActor:
-    """The worker in a process of its own."""
+    """The worker in a process of its own.
+
+    It is made with the first group: an error then comes back as what it is, where one of an
+    actor's constructor only says that the actor died.
+    """
 
     def __init__(self, *arguments: Any) -> None:
-        self._worker = MiniKDWorker(*arguments)
+        self._arguments = arguments
+        self._worker: MiniKDWorker | None = None
 
     def train(self, group: Group) -> Iterator[GroupProgress | MiniKDResult]:
+        if self._worker is None:
+            self._worker = MiniKDWorker(*self._arguments)
         yield from self._worker.train(group)
 
 
