@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import ray
 from kdnas.errors import BackendError
 
 OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 10
 
 
 @contextmanager
@@ -45,6 +46,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     )
     with _signal_handlers_kept():
         try:
+            if address:
+                _knock(address)
             with _quiet_ray(), _signal_handlers_kept(defaults=False):
                 ray.init(
                     **options,
@@ -63,6 +66,16 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError unless somebody listens there; Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        raise ValueError("an address is host:port, such as 10.0.0.5:6379, or auto")
+    socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
 
 
 @contextmanager

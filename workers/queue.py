@@ -15,8 +15,9 @@ Group = tuple[MiniKDRequest, ...]
 class GroupQueue:
     """Groups waiting for a worker.
 
-    A group whose worker died comes back in halves, so that one student that does not fit into
-    memory cannot take the others down three times; after three attempts a student has failed.
+    A group whose worker died comes back in halves, and before the last attempt one by one, so that
+    a student that does not fit into memory cannot take the others down three times; after three
+    attempts a student has failed.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class GroupQueue:
         """
         failed = [r for r in group if self._attempts[r.candidate_id] >= MAX_ATTEMPTS]
         again = [r for r in group if r not in failed]
-        half = -(-len(again) // 2)
-        for part in (again[half:], again[:half]):
-            if part:
-                self._waiting.appendleft(tuple(part))
+        is_last = any(self._attempts[r.candidate_id] == MAX_ATTEMPTS - 1 for r in again)
+        size = 1 if is_last else -(-len(again) // 2)
+        parts = [tuple(again[i : i + size]) for i in range(0, len(again), max(1, size))]
+        self._waiting.extendleft(reversed(parts))
         return [
             MiniKDResult(
                 candidate_id=request.candidate_id,

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from kdnas.records import TeacherShape
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import BackendSpec, ProxySpec
+from workers import layout
+from workers.layout import backend_plan, largest_student_bytes, resolve_backend, teacher_bytes
+
+GIB = 2**30
+BASE = TeacherShape("bert", 12, 12, 768, 3072, "gelu", 30522, 512, 2, "f")
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight cores, 16 GiB free, no GPU."""
+    monkeypatch.setattr(layout, "available_cores", lambda: 8)
+    monkeypatch.setattr(layout, "_free_bytes", lambda device: 16 * GIB)
+    monkeypatch.setattr(layout, "choose_device", lambda wanted: "cpu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "workers", "threads", "group"),
+    [
+        (BackendSpec(), 2, 4, 3),  # (16 / 2 / 2 − 1) GiB for each worker, 1 GiB a student
+        (BackendSpec(num_workers=1), 1, 8, 7),
+        (BackendSpec(num_workers=3), 3, 2, 1),
+        (BackendSpec(num_workers=16), 16, 1, 1),
+        (BackendSpec(threads=1), 2, 1, 3),
+        (BackendSpec(group_size=11), 2, 4, 11),
+        (BackendSpec(name="local"), 1, 8, 7),
+        (BackendSpec(name="local", num_workers=5), 1, 8, 7),
+    ],
+)
+def test_what_is_left_open_is_filled_in(
+    spec: BackendSpec, workers: int, threads: int, group: int
+) -> None:
+    found = resolve_backend(spec, 20, GIB, GIB)
+    assert (found.num_workers, found.threads, found.group_size) == (workers, threads, group)
+    assert found.device == "cpu"
+    plan = backend_plan(found, "/store")
+    assert (plan.num_workers, plan.threads, plan.group_size) == (workers, threads, group)
+    assert resolve_backend(found, 20, GIB, GIB) == found
+
+
+def test_groups_are_no_larger_than_the_work_or_sixteen() -> None:
+    assert resolve_backend(BackendSpec(num_workers=2), 5, 1, 0).group_size == 3
+    assert resolve_backend(BackendSpec(num_workers=1), 100, 1, 0).group_size == 16
+
+
+def test_a_plan_needs_a_resolved_spec() -> None:
+    with pytest.raises(ValueError, match="not resolved"):
+        backend_plan(BackendSpec(), "/store")
+
+
+def test_memory_is_estimated_from_above_but_not_absurdly() -> None:
+    student = largest_student_bytes(SearchSpace.paper(), BASE, ProxySpec(), 256)
+    assert 2 * GIB < student < 16 * GIB
+    assert 4 * 108e6 < teacher_bytes(BASE) < 2 * GIB
