@@ -1,4 +1,4 @@
-"""Fixtures that several folders share: databases of both kinds."""
+"""What several folders share: databases of both kinds, and property tests without deadline."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
+
+# A busy machine is no failure of the code: no property test has a deadline.
+settings.register_profile("kdnas", deadline=None)
+settings.load_profile("kdnas")
 
 
 @pytest.fixture(scope="session")
