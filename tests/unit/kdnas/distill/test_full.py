@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -201,26 +202,23 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, limit: int) -> 
     assert torch.equal(state["weights"], torch.zeros(1000))
 
 
-@pytest.fixture
-def small_disk() -> Any:
-    """Files may not grow beyond a few bytes until the test is over."""
+@contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """Files may not grow beyond a few bytes, pytest's own output in a file included."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
-    def limit(size: int) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_best_weights_on_a_full_disk(
-    lab: TinyLab, tmp_path: Path, small_disk: Callable[[int], None]
-) -> None:
+def test_best_weights_on_a_full_disk(lab: TinyLab, tmp_path: Path) -> None:
     run = distillation(lab, tmp_path / "run")
-    small_disk(1000)
-    with pytest.raises(StoreError, match=r"best weights could not be written .* free space"):
+    sentence = r"best weights could not be written .* free space"
+    with small_disk(1000), pytest.raises(StoreError, match=sentence):
         run.run()
     assert not list((tmp_path / "run").glob("best-*"))
 
@@ -230,12 +228,11 @@ def test_an_export_on_a_full_disk_leaves_nothing(
     lab: TinyLab,
     tmp_path: Path,
     undisturbed: Distilled,
-    small_disk: Callable[[int], None],
     size: int,
 ) -> None:
     spec = lab.distillation(STUDENT)
-    small_disk(size)
-    with pytest.raises(StoreError, match=r"could not be written .*full-distill --resume d-1"):
+    sentence = r"could not be written .*full-distill --resume d-1"
+    with small_disk(size), pytest.raises(StoreError, match=sentence):
         export_student(undisturbed, spec, lab.teacher, FACTS, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
