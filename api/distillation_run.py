@@ -16,10 +16,11 @@ from kdnas.db.repository import distillations
 from kdnas.distill.export import CardFacts, export_student, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, remove_run_files
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
-from kdnas.errors import ConflictError, KdnasError
+from kdnas.errors import ArchitectureError, ConflictError, KdnasError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_objective
 from kdnas.records import SearchStatus
 from kdnas.search_space import architecture_problem
@@ -76,11 +77,14 @@ def prepare_distillation(
     device = choose_device(spec.training.device)
     if spec.output:
         refuse_used_folder(Path(spec.output))
-    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus)
     objective = build_objective(spec.objective)
-    problem = architecture_problem(spec.arch, pinned.teacher.shape, objective.maps_layers)
-    if problem:
-        raise ConflictError(problem)
+
+    def check(teacher: TeacherHandle) -> None:
+        problem = architecture_problem(spec.arch, teacher.shape, objective.maps_layers)
+        if problem:
+            raise ArchitectureError(problem)
+
+    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
     dtype = choose_dtype(spec.training.dtype, device)
     training = spec.training.model_copy(
         update={

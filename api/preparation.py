@@ -36,8 +36,16 @@ def pin(
     corpus: CorpusSpec,
     store: Store,
     on_corpus: OnCorpus = lambda _: None,
+    check: Callable[[TeacherHandle], object] = lambda _: None,
 ) -> Pinned:
     """Bring teacher and corpus into the store, or back from it if they are pinned already.
+
+    Args:
+        teacher: what to find.
+        corpus: what to tokenise.
+        store: where both are kept.
+        on_corpus: is told how tokenising goes.
+        check: whatever can be refused once the teacher is known, before a corpus is tokenised.
 
     Raises:
         TeacherError, CorpusError: see ``prepare_teacher`` and ``build_corpus``.
@@ -48,11 +56,12 @@ def pin(
         if teacher.fingerprint
         else prepare_teacher(teacher, store)
     )
+    check(handle)
     tokenized = (
         TokenizedCorpus.open(store.fetch("corpus", corpus.fingerprint))
         if corpus.fingerprint
         else build_corpus(
-            corpus, handle.folder, store, on_corpus, max_positions=handle.shape.max_positions
+            corpus, handle.folder, store, on_corpus, max_positions=handle.longest_sequence
         )
     )
     return Pinned(

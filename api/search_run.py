@@ -19,6 +19,7 @@ from kdnas.db.repository import candidates, searches
 from kdnas.errors import ConflictError
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_objective
 from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
 from kdnas.search.loop import SearchSetup, run_search
@@ -72,9 +73,13 @@ def prepare_search(
         RequestError: anything in the request that cannot be done.
     """
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
-    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus)
-    shape = pinned.teacher.shape
     objective = build_objective(spec.objective)
+
+    def check(teacher: TeacherHandle) -> None:
+        build_space(spec.space, teacher, objective.maps_layers)
+
+    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
+    shape = pinned.teacher.shape
     space = build_space(spec.space, pinned.teacher, objective.maps_layers)
     backend = resolve_backend(
         spec.backend.model_copy(update={"address": spec.backend.address or settings.ray_address}),

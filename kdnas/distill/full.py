@@ -24,7 +24,7 @@ from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.checkpoint import load_checkpoint, save_checkpoint
 from kdnas.distill.held_out import HELD_OUT_BATCH, held_out_losses
-from kdnas.distill.numerics import Device, derived_seed, num_threads
+from kdnas.distill.numerics import Device, derived_seed, keep_freed_memory, num_threads
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import Batch, TeacherPass
@@ -91,6 +91,7 @@ class FullDistillation:
         device: Device,
         dtype: str,
     ) -> None:
+        keep_freed_memory()
         self._spec, self._training = spec, spec.training
         self._corpus, self._folder, self._device = corpus, folder, device
         architecture, shape, seed = spec.arch, teacher.shape, spec.training.seed

@@ -15,7 +15,7 @@ from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
 from kdnas.corpus.proxy_set import proxy_set
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.held_out import HELD_OUT_BATCH, held_out_losses
-from kdnas.distill.numerics import Device, derived_seed
+from kdnas.distill.numerics import Device, derived_seed, keep_freed_memory
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import Batch, TeacherPass
@@ -45,6 +45,7 @@ class MiniKD:
         corpus: TokenizedCorpus,
         device: Device,
     ) -> None:
+        keep_freed_memory()
         self._context, self._handle, self._corpus = context, teacher, corpus
         self._device = device
         self._spec = ProxySpec.model_validate(context.proxy)

@@ -25,6 +25,8 @@ class Family:
         silent: paths inside a layer to the matrices that end its two residual branches.
         has_pooler: whether the model takes ``add_pooling_layer``.
         factorised_embedding: whether a configuration may give the embedding its own width.
+        padded_positions: whether positions count from the padding token's id on, which makes the
+            longest sequence shorter than the table of positions.
     """
 
     model_type: str
@@ -35,6 +37,7 @@ class Family:
     silent: tuple[str, str]
     has_pooler: bool
     factorised_embedding: bool = False
+    padded_positions: bool = False
 
     def transformer_layers(self, model: nn.Module) -> nn.ModuleList:
         """Return the list of layers, first layer first."""
@@ -90,10 +93,24 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family("bert", "BERT", _BERT_KEYS, _BERT_DROPOUT, "encoder.layer", _BERT_SILENT, True),
         Family(
-            "roberta", "RoBERTa", _BERT_KEYS, _BERT_DROPOUT, "encoder.layer", _BERT_SILENT, True
+            "roberta",
+            "RoBERTa",
+            _BERT_KEYS,
+            _BERT_DROPOUT,
+            "encoder.layer",
+            _BERT_SILENT,
+            has_pooler=True,
+            padded_positions=True,
         ),
         Family(
-            "xlm-roberta", "XLM-R", _BERT_KEYS, _BERT_DROPOUT, "encoder.layer", _BERT_SILENT, True
+            "xlm-roberta",
+            "XLM-R",
+            _BERT_KEYS,
+            _BERT_DROPOUT,
+            "encoder.layer",
+            _BERT_SILENT,
+            has_pooler=True,
+            padded_positions=True,
         ),
         Family(
             "electra",

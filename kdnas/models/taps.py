@@ -32,8 +32,34 @@ class HiddenStates:
         """Return a layer's states at the real tokens, (N, D) in float32."""
         if layer not in self._gathered:
             flat = self.layers[layer].flatten(0, 1)
-            self._gathered[layer] = flat.index_select(0, self._real_rows).float()
+            if len(self._real_rows) < len(flat):
+                flat = _gather_rows(flat, self._real_rows)
+            self._gathered[layer] = flat.float()
         return self._gathered[layer]
+
+
+class _GatherRows(torch.autograd.Function):
+    """Picks distinct rows; its backward pass copies where index_select's would add, which is slow.
+
+    (R, D) and (N,) → (N, D)
+    """
+
+    @staticmethod
+    def forward(context: Any, flat: Tensor, rows: Tensor) -> Tensor:
+        context.save_for_backward(rows)
+        context.num_rows = len(flat)
+        return flat.index_select(0, rows)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (rows,) = context.saved_tensors
+        padded = gradient.new_zeros(context.num_rows, gradient.shape[1])
+        return padded.index_copy_(0, rows, gradient), None
+
+
+def _gather_rows(flat: Tensor, rows: Tensor) -> Tensor:
+    gathered: Tensor = _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
+    return gathered
 
 
 class HiddenStateTap:

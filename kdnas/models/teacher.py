@@ -78,6 +78,16 @@ class TeacherHandle:
 
         return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
 
+    @property
+    def longest_sequence(self) -> int:
+        """Tokens of the longest sequence that the teacher has positions for."""
+        from kdnas.models.families import family_of
+
+        offset = 0
+        if family_of(self.shape.model_type).padded_positions:
+            offset = int(self.config.pad_token_id) + 1
+        return self.shape.max_positions - offset
+
 
 def prepare_teacher(spec: TeacherSpec | str, store: Store | None = None) -> TeacherHandle:
     """Find a teacher, check that it can teach, and put it into the store.

@@ -132,8 +132,8 @@ class BackendSpec(Spec):
 
     Attributes:
         name: ``ray`` or ``local`` (in this process).
-        num_workers: workers at the same time; None takes one for each GPU, or for every four
-            cores of a CPU.
+        num_workers: workers at the same time; None takes one for each GPU, or on a CPU one for
+            each core while two candidates are left for each.
         threads: intra-op threads of a CPU worker; None shares the cores evenly. Written out when
             the search is stored, since it is part of what makes losses equal to the bit.
         group_size: students on one teacher pass; None fits the memory.
