@@ -39,7 +39,7 @@ STUDENTS = tuple(
 CORES = 2
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A small local cluster that leaves the user's home alone (Ray writes a token there)."""
     with pytest.MonkeyPatch.context() as patch:
