@@ -12,6 +12,7 @@ from kdnas.corpus.strata import Indices, generator
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.errors import CorpusError
 
+LENGTH_STEP = 8
 BUCKET_BATCHES = 50
 _EVALUATION = 3  # tells this choice from other choices of the same seed
 
@@ -89,9 +90,15 @@ class BatchPlan:
 
 
 def pad_batch(corpus: TokenizedCorpus, indices: Indices) -> PaddedBatch:
-    """Fetch sequences and pad them on the right to the longest, in the order of ``indices``."""
+    """Fetch sequences and pad them on the right, in the order of ``indices``.
+
+    T is the longest sequence, rounded up to a multiple of eight but not above the corpus's
+    ``max_length``: few shapes, so that a matrix library builds few kernels.
+    """
     lengths = corpus.lengths[indices]
-    mask = np.arange(lengths.max())[None, :] < lengths[:, None]  # (B, T)
+    rounded = -(-int(lengths.max()) // LENGTH_STEP) * LENGTH_STEP
+    length = max(int(lengths.max()), min(rounded, int(corpus.meta["max_length"])))
+    mask = np.arange(length)[None, :] < lengths[:, None]  # (B, T)
     input_ids = np.full(mask.shape, corpus.pad_id, np.int64)
     input_ids[mask] = np.concatenate([corpus.tokens(i) for i in indices])
     return PaddedBatch(input_ids, mask.astype(np.int64))

@@ -7,6 +7,7 @@ kept that nobody asked for. Attention maps are never asked for: under sdpa they 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,47 +20,41 @@ from kdnas.models.families import Family
 class HiddenStates:
     """Hidden states of one forward pass.
 
-    ``layers`` maps layer (1-based, 0 the embeddings) to (B, T, D). :meth:`rows` gives the real
-    tokens alone, (N, D) in float32, gathered once however many students ask.
+    Losses count real tokens only. They get there by zeros at the padding, not by picking rows: a
+    number of rows that is new at each step would make the matrix library build its kernels anew,
+    a quarter of a step's time on a CPU.
+
+    Attributes:
+        layers: layer (1-based, 0 the embeddings) → (B, T, D).
+        num_tokens: real tokens, N.
     """
 
     def __init__(self, layers: dict[int, Tensor], real_rows: Tensor) -> None:
         self.layers = layers
-        self._real_rows = real_rows  # (N,) positions of real tokens in B·T
-        self._gathered: dict[int, Tensor] = {}
+        self.num_tokens = len(real_rows)
+        self._real_rows = real_rows  # (N,) positions of real tokens in R = B·T
+        self._masked: dict[int, Tensor] = {}
+
+    def flat(self, layer: int) -> Tensor:
+        """Return a layer's states at all places, (R, D) in float32."""
+        return self.layers[layer].flatten(0, 1).float()
+
+    @cached_property
+    def padding(self) -> Tensor:
+        """True at padded places, (R, 1)."""
+        batch, length = next(iter(self.layers.values())).shape[:2]
+        padding = torch.ones(batch * length, 1, dtype=torch.bool, device=self._real_rows.device)
+        return padding.index_fill_(0, self._real_rows, False)
+
+    def masked(self, layer: int) -> Tensor:
+        """Return a layer's states, zero at the padding: (R, D) in float32, made once."""
+        if layer not in self._masked:
+            self._masked[layer] = self.flat(layer).masked_fill(self.padding, 0.0)
+        return self._masked[layer]
 
     def rows(self, layer: int) -> Tensor:
-        """Return a layer's states at the real tokens, (N, D) in float32."""
-        if layer not in self._gathered:
-            flat = self.layers[layer].flatten(0, 1)
-            if len(self._real_rows) < len(flat):
-                flat = _gather_rows(flat, self._real_rows)
-            self._gathered[layer] = flat.float()
-        return self._gathered[layer]
-
-
-class _GatherRows(torch.autograd.Function):
-    """Picks distinct rows; its backward pass copies where index_select's would add, which is slow.
-
-    (R, D) and (N,) → (N, D)
-    """
-
-    @staticmethod
-    def forward(context: Any, flat: Tensor, rows: Tensor) -> Tensor:
-        context.save_for_backward(rows)
-        context.num_rows = len(flat)
-        return flat.index_select(0, rows)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (rows,) = context.saved_tensors
-        padded = gradient.new_zeros(context.num_rows, gradient.shape[1])
-        return padded.index_copy_(0, rows, gradient), None
-
-
-def _gather_rows(flat: Tensor, rows: Tensor) -> Tensor:
-    gathered: Tensor = _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
-    return gathered
+        """Return a layer's states at the real tokens alone, (N, D) in float32."""
+        return self.flat(layer).index_select(0, self._real_rows)
 
 
 class HiddenStateTap:

@@ -81,17 +81,19 @@ class HiddenStateHead(Head):
 
     def pairs(
         self, student: HiddenStates, teacher: HiddenStates
-    ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
-        """Yield each mapped pair (i, j) with H_i^S W_i^j and H_j^T, both (N, d_T) in float32."""
+    ) -> Iterator[tuple[tuple[int, int], Tensor]]:
+        """Yield each mapped pair (i, j) with Σ (H_i^S W_i^j − H_j^T)² / d_T over real tokens."""
         for i, layers in self.mapping.items():
-            projected = student.rows(i) @ self.projections[str(i)]  # (N, |g(i)|·d_T)
-            for j, part in zip(layers, projected.float().chunk(len(layers), dim=1), strict=True):
-                yield (i, j), part, teacher.rows(j)
+            projected = student.flat(i) @ self.projections[str(i)]  # (R, |g(i)|·d_T)
+            masked = projected.float().masked_fill(student.padding, 0.0)
+            for j, part in zip(layers, masked.chunk(len(layers), dim=1), strict=True):
+                target = teacher.masked(j)
+                yield (i, j), F.mse_loss(part, target, reduction="sum") / target.shape[1]
 
     def forward(self, student: HiddenStates, teacher: HiddenStates) -> Tensor:
-        """Sum of the pairs' MSE: a float32 scalar."""
-        losses = [F.mse_loss(part, target) for _, part, target in self.pairs(student, teacher)]
-        return torch.stack(losses).sum()
+        """Sum of the pairs' MSE: a float32 scalar; 0 for a batch without real tokens."""
+        squares = torch.stack([square for _, square in self.pairs(student, teacher)])
+        return squares.sum() / max(1, student.num_tokens)
 
     def meter(self) -> Meter:
         """Return a fresh meter of `mean`, `relative` and `output`."""
@@ -107,22 +109,21 @@ class HiddenStateMeter:
 
     def __init__(self, head: HiddenStateHead) -> None:
         self._head = head
-        self._squares: dict[tuple[int, int], Tensor] = {}
+        self._squares: dict[tuple[int, int], Tensor | float] = {}
         self._moments: dict[int, tuple[Tensor, Tensor]] = {}
         self._tokens = 0
 
     def add(self, student: HiddenStates, teacher: HiddenStates) -> None:
         """Take in a batch."""
-        for pair, part, target in self._head.pairs(student, teacher):
-            square = (part - target).double().square().mean(1).sum()
-            self._squares[pair] = self._squares.get(pair, torch.zeros_like(square)) + square
+        for pair, square in self._head.pairs(student, teacher):
+            self._squares[pair] = self._squares.get(pair, 0.0) + square.double()
         for j in self._head.teacher_layers:
             rows = teacher.rows(j).double()
             first, second = rows.sum(0), rows.square().sum(0)
             if j in self._moments:
                 first, second = first + self._moments[j][0], second + self._moments[j][1]
             self._moments[j] = first, second
-        self._tokens += len(teacher.rows(next(iter(self._head.teacher_layers))))
+        self._tokens += teacher.num_tokens
 
     def losses(self, training: float) -> Losses:
         """Return `mean`, `relative` (mean of L/L₀) and `output` (the pair (L^S, L^T))."""

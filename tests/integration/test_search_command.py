@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import os
 import signal
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
 
+from kdnas.cli.main import main
 from kdnas.testing.commands import Finished, Program
 
 SEARCH = ("search", "--config", "tiny.yaml", "--json")
@@ -238,20 +241,35 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_request_is_one_sentence_and_exit_2(program: Program, case: str) -> None:
+def test_wrong_request_is_one_sentence_and_exit_2(
+    program: Program,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In this process: what is refused is refused before anything is started."""
     (program.folder / "wrong.yaml").write_text("proxi: {steps: 3}\ncontroller: {episods: 2}\n")
     (program.folder / "empty.txt").write_text("")
     (program.folder / "two.txt").write_text("river stone cloud\nold tree sings\n")
     arguments, words = WRONG[case]
-    result = program.run(*arguments)
-    assert result.code == 2, result.err
-    assert words in result.err
-    assert "Traceback" not in result.err
-    assert result.err.count("error:") == 1
-    assert result.out == ""
+    monkeypatch.chdir(program.folder)
+    for name in [name for name in os.environ if name.startswith("KDNAS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("KDNAS_HOME", program.environment["KDNAS_HOME"])
+    monkeypatch.setattr(sys, "argv", ["kdnas", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capfd.readouterr()
+    assert ended.value.code == 2, err
+    assert words in err
+    assert "Traceback" not in err
+    assert err.count("error:") == 1
+    assert out == ""
 
 
-def test_full_disk_fails_in_one_sentence(program: Program, tmp_path: Path) -> None:
+def test_home_that_cannot_be_written_fails_in_one_sentence(
+    program: Program, tmp_path: Path
+) -> None:
     blocked = tmp_path / "home"
     blocked.write_text("a file where the home should be")
     result = program.run(*SEARCH, KDNAS_HOME=str(blocked))

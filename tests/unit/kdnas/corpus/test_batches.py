@@ -81,13 +81,15 @@ def test_padding(corpus: TokenizedCorpus) -> None:
     indices = np.array([5, 0, 17])
     batch = pad_batch(corpus, indices)
     longest = corpus.lengths[indices].max()
-    assert batch.input_ids.shape == batch.attention_mask.shape == (3, longest)
+    rounded = min(-(-longest // 8) * 8, corpus.meta["max_length"])
+    assert batch.input_ids.shape == batch.attention_mask.shape == (3, rounded)
+    assert longest <= rounded
     assert batch.input_ids.dtype == batch.attention_mask.dtype == np.int64
     for row, index in enumerate(indices):
         n = corpus.lengths[index]
         assert np.array_equal(batch.input_ids[row, :n], corpus.tokens(index))
         assert (batch.input_ids[row, n:] == corpus.pad_id).all()
-        assert batch.attention_mask[row].tolist() == [1] * n + [0] * (longest - n)
+        assert batch.attention_mask[row].tolist() == [1] * n + [0] * (rounded - n)
 
 
 def test_evaluation_batches(corpus: TokenizedCorpus) -> None:

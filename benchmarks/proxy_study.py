@@ -1,0 +1,172 @@
+"""What a short mini-KD can tell: its noise across seeds, and its rank agreement with longer runs.
+
+    python benchmarks/proxy_study.py --output docs/results/proxy
+
+Trains six architectures of different depth and width with the preset's proxy, with two of its
+seeds, and four times as long, through the same backend as a search. Prints a Markdown table and
+writes the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+
+from scipy.stats import spearmanr
+
+from api.search_run import PreparedSearch, prepare_search
+from kdnas.architecture import Architecture
+from kdnas.cli.corpus import corpus_bar
+from kdnas.latency.measure import hardware_name
+from kdnas.records import CandidateFinished, Losses, MiniKDContext, MiniKDRequest
+from kdnas.settings import Settings
+from kdnas.specs.load import load_preset, merge
+from kdnas.specs.search import SearchSpec
+from workers.backend import build_backend
+from workers.cluster import cluster
+from workers.layout import backend_plan
+
+ARCHITECTURES = (
+    "1,12,384,768,gelu",
+    "2,12,288,768,gelu",
+    "3,12,288,768,gelu",
+    "3,12,384,1536,gelu",
+    "6,12,288,1024,gelu",
+    "6,12,384,1536,gelu",
+)
+TIMES_LONGER = 4
+BAR_BEST, BAR_SPREAD = 0.35, 10.0
+
+
+def prepare(values: dict[str, object], settings: Settings) -> PreparedSearch:
+    """Prepare the preset ``laptop`` with some values of the proxy changed."""
+    request = merge(load_preset("laptop", "search"), {"proxy": values})
+    spec = SearchSpec.read(request, "proxy study")
+    with corpus_bar() as on_corpus:
+        return prepare_search(spec, settings, on_corpus)
+
+
+def train(
+    context: MiniKDContext, prepared: PreparedSearch, settings: Settings
+) -> dict[str, Losses]:
+    """Train the six students in a context."""
+    plan = backend_plan(
+        prepared.spec.backend.model_copy(update={"group_size": len(ARCHITECTURES) // 2}),
+        settings.store_url,
+    )
+    backend = build_backend("ray", context, plan)
+    # Light and heavy students in each group, so that the workers end together.
+    mixed = [*ARCHITECTURES[0::2], *ARCHITECTURES[1::2]]
+    requests = [MiniKDRequest(a, Architecture.parse(a)) for a in mixed]
+    found: dict[str, Losses] = {}
+    try:
+        for event in backend.run(requests):
+            if isinstance(event, CandidateFinished):
+                if event.result.losses is None:
+                    raise RuntimeError(f"{event.result.architecture}: {event.result.error}")
+                found[event.result.candidate_id] = event.result.losses
+    finally:
+        backend.close()
+    return found
+
+
+def report(result: dict) -> str:
+    """Write the Markdown page."""
+    rows = "\n".join(
+        f"| `{a}` | {r['short']['relative']:.4f} | {r['other_seed']['relative']:.4f} "
+        f"| {r['long']['relative']:.4f} | {r['short']['output']:.4f} | {r['long']['output']:.4f} |"
+        for a, r in result["students"].items()
+    )
+    proxy = result["proxy"]
+    return f"""# What the short proxy can tell
+
+Preset `laptop`: {proxy["steps"]} steps of {proxy["batch_size"]} sequences, peak rate
+{proxy["learning_rate"]:g}, warm start, MiniLM (6 × 384) on `pydocs`, {result["dtype"]} on
+{result["machine"]}. Held-out losses; 0 is perfect, 1 useless.
+
+| student | relative | other proxy seed | {TIMES_LONGER} × longer | output | output, {TIMES_LONGER} × longer |
+|---|---|---|---|---|---|
+{rows}
+
+| | measured | bar |
+|---|---|---|
+| best student's relative loss | {result["best"]:.3f} | ≤ {BAR_BEST} |
+| spread between students / spread between two seeds of one student | {result["spread_ratio"]:.1f} | ≥ {BAR_SPREAD:g} |
+| Spearman with the {TIMES_LONGER} × longer run, relative | {result["spearman_relative"]:.2f} | |
+| Spearman with the {TIMES_LONGER} × longer run, output | {result["spearman_output"]:.2f} | |
+
+The spread between students is the range of their relative losses, {result["spread"]:.4f}; the spread
+between seeds is the median over students of the difference between two proxy seeds (start, batches
+and proxy set all differ), {result["seed_spread"]:.4f}; the largest is {result["max_seed_spread"]:.4f}.
+Six students are a hint, not a proof.
+
+Made with `python benchmarks/proxy_study.py` in {result["minutes"]:.0f} minutes.
+"""
+
+
+def main() -> None:
+    """Run the study and write its page and numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, help="instead of the preset's")
+    parser.add_argument("--learning-rate", type=float, help="instead of the preset's")
+    parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
+    arguments = parser.parse_args()
+    changed = {
+        key: value
+        for key, value in (
+            ("steps", arguments.steps),
+            ("learning_rate", arguments.learning_rate),
+        )
+        if value is not None
+    }
+    settings, began = Settings.from_environment(), time.monotonic()
+    short = prepare(changed, settings)
+    steps = short.spec.proxy.steps
+    if steps is None:
+        raise SystemExit("the study needs a proxy with steps")
+    runs = {
+        "short": short,
+        "other_seed": prepare({**changed, "seed": short.spec.proxy.seed + 1}, settings),
+        "long": prepare({**changed, "steps": TIMES_LONGER * steps}, settings),
+    }
+    with cluster(None):
+        losses = {name: train(run.context, run, settings) for name, run in runs.items()}
+    students = {
+        a: {
+            name: {"relative": found[a].relative, "output": found[a].output, "mean": found[a].mean}
+            for name, found in losses.items()
+        }
+        for a in ARCHITECTURES
+    }
+    relative = {name: [found[a].relative for a in ARCHITECTURES] for name, found in losses.items()}
+    output = {name: [found[a].output for a in ARCHITECTURES] for name, found in losses.items()}
+    seeds = [abs(a - b) for a, b in zip(relative["short"], relative["other_seed"], strict=True)]
+    spread = max(relative["short"]) - min(relative["short"])
+    result = {
+        "students": students,
+        "best": min(relative["short"]),
+        "spread": spread,
+        "seed_spread": statistics.median(seeds),
+        "max_seed_spread": max(seeds),
+        "spread_ratio": spread / statistics.median(seeds),
+        "spearman_relative": float(spearmanr(relative["short"], relative["long"]).statistic),
+        "spearman_output": float(spearmanr(output["short"], output["long"]).statistic),
+        "proxy": short.spec.proxy.to_json(),
+        "dtype": short.context.dtype,
+        "machine": f"{hardware_name('cpu').partition(':')[2]}, {os.cpu_count()} cores",
+        "minutes": (time.monotonic() - began) / 60,
+    }
+    text = report(result)
+    print(text)
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.with_suffix(".md").write_text(text, "utf-8")
+        arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
