@@ -81,28 +81,38 @@ def report(result: dict) -> str:
         f"| {r['long']['relative']:.4f} | {r['short']['output']:.4f} | {r['long']['output']:.4f} |"
         for a, r in result["students"].items()
     )
-    proxy = result["proxy"]
+    proxy, longer = result["proxy"], f"{TIMES_LONGER} × longer"
+    figures = "\n".join(
+        f"| {name} | {value} | {bar} |"
+        for name, value, bar in (
+            ("best student's relative loss", f"{result['best']:.3f}", f"≤ {BAR_BEST}"),
+            (
+                "spread between students / spread between two seeds of one student",
+                f"{result['spread_ratio']:.1f}",
+                f"≥ {BAR_SPREAD:g}",
+            ),
+            (f"Spearman with {longer}, relative", f"{result['spearman_relative']:.2f}", ""),
+            (f"Spearman with {longer}, output", f"{result['spearman_output']:.2f}", ""),
+        )
+    )
     return f"""# What the short proxy can tell
 
 Preset `laptop`: {proxy["steps"]} steps of {proxy["batch_size"]} sequences, peak rate
 {proxy["learning_rate"]:g}, warm start, MiniLM (6 × 384) on `pydocs`, {result["dtype"]} on
 {result["machine"]}. Held-out losses; 0 is perfect, 1 useless.
 
-| student | relative | other proxy seed | {TIMES_LONGER} × longer | output | output, {TIMES_LONGER} × longer |
+| student | relative | other proxy seed | {longer} | output | output, {longer} |
 |---|---|---|---|---|---|
 {rows}
 
 | | measured | bar |
 |---|---|---|
-| best student's relative loss | {result["best"]:.3f} | ≤ {BAR_BEST} |
-| spread between students / spread between two seeds of one student | {result["spread_ratio"]:.1f} | ≥ {BAR_SPREAD:g} |
-| Spearman with the {TIMES_LONGER} × longer run, relative | {result["spearman_relative"]:.2f} | |
-| Spearman with the {TIMES_LONGER} × longer run, output | {result["spearman_output"]:.2f} | |
+{figures}
 
-The spread between students is the range of their relative losses, {result["spread"]:.4f}; the spread
-between seeds is the median over students of the difference between two proxy seeds (start, batches
-and proxy set all differ), {result["seed_spread"]:.4f}; the largest is {result["max_seed_spread"]:.4f}.
-Six students are a hint, not a proof.
+The spread between students is the range of their relative losses, {result["spread"]:.4f}. The
+spread between seeds is the median over students of the difference between two proxy seeds (start,
+batches and proxy set all differ), {result["seed_spread"]:.4f}; the largest difference is
+{result["max_seed_spread"]:.4f}. Six students are a hint, not a proof.
 
 Made with `python benchmarks/proxy_study.py` in {result["minutes"]:.0f} minutes.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ class Settings:
         auto_migrate: migrate PostgreSQL without being asked (``KDNAS_AUTO_MIGRATE=1``).
         teacher: default teacher (``KDNAS_TEACHER``).
         corpus: default corpus (``KDNAS_CORPUS``).
+        locks: folder of the locks that keep training and measuring apart on a machine
+            (``KDNAS_LOCKS``); the default is one a user in the system's temporary folder.
     """
 
     home: Path
@@ -29,6 +32,7 @@ class Settings:
     auto_migrate: bool
     teacher: str | None
     corpus: str | None
+    locks: Path
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -43,4 +47,7 @@ class Settings:
             auto_migrate=env.get("KDNAS_AUTO_MIGRATE", "") in {"1", "true", "yes"},
             teacher=env.get("KDNAS_TEACHER") or None,
             corpus=env.get("KDNAS_CORPUS") or None,
+            locks=Path(
+                env.get("KDNAS_LOCKS") or Path(tempfile.gettempdir()) / f"kdnas-locks-{os.getuid()}"
+            ).expanduser(),
         )

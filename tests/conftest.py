@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
 # A busy machine is no failure of the code: no property test has a deadline.
 settings.register_profile("kdnas", deadline=None)
 settings.load_profile("kdnas")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks() -> Iterator[None]:
+    """Locks of their own, so that tests never wait for a search on the same machine."""
+    with tempfile.TemporaryDirectory(prefix="kdnas-test-locks-") as folder:
+        before = os.environ.get("KDNAS_LOCKS")
+        os.environ["KDNAS_LOCKS"] = folder
+        yield
+        if before is None:
+            del os.environ["KDNAS_LOCKS"]
+        else:
+            os.environ["KDNAS_LOCKS"] = before
 
 
 @pytest.fixture(scope="session")

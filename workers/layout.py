@@ -41,19 +41,22 @@ def resolve_backend(
     """
     device = choose_device(spec.device)
     cores = available_cores()
+
+    def group_for(num_workers: int) -> int:
+        free = _free_bytes(device) * MEMORY_SHARE / num_workers - teacher_bytes
+        return max(1, min(MAX_GROUP, -(-candidates // num_workers), int(free // student_bytes)))
+
     if spec.name == "local":
         num_workers = 1
+    elif spec.num_workers:
+        num_workers = spec.num_workers
     elif device == "cuda":
-        num_workers = spec.num_workers or round(torch.cuda.device_count() / spec.gpu_fraction)
+        num_workers = round(torch.cuda.device_count() / spec.gpu_fraction)
     else:
-        num_workers = spec.num_workers or max(1, min(cores, candidates // MIN_GROUP))
+        counts = range(min(cores, candidates // MIN_GROUP), 1, -1)
+        num_workers = next((n for n in counts if group_for(n) >= MIN_GROUP), 1)
     threads = spec.threads or max(1, cores // num_workers)
-    if spec.group_size:
-        group_size = spec.group_size
-    else:
-        free = _free_bytes(device) * MEMORY_SHARE / num_workers - teacher_bytes
-        share = -(-candidates // num_workers)
-        group_size = max(1, min(MAX_GROUP, share, int(free // student_bytes)))
+    group_size = spec.group_size or group_for(num_workers)
     return spec.model_copy(
         update={
             "device": device,

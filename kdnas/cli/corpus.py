@@ -89,7 +89,9 @@ def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task("reading", total=None)
 
         def tell(progress: CorpusProgress) -> None:

@@ -173,10 +173,10 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
 
 def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("architecture")
-    for column in ("reward", "loss", "relative", "output", "ms", "of teacher", "M params", "ep."):
-        table.add_column(column, justify="right")
-    table.add_column("source")
+    table.add_column("architecture", no_wrap=True)
+    for column in ("reward", "L", "rel.", "out.", "ms", "of T", "M par.", "ep."):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("by", no_wrap=True)
     for state in states:
         table.add_row(
             state["architecture"],

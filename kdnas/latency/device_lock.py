@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kdnas.errors import LatencyError
+from kdnas.settings import Settings
 
 POLL_SECONDS = 0.1
 
 
 def lock_folder() -> Path:
-    """Folder of the lock files: one a user, in the system's temporary directory."""
-    return Path(tempfile.gettempdir()) / f"kdnas-locks-{os.getuid()}"
+    """Folder of the lock files (``KDNAS_LOCKS``)."""
+    return Settings.from_environment().locks
 
 
 @contextmanager

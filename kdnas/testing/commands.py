@@ -81,8 +81,7 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
             "KDNAS_HOME": str(self.folder / "home"),
             "HF_HUB_OFFLINE": "1",
             # Locks of their own: a search on the same machine is not waited for.
-            "TMPDIR": str(self.folder),
-            "RAY_TMPDIR": "/tmp",
+            "KDNAS_LOCKS": str(self.folder / "locks"),
             "COLUMNS": "200",
         }
 

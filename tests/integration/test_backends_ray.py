@@ -46,7 +46,7 @@ def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         home = tmp_path_factory.mktemp("home")
         patch.setenv("HOME", str(home))
         patch.setenv("KDNAS_HOME", str(home / "kdnas"))
-        patch.setenv("TMPDIR", str(home))  # locks of its own: nobody measures in there
+        patch.setenv("KDNAS_LOCKS", str(home))  # locks of its own: nobody measures in there
         with cluster(None, CORES):
             yield
 

@@ -276,3 +276,14 @@ def test_home_that_cannot_be_written_fails_in_one_sentence(
     assert result.code == 1
     assert "Traceback" not in result.err
     assert str(blocked) in result.err
+
+
+@pytest.mark.postgres
+def test_search_on_postgresql(program: Program, finished: Finished, postgres_url: str) -> None:
+    refused = program.run(*SEARCH, KDNAS_DATABASE_URL=postgres_url)
+    assert refused.code == 1
+    assert "kdnas db upgrade" in refused.err
+    assert program.run("db", "upgrade", KDNAS_DATABASE_URL=postgres_url).code == 0
+    result = program.run(*SEARCH, "--episodes", "2", KDNAS_DATABASE_URL=postgres_url)
+    assert result.code == 0, result.err
+    assert result.json["trained"] == 8

@@ -31,10 +31,18 @@ def test_every_setting_can_be_given(tmp_path: Path) -> None:
             "KDNAS_AUTO_MIGRATE": "1",
             "KDNAS_TEACHER": "minilm",
             "KDNAS_CORPUS": "pydocs",
+            "KDNAS_LOCKS": str(tmp_path / "locks"),
         }
     )
     assert settings == Settings(
-        tmp_path, "postgresql://host/db", "s3://bucket/x", "ray:6379", True, "minilm", "pydocs"
+        home=tmp_path,
+        database_url="postgresql://host/db",
+        store_url="s3://bucket/x",
+        ray_address="ray:6379",
+        auto_migrate=True,
+        teacher="minilm",
+        corpus="pydocs",
+        locks=tmp_path / "locks",
     )
 
 

@@ -13,8 +13,7 @@ from kdnas.specs.search import LatencySpec
 
 @pytest.fixture(autouse=True)
 def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
 
 
 def test_the_build_has_the_machine_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:

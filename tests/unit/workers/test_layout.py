@@ -23,7 +23,8 @@ def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("spec", "workers", "threads", "group"),
     [
-        (BackendSpec(), 2, 4, 3),  # (16 / 2 / 2 − 1) GiB for each worker, 1 GiB a student
+        # (16 / 2 / n − 1) GiB for each of n workers, 1 GiB a student, two students at least
+        (BackendSpec(), 2, 4, 3),
         (BackendSpec(num_workers=1), 1, 8, 7),
         (BackendSpec(num_workers=3), 3, 2, 1),
         (BackendSpec(num_workers=16), 16, 1, 1),
@@ -42,6 +43,15 @@ def test_what_is_left_open_is_filled_in(
     plan = backend_plan(found, "/store")
     assert (plan.num_workers, plan.threads, plan.group_size) == (workers, threads, group)
     assert resolve_backend(found, 20, GIB, GIB) == found
+
+
+def test_each_core_gets_a_worker_while_two_students_share_a_teacher_pass() -> None:
+    found = resolve_backend(BackendSpec(), 20, 1, 0)
+    assert (found.num_workers, found.threads, found.group_size) == (8, 1, 3)
+    found = resolve_backend(BackendSpec(), 4, 1, 0)
+    assert (found.num_workers, found.threads, found.group_size) == (2, 4, 2)
+    found = resolve_backend(BackendSpec(), 1, 1, 0)
+    assert (found.num_workers, found.threads, found.group_size) == (1, 8, 1)
 
 
 def test_groups_are_no_larger_than_the_work_or_sixteen() -> None:

@@ -26,8 +26,7 @@ print("freed", flush=True)
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
 
 
 @contextmanager

@@ -22,8 +22,7 @@ def _tiny_world(
     handle: TeacherHandle, space: SearchSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
     monkeypatch.delenv("KDNAS_DATABASE_URL", raising=False)
     monkeypatch.setattr("kdnas.models.teacher.prepare_teacher", lambda ref: handle)
     monkeypatch.setattr(SearchSpace, "scaled_to", lambda shape: space)

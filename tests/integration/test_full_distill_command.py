@@ -1,0 +1,111 @@
+"""`kdnas full-distill` from the outside: to the end, killed and resumed, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+from kdnas.testing.commands import Finished, Program
+
+ARCHITECTURE = "2,4,24,48,silu"
+DISTIL = (
+    "full-distill", "--arch", ARCHITECTURE, "--steps", "40", "--checkpoint-every", "5",
+    "--batch-size", "8", "--max-length", "16", "--threads", "1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    made = Program.make(tmp_path_factory.mktemp("a folder with spaces"))
+    # Teacher and corpus of the working folder, for commands that name neither.
+    (made.folder / "kdnas.yaml").write_text("teacher: teacher\ncorpus: corpus.txt\n", "utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def finished(program: Program) -> Finished:
+    result = program.run(*DISTIL, "--output", "student", "--name", "undisturbed", "--json")
+    assert result.code == 0, result.err
+    return result
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_it_says_what_it_took_and_how_it_goes(finished: Finished) -> None:
+    assert "teacher    teacher  (from kdnas.yaml)" in finished.err
+    assert "corpus     corpus.txt  (from kdnas.yaml)" in finished.err
+    assert "objective  hs  (default" in finished.err
+    assert "held-out relative" in finished.err
+    assert finished.json["status"] == "succeeded"
+    assert finished.json["step"] == finished.json["total_steps"] == 40
+    assert 0 < finished.json["losses"]["relative"] < 1.5
+
+
+def test_the_folder_is_an_ordinary_model(program: Program, finished: Finished) -> None:
+    folder = program.folder / "student"
+    model = AutoModel.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(["old tree sings", "river"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+    assert states.last_hidden_state.shape[2] == 24
+    assert model.config.num_hidden_layers == 2
+    assert model.config.hidden_act == "silu"
+    card = (folder / "README.md").read_text("utf-8")
+    for fact in (ARCHITECTURE, "loss_curve.png", "corpus.txt", "kdnas full-distill --arch"):
+        assert fact in card
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines if "held_out_relative" in line]
+    assert steps == list(range(5, 41, 5))
+
+
+def test_a_used_output_folder_is_refused(program: Program, finished: Finished) -> None:
+    before = (program.folder / "student" / "README.md").read_text()
+    again = program.run(*DISTIL, "--output", "student")
+    assert again.code == 2
+    assert "is not empty" in again.err
+    assert (program.folder / "student" / "README.md").read_text() == before
+
+
+def test_default_output_is_named_by_the_run(program: Program) -> None:
+    result = program.run(*DISTIL[:3], "--steps", "3", "--batch-size", "8", "--json")
+    assert result.code == 0, result.err
+    folder = Path(result.json["output"])
+    assert folder == program.folder / "home" / "students" / result.json["distillation_id"]
+    assert (folder / "model.safetensors").is_file()
+
+
+def test_a_student_larger_than_its_teacher_is_warned_about(program: Program) -> None:
+    result = program.run(
+        "full-distill", "--arch", "2,4,96,192,gelu", "--steps", "3", "--batch-size", "8"
+    )
+    assert result.code == 0, result.err
+    assert "is larger than its teacher" in result.err
+
+
+@pytest.mark.slow
+def test_killed_run_resumes_to_the_same_weights(program: Program, finished: Finished) -> None:
+    runs = program.folder / "home" / "distillations"
+
+    def at_step_ten() -> bool:
+        return any(runs.glob("*/checkpoints/step-00000001*"))
+
+    program.interrupt_when(at_step_ten, *DISTIL, "--output", "resumed", "--name", "killed")
+    assert not (program.folder / "resumed").exists()
+    resumed = program.run("full-distill", "--resume", "killed", "--json")
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["losses"] == finished.json["losses"]
+    one, other = weights(program.folder / "student"), weights(program.folder / "resumed")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not any(runs.iterdir())
+    again = program.run("full-distill", "--resume", "killed")
+    assert again.code == 0
+    assert "it is finished" in again.err
