@@ -161,20 +161,21 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
     for budget in summary["budgets"]:
         best = budget["best"]
         out.print(
-            f"best within {budget['latency_ms']:6.2f} ms: {best['architecture']:<24} "
-            f"reward {best['reward']:.3f}  loss {best['loss']:.3f}  {best['latency_ms']:.2f} ms"
+            f"lowest loss within {budget['latency_ms']:.2f} ms: {best['architecture']}  "
+            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms, reward {best['reward']:.3f}"
         )
     for source, figures in summary["baseline"].items():
         out.print(
-            f"{source + ' picks:':<18} {figures['count']:3}  best reward "
-            f"{figures['best_reward']:.3f}, mean {figures['mean_reward']:.3f}"
+            f"{figures['count']} {source} picks: best reward {figures['best_reward']:.3f}, "
+            f"mean {figures['mean_reward']:.3f}"
         )
 
 
 def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    """Lay states out in a table that fits eighty columns; `--json` has every figure."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("architecture", no_wrap=True)
-    for column in ("reward", "L", "rel.", "out.", "ms", "of T", "M par.", "ep."):
+    for column in ("reward", "L", "output", "ms", "of T", "M par.", "ep."):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("by", no_wrap=True)
     for state in states:
@@ -182,7 +183,6 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
             state["architecture"],
             f"{state['reward']:.3f}",
             f"{state['loss']:.3f}",
-            f"{state['relative_loss']:.3f}",
             f"{state['output_loss']:.3f}",
             f"{state['latency_ms']:.2f}",
             f"{state['latency_ratio']:.2f}",

@@ -100,9 +100,20 @@ def ranking(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(first.values(), key=rank_key)
 
 
-def best_under(ranked: Iterable[Candidate], budget_ms: float) -> Candidate | None:
-    """Return the first of a ranking whose latency is within the budget, or None."""
-    return next((c for c in ranked if c.latency_ms is not None and c.latency_ms <= budget_ms), None)
+def best_under(
+    candidates: Iterable[Candidate], budget_ms: float, loss: LossName
+) -> Candidate | None:
+    """Return the lowest loss whose latency is within the budget, or None.
+
+    By loss, not by reward: who has a budget has paid for the latency already. Ties go to the
+    smaller latency, then the lower index.
+    """
+    within = [
+        (c.losses.named(loss), c.latency_ms, c.index, c)
+        for c in candidates
+        if c.losses is not None and c.latency_ms is not None and c.latency_ms <= budget_ms
+    ]
+    return min(within, key=lambda entry: entry[:3])[3] if within else None
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -20,7 +20,7 @@ def summarise(
     trained in this search, only looked up, or without losses. ``attempts`` counts the trainings
     that were started, a worker's death included. ``best`` holds every succeeded state in order of
     reward; ``loss`` is the L of the reward. ``pareto`` holds the states that no other beats in
-    loss and latency, fastest first; ``budgets`` the best state within the quartiles of the
+    loss and latency, fastest first; ``budgets`` the lowest loss within the quartiles of the
     explored latencies; ``baseline`` sets the random picks beside the others, by source.
 
     Args:
@@ -51,7 +51,7 @@ def summarise(
         "budgets": [
             {"latency_ms": budget, "best": _entry(found, spec.loss)}
             for budget in _budgets(ranked)
-            if (found := best_under(ranked, budget)) is not None
+            if (found := best_under(ranked, budget, spec.loss)) is not None
         ],
         "baseline": _by_source(ranked),
     }

@@ -113,10 +113,16 @@ def test_ranking_breaks_ties_by_latency_then_index() -> None:
     assert [c.id for c in ranking(rows)] == ["c2", "c3", "c1", "c0"]
 
 
-def test_best_under_a_budget() -> None:
-    ranked = ranking([candidate(0, 3, 9.0), candidate(1, 2, 5.0), candidate(2, 1, 1.0)])
-    found = [best_under(ranked, budget) for budget in (9.0, 8.9, 5.0, 0.5)]
-    assert [None if c is None else c.index for c in found] == [0, 1, 1, None]
+def test_best_under_a_budget_is_the_lowest_loss() -> None:
+    rows = [
+        replace(candidate(i, 1.0, ms), losses=Losses(1.0, loss, loss, 1 - loss))
+        for i, (loss, ms) in enumerate([(0.1, 9.0), (0.2, 5.0), (0.2, 4.0), (0.4, 1.0)])
+    ]
+    found = [best_under(rows, budget, "relative") for budget in (9.0, 8.9, 4.5, 3.0, 0.5)]
+    assert [None if c is None else c.index for c in found] == [0, 2, 2, 3, None]
+    by_output = best_under(rows, 9.0, "output")
+    assert by_output is not None
+    assert by_output.index == 3
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30))
