@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import nn
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig
 
     from kdnas.specs.parts import TeacherSpec
     from kdnas.store import Store
@@ -257,32 +257,6 @@ def _config_defaults(model_type: str) -> dict[str, Any]:
 
     defaults: dict[str, Any] = AutoConfig.for_model(model_type).to_dict()
     return defaults
-
-
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the fast tokenizer of a teacher or student folder.
-
-    Raises:
-        TeacherError: it does not load, or only a slow one does.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, use_fast=True, trust_remote_code=False
-            )
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise TeacherError(
-            f"the tokenizer in {folder} does not load ({reason}); save it again with "
-            "tokenizer.save_pretrained"
-        ) from None
-    if not tokenizer.is_fast:
-        raise TeacherError(
-            f"the tokenizer in {folder} is a slow one; convert it to tokenizer.json first"
-        )
-    return tokenizer
 
 
 def load_teacher_model(handle: TeacherHandle) -> nn.Module:
