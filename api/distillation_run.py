@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
-from kdnas.distill.export import CardFacts, export_student, refuse_used_folder
+from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, remove_run_files
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
 from kdnas.errors import ArchitectureError, ConflictError, KdnasError
@@ -150,7 +149,8 @@ def run_stored_distillation(
         with database.write() as session:
             distillations.set_distillation_status(session, record.id, "running")
         try:
-            refuse_used_folder(output)
+            if not is_export_of(output, record.id):  # a kill may have come just after the export
+                refuse_used_folder(output)
             distilled = _train(
                 record,
                 spec,
@@ -216,7 +216,7 @@ def _train(
             on_progress(progress)
 
         distilled = run.run(tell, should_stop)
-    if distilled.finished:
+    if distilled.finished and not is_export_of(output, record.id):
         facts = CardFacts(
             run_id=record.id,
             corpus_fingerprint=pinned.corpus.fingerprint,
@@ -224,7 +224,6 @@ def _train(
             dtype=prepared.dtype,
             device=prepared.device,
             latency=_latency_sentence(spec, pinned, database),
-            command=reproduce_command(spec),
         )
         export_student(distilled, spec, pinned.teacher, facts, output)
     return distilled
@@ -242,24 +241,3 @@ def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database
         f"{table.teacher_ms:.2f} ms ({how}; {profile.device.partition(':')[2]}, "
         f"{profile.threads} thread, {profile.length} tokens, {profile.dtype}, {profile.runtime})"
     )
-
-
-def reproduce_command(spec: DistillationSpec) -> str:
-    """Return the command that makes this student again."""
-    training, corpus = spec.training, spec.corpus
-    words = ["kdnas", "full-distill", "--arch", spec.architecture, "--teacher", spec.teacher.ref]
-    for source in corpus.source:
-        words += ["--corpus", source]
-    words += ["--max-length", str(corpus.max_length), "--objective", spec.objective.name]
-    if isinstance(spec.objective.mapping, str):
-        words += ["--mapping", spec.objective.mapping]
-    words += ["--init", spec.student.init]
-    if training.steps is not None:
-        words += ["--steps", str(training.steps)]
-    else:
-        words += ["--epochs", f"{training.epochs:g}"]
-    words += ["--batch-size", str(training.batch_size)]
-    words += ["--learning-rate", f"{training.learning_rate:g}"]
-    words += ["--warmup-fraction", f"{training.warmup_fraction:g}"]
-    words += ["--dtype", training.dtype, "--seed", str(training.seed)]
-    return shlex.join(words)

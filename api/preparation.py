@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
+from kdnas.errors import SpecError
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, family
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
@@ -72,6 +73,19 @@ def pin(
     )
 
 
+def check_length(name: str, length: int, teacher: TeacherHandle) -> None:
+    """Refuse sequences for which the teacher has no positions.
+
+    Raises:
+        SpecError: names the two numbers.
+    """
+    if length > teacher.longest_sequence:
+        raise SpecError(
+            f"{name} ({length}) is above the longest sequence that teacher {teacher.ref!r} has "
+            f"positions for ({teacher.longest_sequence}); make it smaller"
+        )
+
+
 def build_space(spec: SpaceSpec, teacher: TeacherHandle, maps_layers: bool) -> SearchSpace:
     """Build the space that a spec names, without states that the teacher cannot teach.
 
@@ -133,6 +147,22 @@ def ensure_latencies(
         progress=on_progress,
         on_wait=on_wait,
     )
+    if known is not None:
+        table = _joined(known, table)
     with database.write() as session:
         latencies.save_latency_table(session, table)
     return table
+
+
+def _joined(known: LatencyTable, new: LatencyTable) -> LatencyTable:
+    """Add what is new to a table, and leave what searches have used as it is.
+
+    New entries are scaled to the known teacher's time, so that every ratio is the one to the
+    teacher of its own run.
+    """
+    scale = known.teacher_ms / new.teacher_ms
+    scaled = {
+        name: replace(e, latency_ms=e.latency_ms * scale, spread_ms=e.spread_ms * scale)
+        for name, e in new.entries.items()
+    }
+    return replace(new, teacher_ms=known.teacher_ms, entries={**scaled, **known.entries})

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.lease import held_lease
-from api.preparation import OnCorpus, Pinned, build_space, ensure_latencies, pin
+from api.preparation import (
+    OnCorpus,
+    Pinned,
+    build_space,
+    check_length,
+    ensure_latencies,
+    pin,
+)
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
@@ -77,6 +84,7 @@ def prepare_search(
 
     def check(teacher: TeacherHandle) -> None:
         build_space(spec.space, teacher, objective.maps_layers)
+        check_length("latency.length", spec.latency.length, teacher)
 
     pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
     shape = pinned.teacher.shape
@@ -141,7 +149,7 @@ def run_stored_search(
 
     Raises:
         ConflictError: another process works on it, or it was cancelled.
-        KdnasError: whatever kept it from going on; its status says so.
+        KdnasError: whatever kept it from going on; once training has begun its status says so.
     """
     watchers = watchers or Watchers()
     with database.read() as session:
@@ -176,6 +184,14 @@ def run_stored_search(
             teacher=teacher_architecture(prepared.pinned.teacher.shape),
         )
         strategy = build_strategy(spec.controller, prepared.space, spec.seed)
+
+        def stop() -> bool:
+            if lost.is_set():  # whoever has it now writes its status
+                raise ConflictError(
+                    f"another process took over search {record.name!r}; this one has stopped"
+                )
+            return should_stop()
+
         with _connected(prepared_spec):
             backend = build_backend(
                 spec.backend.name,
@@ -188,7 +204,7 @@ def run_stored_search(
                 backend,
                 journal,
                 on_progress=watchers.search,
-                should_stop=lambda: should_stop() or lost.is_set(),
+                should_stop=stop,
             )
 
 

@@ -43,7 +43,8 @@ def resolve_backend(
     cores = available_cores()
 
     def group_for(num_workers: int) -> int:
-        free = _free_bytes(device) * MEMORY_SHARE / num_workers - teacher_bytes
+        sharers = round(1 / spec.gpu_fraction) if device == "cuda" else num_workers
+        free = _free_bytes(device) * MEMORY_SHARE / sharers - teacher_bytes
         return max(1, min(MAX_GROUP, -(-candidates // num_workers), int(free // student_bytes)))
 
     if spec.name == "local":

@@ -25,17 +25,23 @@ def demo(
 
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """
+    from kdnas.cli.plot import plot_search
     from kdnas.cli.screen import say
+    from kdnas.db.engine import parse_url, shown
+    from kdnas.errors import SpecError
     from kdnas.settings import Settings
 
     began = time.monotonic()
     settings = Settings.from_environment()
     say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(
+            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
+        ) from None
     summary = _search(settings)
     (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
-    from kdnas.cli.plot import plot_search
-
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]
     say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
@@ -46,9 +52,9 @@ def demo(
         "plot": output / "loss_latency.png",
         "numbers": output / "search.json",
         "student": student,
-        "database": settings.home / "kdnas.db",
     }.items():
         say(f"{name:<10} {path.absolute()}")
+    say(f"database   {shown(parse_url(settings.database_url))}")
     say(f"\nnext: kdnas searches show {summary['name']}")
 
 

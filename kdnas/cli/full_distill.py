@@ -61,7 +61,7 @@ def full_distill(
     Teacher, corpus and objective come from the options, else the environment, else kdnas.yaml in
     the working folder, else the preset; the first lines say which.
     """
-    from kdnas.cli.inputs import nested
+    from kdnas.cli.inputs import nested, refuse_with_resume
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -89,7 +89,8 @@ def full_distill(
     }
     settings = Settings.from_environment()
     if resume is not None:
-        _resume(resume, nested(values), settings, as_json)
+        refuse_with_resume({**values, "--preset": preset, "--config": config})
+        _resume(resume, settings, as_json)
         return
     _start(nested(values), preset, config, settings, as_json)
 
@@ -116,33 +117,35 @@ def _start(
     spec = DistillationSpec.read(one_length(inputs.data, values, "training"), "full-distill")
     for line in inputs.lines():
         say(line)
+    say(
+        f"output     {spec.output}  ({inputs.origins['output']})"
+        if spec.output
+        else "output     students/ID under KDNAS_HOME  (default; change it with --output)"
+    )
     with open_database(settings) as database:
         with corpus_bar() as on_corpus:
             prepared = prepare_distillation(spec, settings, on_corpus)
         for warning in [*prepared.pinned.corpus.meta["warnings"], *prepared.warnings()]:
             say(f"warning: {warning}")
         record = create_distillation(prepared, database)
-        say(f"output     {output_folder(settings, prepared.spec, record.id)}")
+        say(f"student    goes to {output_folder(settings, prepared.spec, record.id)}")
         run_and_report(record, database, settings, as_json)
 
 
-def _resume(reference: str, given: dict[str, Any], settings: Settings, as_json: bool) -> None:
+def _resume(reference: str, settings: Settings, as_json: bool) -> None:
+    from api.distillation_run import run_folder
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
-    from kdnas.errors import SpecError
+    from kdnas.distill.full import remove_run_files
 
-    if given:
-        raise SpecError(
-            f"--resume takes the stored spec, so {', '.join(sorted(given))} cannot be given with "
-            "it; leave it out, or start a new distillation"
-        )
     with open_database(settings) as database:
         with database.read() as session:
             record = distillations.get_distillation(session, reference)
         run = f"{record.name}  (id {record.id}, {record.status})"
         say(f"resuming   {run}, spec as stored")
         if record.status == "succeeded":
+            remove_run_files(run_folder(settings, record.id))  # a kill may have left them
             say(f"it is finished; the student is in {record.output_path}")
             if as_json:
                 typer.echo(json.dumps(distillation_json(record)))
@@ -165,6 +168,7 @@ def run_and_report(
     from api.distillation_run import run_stored_distillation
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
+    from kdnas.errors import KdnasError
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
     with interruptible("the distillation") as interrupt, bar("distilling", unit="steps") as shown:
@@ -180,7 +184,11 @@ def run_and_report(
             note = f"loss {progress.loss:.4f}, {progress.tokens_per_second:.0f} tokens/s"
             shown.at(progress.step, progress.total_steps, note)
 
-        outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
+        try:
+            outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
+        except (KdnasError, KeyboardInterrupt):
+            say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
+            raise
     if as_json:
         typer.echo(json.dumps(distillation_json(outcome.record)))
     if not outcome.distilled.finished:

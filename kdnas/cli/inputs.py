@@ -138,3 +138,40 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             level = level.setdefault(part, {})
         level[last] = value
     return result
+
+
+def refuse_with_resume(values: Mapping[str, Any]) -> None:
+    """Refuse options beside ``--resume``, which takes the stored spec.
+
+    Args:
+        values: option, or path in the spec, → value; those not given are None or empty.
+
+    Raises:
+        SpecError: names every option that was given.
+    """
+    from kdnas.errors import SpecError
+
+    given = sorted(_option(path) for path, value in values.items() if value not in (None, []))
+    if given:
+        raise SpecError(
+            f"--resume takes the stored spec, so {', '.join(given)} cannot be given with it; leave "
+            "it out, or start anew"
+        )
+
+
+def _option(path: str) -> str:
+    """Name the option that sets a path of the spec."""
+    special = {
+        "proxy.fraction": "--proxy-fraction",
+        "proxy.seed": "--proxy-seed",
+        "proxy.reuse": "--no-reuse",
+        "reward.loss": "--reward-loss",
+        "limits.max_params_millions": "--max-params",
+        "backend.address": "--ray-address",
+        "architecture": "--arch",
+    }
+    if path.startswith("--"):
+        return path
+    part, _, key = path.rpartition(".")
+    short = key in {"ref", "source", "kind", "name", "init"} and part
+    return special.get(path, "--" + (part if short and key != "init" else key).replace("_", "-"))

@@ -33,8 +33,10 @@ Mapping = Annotated[
     ),
 ]
 Init = Annotated[str | None, typer.Option(help="How a student starts: warm or random.")]
-Steps = Annotated[int | None, typer.Option(help="Optimiser steps; wins over epochs.")]
-Epochs = Annotated[float | None, typer.Option(help="Passes over the training sequences.")]
+Steps = Annotated[int | None, typer.Option(help="Optimiser steps; instead of epochs.")]
+Epochs = Annotated[
+    float | None, typer.Option(help="Passes over the training sequences; instead of steps.")
+]
 BatchSize = Annotated[int | None, typer.Option(help="Sequences of a step.")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
 WarmupFraction = Annotated[

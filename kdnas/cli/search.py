@@ -89,7 +89,7 @@ def search(
     Everything is stored as it comes. Ctrl-C ends in good order; `--resume` goes on, with the same
     proposals as if nothing had happened.
     """
-    from kdnas.cli.inputs import nested
+    from kdnas.cli.inputs import nested, refuse_with_resume
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -132,10 +132,10 @@ def search(
     }
     settings = Settings.from_environment()
     if resume is not None:
-        given = sorted(
-            k for k, v in values.items() if v not in (None, []) and k != "limits.max_hours"
-        )
-        _resume(resume, given, max_hours, settings, as_json)
+        del values["limits.max_hours"]
+        others = {"--preset": preset, "--config": config, "--dry-run": dry_run or None}
+        refuse_with_resume({**values, **others})
+        _resume(resume, max_hours, settings, as_json)
         return
     _start(nested(values), preset, config, settings, dry_run, as_json)
 
@@ -174,19 +174,13 @@ def _start(
         run_and_report(record, database, settings, as_json)
 
 
-def _resume(
-    reference: str, given: list[str], max_hours: float | None, settings: Settings, as_json: bool
-) -> None:
+def _resume(reference: str, max_hours: float | None, settings: Settings, as_json: bool) -> None:
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import searches
-    from kdnas.errors import SpecError
+    from kdnas.specs.search import LimitsSpec
 
-    if given:
-        raise SpecError(
-            f"--resume takes the stored spec, so {', '.join(given)} cannot be given with it; leave "
-            "it out, or start a new search"
-        )
+    LimitsSpec.read({"max_hours": max_hours}, "--max-hours")
     with open_database(settings) as database:
         with database.read() as session:
             record = searches.get_search(session, reference)
@@ -214,20 +208,27 @@ def run_and_report(
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import say
     from kdnas.cli.search_screen import SearchScreen, show_result
+    from kdnas.errors import KdnasError
 
-    status = record.status
+    status, interrupted = record.status, False
     if status != "succeeded":
         screen = SearchScreen()
-        with interruptible("the search") as interrupt, screen:
-            status = run_stored_search(
-                record.id, database, settings, screen.watchers, interrupt, max_hours
-            )
+        try:
+            with interruptible("the search") as interrupt, screen:
+                status = run_stored_search(
+                    record.id, database, settings, screen.watchers, interrupt, max_hours
+                )
+            interrupted = interrupt.requested
+        except (KdnasError, KeyboardInterrupt):
+            if status != "cancelled":
+                say(f"stopped; go on with: kdnas search --resume {record.name}")
+            raise
     summary = search_summary(record.id, database)
     show_result(summary, to_stderr=as_json)
-    if status != "succeeded":
+    if status == "paused":
         say(f"paused; go on with: kdnas search --resume {record.name}")
     if as_json:
         typer.echo(json.dumps(summary))
-    if status != "succeeded" and interrupt.requested:
+    if interrupted and status != "succeeded":
         raise typer.Exit(130)
     return summary

@@ -93,7 +93,6 @@ class SearchScreen:
                 share = sum(self._groups.values()) / max(1, len(self._groups))
                 self._bar.at(share, 1.0, f"step {event.step} of {event.total_steps}")
         elif isinstance(event, CandidateDone):
-            self._close_bar()
             say("  " + candidate_line(event.candidate))
         elif isinstance(event, EpisodeDone):
             self._end_episode(event)
@@ -114,6 +113,7 @@ class SearchScreen:
         say(f"episode {event.number}/{self._num_episodes}{epsilon}  {who}{again}")
 
     def _end_episode(self, event: EpisodeDone) -> None:
+        self._close_bar()
         parts = []
         if event.best is not None and event.best.reward is not None:
             parts.append(f"best so far {event.best.architecture} with {event.best.reward:.3f}")
@@ -154,6 +154,8 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
         f"\nsearch {summary['name']}: {summary['status']}, {summary['explored']} explored "
         f"({summary['trained']} trained, {summary['reused']} looked up, {summary['failed']} failed)"
     )
+    if summary["error"]:
+        out.print(summary["error"], markup=False)
     if not summary["best"]:
         return
     out.print(_states("best by reward", summary["best"][:TOP]))

@@ -7,7 +7,7 @@ import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -32,7 +32,6 @@ class CardFacts:
         dtype: format of the forward passes.
         device: where it ran.
         latency: a sentence with the measured latency, or None if it was not measured.
-        command: what to type to make this student again.
     """
 
     run_id: str
@@ -41,21 +40,49 @@ class CardFacts:
     dtype: str
     device: str
     latency: str | None
-    command: str
+
+
+SPEC_FILE, RUN_FILE = "distillation.json", "run.json"
+_OF_THIS_MACHINE = ("output", "name")
 
 
 def refuse_used_folder(output: Path) -> None:
-    """Refuse an output folder that holds something.
+    """Refuse an output folder that holds something or cannot be made, before hours are spent.
 
     Raises:
-        ConflictError: it is a file, or a folder that is not empty.
+        ConflictError: it is a file, a folder that is not empty, or out of reach.
     """
     if output.is_file():
         raise ConflictError(f"output {output} is a file; name a new folder with --output")
-    if output.is_dir() and any(output.iterdir()):
+    try:
+        if output.is_dir() and any(output.iterdir()):
+            raise ConflictError(
+                f"output folder {output} is not empty; name a new one with --output, or empty it"
+            )
+        probe = output.parent / f".{output.name}.probe-{os.getpid()}"
+        probe.mkdir(parents=True)
+        probe.rmdir()
+    except OSError as error:
         raise ConflictError(
-            f"output folder {output} is not empty; name a new one with --output, or empty it"
-        )
+            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
+        ) from None
+
+
+def is_export_of(output: Path, run_id: str) -> bool:
+    """Whether a folder holds the whole student of this run; it appears whole or not at all."""
+    try:
+        about = json.loads((output / RUN_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and about.get("distillation_id") == run_id
+
+
+def portable_request(spec: DistillationSpec) -> dict[str, Any]:
+    """Return a request that makes the student again elsewhere: nothing pinned to this machine."""
+    request = {k: v for k, v in spec.to_json().items() if k not in _OF_THIS_MACHINE}
+    for part in ("teacher", "corpus"):
+        request[part] = {k: v for k, v in request[part].items() if k != "fingerprint"}
+    return request
 
 
 def export_student(
@@ -68,14 +95,15 @@ def export_student(
     """Write the student where ``AutoModel`` and ``AutoTokenizer`` load it; all of it or nothing.
 
     The folder holds weights (safetensors), configuration, the teacher's tokenizer, ``README.md``
-    (the model card), ``loss_curve.png``, ``metrics.jsonl`` and ``distillation.json`` (the spec).
+    (the model card), ``loss_curve.png``, ``metrics.jsonl``, ``distillation.json`` (the request) and
+    ``run.json`` (which run made it, and its best losses).
 
     Raises:
         ConflictError: the output folder is not empty.
         StoreError: the disk is full or not writable.
     """
     refuse_used_folder(output)
-    draft = output.parent / f".{output.name}.draft-{os.getpid()}"
+    draft = output.parent / f".{output.name}.draft-{facts.run_id}"
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -84,7 +112,8 @@ def export_student(
         for name in TOKENIZER_FILES:
             if (teacher.folder / name).is_file():
                 shutil.copyfile(teacher.folder / name, draft / name)
-        (draft / "distillation.json").write_text(json.dumps(spec.to_json(), indent=2) + "\n")
+        _write_json(draft / SPEC_FILE, portable_request(spec))
+        _write_json(draft / RUN_FILE, {"distillation_id": facts.run_id, **asdict(distilled.best)})
         (draft / "metrics.jsonl").write_text("".join(_metric_lines(distilled)))
         _draw_curve(distilled, draft / "loss_curve.png")
         (draft / "README.md").write_text(model_card(distilled, spec, teacher, facts), "utf-8")
@@ -99,6 +128,10 @@ def export_student(
         ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
 
 
 def _metric_lines(distilled: Distilled) -> list[str]:
@@ -193,6 +226,6 @@ model = AutoModel.from_pretrained("path/to/this/folder")
 ## Make it again
 
 ```
-{facts.command}
+kdnas full-distill --config {SPEC_FILE}
 ```
 """

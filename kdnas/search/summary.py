@@ -41,6 +41,7 @@ def summarise(
         "search_id": search.id,
         "name": search.name,
         "status": search.status,
+        "error": search.error,
         "explored": len(succeeded | failed),
         "trained": len(trained),
         "reused": len(succeeded - trained),

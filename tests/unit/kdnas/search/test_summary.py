@@ -59,6 +59,7 @@ def test_counts_and_order() -> None:
         "search_id": "s1",
         "name": "trial",
         "status": "succeeded",
+        "error": None,
         "explored": 4,
         "trained": 2,
         "reused": 1,
