@@ -34,14 +34,24 @@ def arch(
     length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence, for the FLOPs.")] = 128,
     as_json: options.Json = False,
 ) -> None:
-    """Print parameters, FLOPs a token, layer mapping, and latency if it is known."""
+    """Show what an architecture costs and learns.
+
+    Parameters, FLOPs a token, layer mapping, and latency if it is known.
+    """
     from kdnas.architecture import Architecture
+    from kdnas.cli.inputs import gather, nested
     from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
     from kdnas.models.teacher import prepare_teacher
     from kdnas.settings import Settings
+    from kdnas.specs.parts import TeacherSpec
 
     parsed = Architecture.parse(architecture)
-    handle = prepare_teacher(teacher) if teacher else None
+    settings = Settings.from_environment()
+    inputs = gather("search", nested({"teacher.ref": teacher}), settings)
+    origin = inputs.origins.get("teacher")
+    handle = None
+    if origin:  # without one, the paper's: the default teacher would surprise
+        handle = prepare_teacher(TeacherSpec.read(inputs.data["teacher"], "teacher"))
     embedding = EmbeddingShape.of(handle.shape) if handle else EmbeddingShape(PAPER_VOCABULARY)
     if vocab_size is not None:
         embedding = EmbeddingShape(vocab_size, embedding.max_positions, embedding.type_vocab_size)
@@ -64,12 +74,12 @@ def arch(
         "teacher": handle.ref if handle else None,
         "teacher_layers": teacher_layers,
         "layer_mapping": _mapping(parsed, teacher_layers),
-        "latency": _latency(parsed, handle, Settings.from_environment()),
+        "latency": _latency(parsed, handle, settings),
     }
     if as_json:
         typer.echo(json.dumps(facts))
     else:
-        _print(facts)
+        _print(facts, origin)
 
 
 def _mapping(architecture: Architecture, teacher_layers: int) -> dict[str, list[int]] | None:
@@ -105,7 +115,7 @@ def _latency(
     }
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print(facts: dict[str, Any], origin: str | None) -> None:
     whose = f"a teacher of {facts['teacher_layers']} layers"
     mapping = facts["layer_mapping"]
     mapped = (
@@ -125,6 +135,7 @@ def _print(facts: dict[str, Any]) -> None:
     else:
         known = "not known; name a --teacher"
     lines = {
+        "teacher": f"{facts['teacher']}  ({origin})" if origin else "none named; the paper's sizes",
         "architecture": f"{facts['architecture']}  (heads of {facts['head_size']})",
         "parameters": f"{facts['params_millions']:.1f} M, of them "
         f"{facts['embedding_params_millions']:.1f} M embeddings (vocabulary "

@@ -9,59 +9,51 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kdnas.cli import options
+
 if TYPE_CHECKING:
     from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus
 
 app = typer.Typer(help="Tokenise text for a teacher, and show a corpus.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command()
 def build(
-    corpus: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="File, folder, glob, pydocs or hub:owner/name; may be repeated.  "
-            "[default: KDNAS_CORPUS, else pydocs]"
-        ),
-    ] = None,
-    teacher: Annotated[
-        str | None,
-        typer.Option(help="Alias, model folder or hub id.  [default: KDNAS_TEACHER, else minilm]"),
-    ] = None,
-    text_column: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
-    language_column: Annotated[str | None, typer.Option(help="Column of the language.")] = None,
+    corpus: options.Corpus = None,
+    teacher: options.Teacher = None,
+    text_column: options.TextColumn = None,
+    language_column: options.LanguageColumn = None,
     language_per_file: Annotated[
         bool, typer.Option("--language-per-file", help="A file's name says its language.")
     ] = False,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens of a sample; longer ones are cut.")
-    ] = None,
-    as_json: Json = False,
+    max_length: options.MaxLength = None,
+    preset: options.Preset = None,
+    as_json: options.Json = False,
 ) -> None:
     """Tokenise a corpus for a teacher; what was tokenised before is taken up again."""
-    from kdnas.corpus.tokenized import build_corpus
-    from kdnas.models.teacher import prepare_teacher
+    from api.preparation import pin
+    from kdnas.cli.inputs import gather, nested
+    from kdnas.cli.screen import say
     from kdnas.settings import Settings
-    from kdnas.specs.parts import CorpusSpec
+    from kdnas.specs.parts import CorpusSpec, TeacherSpec
     from kdnas.store import Store
 
     settings = Settings.from_environment()
-    given = {
-        "source": corpus or settings.corpus,
-        "text_column": text_column,
-        "language_column": language_column,
-        "language_per_file": language_per_file,
-        "max_length": max_length,
+    values = {
+        "teacher.ref": teacher,
+        "corpus.source": corpus,
+        "corpus.text_column": text_column,
+        "corpus.language_column": language_column,
+        "corpus.language_per_file": language_per_file or None,
+        "corpus.max_length": max_length,
     }
-    spec = CorpusSpec.read({k: v for k, v in given.items() if v is not None}, "corpus")
-    store = Store.from_settings(settings)
-    handle = prepare_teacher(teacher or settings.teacher or "minilm", store)
+    inputs = gather("search", nested(values), settings, preset=preset)
+    for line in inputs.lines(("teacher", "corpus")):
+        say(line)
+    spec = CorpusSpec.read(inputs.data["corpus"], "corpus")
+    named = TeacherSpec.read(inputs.data.get("teacher", {}), "teacher")
     with corpus_bar() as progress:
-        built = build_corpus(
-            spec, handle.folder, store, progress, max_positions=handle.shape.max_positions
-        )
+        built = pin(named, spec, Store.from_settings(settings), progress).corpus
     for warning in built.meta["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
     _print(built, as_json)
@@ -70,7 +62,7 @@ def build(
 @app.command()
 def show(
     fingerprint: Annotated[str, typer.Argument(help="As printed by kdnas corpus build.")],
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what a tokenised corpus holds."""
     from kdnas.corpus.tokenized import KIND, TokenizedCorpus

@@ -21,7 +21,10 @@ def demo(
         int, typer.Option(min=1, help="Steps of the winner's full distillation.")
     ] = 400,
 ) -> None:
-    """Search the MiniLM teacher's space on documentation strings, then distil the winner.
+    """Search and distil for real, in minutes.
+
+    MiniLM teaches students of its own proportions on documentation strings, and the winner is
+    distilled.
 
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """

@@ -56,7 +56,9 @@ def full_distill(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Distil an architecture on the whole corpus into a Hugging Face model folder.
+    """Distil one architecture into a model folder.
+
+    On the whole corpus, into a folder that transformers loads.
 
     Teacher, corpus and objective come from the options, else the environment, else kdnas.yaml in
     the working folder, else the preset; the first lines say which.

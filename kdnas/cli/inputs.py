@@ -5,7 +5,7 @@ Every command that works says on its first lines which values it took, and from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +32,10 @@ class Inputs:
     preset: str
     sources: list[str] = field(default_factory=list)
 
-    def lines(self) -> list[str]:
+    def lines(self, keys: Sequence[str] = SHOWN) -> list[str]:
         """Say what was taken from where, a line a value."""
         lines = [f"preset     {self.preset}  ({self.origins['preset']})"]
-        for key in SHOWN:
+        for key in keys:
             origin = self.origins.get(key, "default")
             change = f"; change it with {CHANGED_BY[key]}" if origin == "default" else ""
             lines.append(f"{key:<10} {_shown(key, self.data.get(key))}  ({origin}{change})")

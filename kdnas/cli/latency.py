@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from kdnas.cli import options
+
 if TYPE_CHECKING:
     from kdnas.latency.table import LatencyCheck
     from kdnas.models.teacher import TeacherHandle
@@ -17,16 +19,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Build, show and verify latency tables.", no_args_is_help=True)
 
-Teacher = Annotated[
-    str | None,
-    typer.Option(help="Alias, model folder or hub id.  [default: KDNAS_TEACHER, else minilm]"),
-]
 Space = Annotated[str, typer.Option(help="Which states: paper or scaled (to the teacher).")]
 Device = Annotated[str, typer.Option(help="Where latency counts: cpu or cuda.")]
 Threads = Annotated[int, typer.Option(help="Threads of one inference on a CPU.")]
 Length = Annotated[int, typer.Option(help="Tokens of the one sequence.")]
 Dtype = Annotated[str, typer.Option(help="float32 or bfloat16.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class _Target(NamedTuple):
@@ -40,7 +37,7 @@ class _Target(NamedTuple):
 
 @app.command()
 def build(
-    teacher: Teacher = None,
+    teacher: options.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
@@ -52,7 +49,7 @@ def build(
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Time every whole student; can be resumed.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Measure the latency of every state of a space, and of the teacher.
 
@@ -67,8 +64,8 @@ def build(
     from kdnas.settings import Settings
     from workers.latency import build_table
 
-    options = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
-    target = _target(teacher, space, device, threads, length, dtype, **options)
+    thoroughness = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
+    target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
     kin, fingerprint = family(target.handle.shape), target.handle.shape.fingerprint
     with open_database(Settings.from_environment()) as database:
         known: dict[str, LatencyEntry] = {}
@@ -106,13 +103,13 @@ def show(
     arch: Annotated[
         str | None, typer.Option("--arch", help="One architecture, such as 3,4,288,768,gelu.")
     ] = None,
-    teacher: Teacher = None,
+    teacher: options.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
     length: Length = 32,
     dtype: Dtype = "float32",
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show the stored table of this machine, or one architecture of it."""
     from kdnas.architecture import Architecture
@@ -149,13 +146,13 @@ def verify(
         int, typer.Option("--students", min=3, help="Whole students to time.")
     ] = 30,
     seed: Annotated[int, typer.Option(help="Which students.")] = 1,
-    teacher: Teacher = None,
+    teacher: options.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
     length: Length = 32,
     dtype: Dtype = "float32",
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Time whole students that the build did not use, and compare with the stored table."""
     from kdnas.cli.screen import bar, say
@@ -186,26 +183,29 @@ def _target(
     threads: int,
     length: int,
     dtype: str,
-    **options: float | bool,
+    **thoroughness: float | bool,
 ) -> _Target:
+    from api.preparation import check_length
+    from kdnas.cli.inputs import gather, nested
+    from kdnas.cli.screen import say
     from kdnas.errors import SpecError, unknown_name
     from kdnas.latency.measure import current_profile
     from kdnas.models.teacher import prepare_teacher
     from kdnas.search_space import SearchSpace
     from kdnas.settings import Settings
+    from kdnas.specs.parts import TeacherSpec
     from kdnas.specs.search import LatencySpec
 
-    data = {"device": device, "threads": threads, "length": length, "dtype": dtype, **options}
+    data = {"device": device, "threads": threads, "length": length, "dtype": dtype, **thoroughness}
     spec = LatencySpec.read(data, "latency options")
     if space not in {"paper", "scaled"}:
         raise SpecError(unknown_name("space", space, ("paper", "scaled")))
-    handle = prepare_teacher(teacher or Settings.from_environment().teacher or "minilm")
+    inputs = gather("search", nested({"teacher.ref": teacher}), Settings.from_environment())
+    for line in inputs.lines(("teacher",)):
+        say(line)
+    handle = prepare_teacher(TeacherSpec.read(inputs.data.get("teacher", {}), "teacher"))
+    check_length("--length", length, handle)
     states = SearchSpace.paper() if space == "paper" else SearchSpace.scaled_to(handle.shape)
-    if length > handle.shape.max_positions:
-        raise SpecError(
-            f"length {length} exceeds the teacher's {handle.shape.max_positions} positions; use "
-            "a smaller --length"
-        )
     return _Target(handle, states, current_profile(spec), spec)
 
 

@@ -27,6 +27,7 @@ EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     help="Find the student architecture worth distilling, and distil it.",
+    epilog="Begin with: kdnas demo, or kdnas search --teacher ./my-bert --corpus ./texts",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,7 +48,7 @@ app.add_typer(db.app, name="db")
 
 @app.command()
 def version() -> None:
-    """Print the version of the program and of its training engine."""
+    """Print the version."""
     from kdnas import ENGINE_VERSION, __version__
 
     typer.echo(f"kdnas {__version__} (engine {ENGINE_VERSION})")

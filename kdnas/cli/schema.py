@@ -11,7 +11,7 @@ import typer
 def schema(
     kind: Annotated[str, typer.Argument(help="search or distillation.")] = "search",
 ) -> None:
-    """Print the JSON Schema of a request, for editors and validators."""
+    """Print the JSON Schema of a request."""
     from kdnas.errors import SpecError, unknown_name
     from kdnas.specs.base import Spec
     from kdnas.specs.distillation import DistillationSpec

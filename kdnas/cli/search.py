@@ -84,7 +84,7 @@ def search(
     max_hours: Annotated[float | None, typer.Option(help="Pause after this long.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Search for the student architecture worth distilling.
+    """Search for the student worth distilling.
 
     Everything is stored as it comes. Ctrl-C ends in good order; `--resume` goes on, with the same
     proposals as if nothing had happened.

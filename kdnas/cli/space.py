@@ -21,20 +21,24 @@ def space(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the axes and the count; the paper's space unless something else is asked for."""
+    """Show the axes of a search space.
+
+    And how many states they make; the paper's space unless something else is asked for.
+    """
     from api.preparation import build_space
     from kdnas.cli.inputs import gather, nested
+    from kdnas.cli.screen import say
     from kdnas.models.teacher import prepare_teacher
     from kdnas.search_space import AXES, SearchSpace
     from kdnas.settings import Settings
     from kdnas.specs.search import SearchSpec
 
-    settings = Settings.from_environment()
-    if kind is None and config is None:
-        kind = "paper" if teacher is None else "scaled"
     values = nested({"space.kind": kind, "teacher.ref": teacher})
-    inputs = gather("search", values, settings, config=config)
-    spec = SearchSpec.read(inputs.data, "space")
+    inputs = gather("search", values, Settings.from_environment(), config=config)
+    asked = {"space", "teacher"} & inputs.origins.keys()
+    spec = SearchSpec.read(inputs.data if asked else {**inputs.data, "space": "paper"}, "space")
+    for line in inputs.lines(("teacher",)) if spec.space.kind == "scaled" else ():
+        say(line)
     if spec.space.kind == "scaled":
         found = build_space(spec.space, prepare_teacher(spec.teacher), False)
     elif spec.space.kind == "paper":

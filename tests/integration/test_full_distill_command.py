@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,33 @@ def test_the_folder_is_an_ordinary_model(program: Program, finished: Finished) -
     assert model.config.num_hidden_layers == 2
     assert model.config.hidden_act == "silu"
     card = (folder / "README.md").read_text("utf-8")
-    for fact in (ARCHITECTURE, "loss_curve.png", "corpus.txt", "kdnas full-distill --arch"):
+    for fact in (ARCHITECTURE, "loss_curve.png", "corpus.txt", "kdnas full-distill --config"):
         assert fact in card
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "held_out_relative" in line]
     assert steps == list(range(5, 41, 5))
+
+
+def test_the_request_in_the_folder_makes_the_student_again(
+    program: Program, finished: Finished
+) -> None:
+    again = program.run(
+        "full-distill", "--config", "student/distillation.json", "--output", "again"
+    )
+    assert again.code == 0, again.err
+    one, other = weights(program.folder / "student"), weights(program.folder / "again")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_kill_just_after_the_export_loses_nothing(program: Program, finished: Finished) -> None:
+    with sqlite3.connect(program.folder / "home" / "kdnas.db") as connection:
+        connection.execute("update distillations set status = 'running' where name = 'undisturbed'")
+    before = (program.folder / "student" / "run.json").stat().st_mtime_ns
+    resumed = program.run("full-distill", "--resume", "undisturbed", "--json")
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["status"] == "succeeded"
+    assert resumed.json["losses"] == finished.json["losses"]
+    assert (program.folder / "student" / "run.json").stat().st_mtime_ns == before
 
 
 def test_a_used_output_folder_is_refused(program: Program, finished: Finished) -> None:

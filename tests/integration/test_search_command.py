@@ -219,7 +219,16 @@ WRONG = {
     "empty corpus": (("search", "--teacher", "teacher", "--corpus", "empty.txt"), "empty.txt"),
     "small corpus": (("search", "--config", "tiny.yaml", "--corpus", "two.txt"), "two.txt"),
     "resume": (("search", "--resume", "unheard-of"), "kdnas searches list"),
-    "resume with options": (("search", "--resume", "x", "--steps", "3"), "stored spec"),
+    "resume with options": (
+        ("search", "--resume", "x", "--steps", "3", "--dry-run", "--teacher", "y"),
+        "--dry-run, --steps, --teacher",
+    ),
+    "length": (("search", "--config", "long.yaml"), "latency.length (600)"),
+    "unreachable output": (
+        ("full-distill", "--arch", "1,4,48,96,gelu", "--output", "corpus.txt/student"),
+        "cannot be made",
+    ),
+    "demo output": (("demo", "--output", "corpus.txt"), "cannot be made"),
     "lengths": (("search", "--steps", "3", "--epochs", "1"), "contradict"),
     "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
     "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
@@ -249,6 +258,7 @@ def test_wrong_request_is_one_sentence_and_exit_2(
 ) -> None:
     """In this process: what is refused is refused before anything is started."""
     (program.folder / "wrong.yaml").write_text("proxi: {steps: 3}\ncontroller: {episods: 2}\n")
+    (program.folder / "long.yaml").write_text("teacher: teacher\nlatency: {length: 600}\n")
     (program.folder / "empty.txt").write_text("")
     (program.folder / "two.txt").write_text("river stone cloud\nold tree sings\n")
     arguments, words = WRONG[case]

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from api.preparation import build_space, check_length, ensure_latencies, pin
+from kdnas.db.engine import Database
+from kdnas.errors import SpecError
+from kdnas.records import LatencyEntry
+from kdnas.search_space import SearchSpace
+from kdnas.specs.parts import CorpusSpec, TeacherSpec
+from kdnas.specs.search import LatencySpec, SpaceSpec
+from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
+
+QUICK = LatencySpec(length=8, budget_seconds=1)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    return make_tiny_lab(tmp_path_factory.mktemp("lab"))
+
+
+def space(*hidden: int) -> SearchSpace:
+    return SearchSpace((1, 2), (2,), hidden, (48,), ("gelu",))
+
+
+def test_pinned_inputs_come_from_the_store(lab: TinyLab, tmp_path: Path) -> None:
+    teacher = TeacherSpec(ref=str(tmp_path / "gone"), fingerprint=lab.teacher.fingerprint)
+    corpus = CorpusSpec(source=("gone.txt",), fingerprint=lab.corpus.fingerprint)
+    pinned = pin(teacher, corpus, lab.store)
+    assert pinned.teacher.shape == lab.teacher.shape
+    assert pinned.corpus.num_sequences == lab.corpus.num_sequences
+    assert (pinned.teacher_spec, pinned.corpus_spec) == (teacher, corpus)
+
+
+def test_a_teacher_is_checked_before_a_corpus_is_read(lab: TinyLab) -> None:
+    def refuse(_: object) -> None:
+        raise SpecError("no")
+
+    teacher = TeacherSpec(ref="tiny", fingerprint=lab.teacher.fingerprint)
+    with pytest.raises(SpecError, match="no"):
+        pin(teacher, CorpusSpec(source=("missing.txt",)), lab.store, check=refuse)
+
+
+def test_spaces(lab: TinyLab) -> None:
+    assert len(build_space(SpaceSpec(kind="paper"), lab.teacher, False)) == 2400
+    assert max(build_space(SpaceSpec(), lab.teacher, True).layers) == lab.teacher.shape.layers
+    axes = {"layers": (1, 9), "heads": (2,), "hidden": (24,), "intermediate": (48,)}
+    custom = SpaceSpec(kind="custom", axes=axes)
+    assert build_space(custom, lab.teacher, True).layers == (1,)
+
+
+def test_positions_bound_the_length(lab: TinyLab) -> None:
+    check_length("latency.length", 64, lab.teacher)
+    with pytest.raises(SpecError, match=r"latency.length \(65\) is above .* \(64\)"):
+        check_length("latency.length", 65, lab.teacher)
+
+
+def test_a_table_is_built_once_and_grows_without_changing(lab: TinyLab, database: Database) -> None:
+    first = ensure_latencies(database, QUICK, lab.teacher, space(24))
+    assert ensure_latencies(database, QUICK, lab.teacher, space(24)) == first
+    grown = ensure_latencies(database, QUICK, lab.teacher, space(24, 48))
+    assert grown.teacher_ms == first.teacher_ms
+    assert {name: grown.entries[name] for name in first.entries} == first.entries
+    new = [e for name, e in grown.entries.items() if name not in first.entries]
+    assert len(new) == 2
+    assert all(isinstance(e, LatencyEntry) and e.latency_ms > 0 for e in new)
