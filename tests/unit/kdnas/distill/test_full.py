@@ -20,13 +20,14 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from kdnas.distill.checkpoint import checkpoints, load_checkpoint, save_checkpoint
-from kdnas.distill.export import CardFacts, export_student, refuse_used_folder
+from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, remove_run_files
 from kdnas.errors import ConflictError, StoreError, TrainingError
+from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab
 
 STUDENT = "2,4,36,96,gelu"
-FACTS = CardFacts("d-1", "c0ffee", 270, "float32", "cpu", "1.25 ms", "kdnas full-distill x")
+FACTS = CardFacts("d-1", "c0ffee", 270, "float32", "cpu", "1.25 ms")
 
 
 def distillation(
@@ -293,12 +294,21 @@ def test_the_card_and_the_files_beside_it_have_the_facts(
         f"relative {undisturbed.best.losses.relative:.4f}",
         "1.25 ms",
         "`d-1`",
-        "kdnas full-distill x",
+        "kdnas full-distill --config distillation.json",
         "library_name: transformers",
     ):
         assert fact in card, fact
     assert "(loss_curve.png)" in card
-    assert json.loads((tmp_path / "out" / "distillation.json").read_text()) == spec.to_json()
+    request = DistillationSpec.read(
+        json.loads((tmp_path / "out" / "distillation.json").read_text()), "distillation.json"
+    )
+    assert (request.teacher.fingerprint, request.corpus.fingerprint) == (None, None)
+    assert (request.architecture, request.training) == (spec.architecture, spec.training)
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert (run["distillation_id"], run["step"]) == ("d-1", undisturbed.best.step)
+    assert is_export_of(tmp_path / "out", "d-1")
+    assert not is_export_of(tmp_path / "out", "d-2")
+    assert not is_export_of(tmp_path / "nowhere", "d-1")
     lines = [json.loads(t) for t in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "training_loss" in line] == list(range(1, 13))
     assert [line["step"] for line in lines if "held_out_relative" in line] == [5, 10, 12]
