@@ -149,7 +149,7 @@ def timed(work: Callable[[], int], device: str) -> float:
 
 
 def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: str) -> dict:
-    """Time all variants, interleaved; the first round warms up and does not count."""
+    """Time all variants, interleaved; a first round on one candidate warms up, uncounted."""
     fast = choose_dtype("auto", choose_device(device))
     teacher = make_teacher(device)
     architectures = draw_candidates(num_candidates)
@@ -174,10 +174,17 @@ def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: s
         ):
             real = int(batch.attention_mask.sum())
 
-            def train_all(batch: PaddedBatch = batch, dtype: str = dtype, real: int = real) -> int:
-                for candidate in naive:
+            chosen = naive if turn else naive[:1]
+
+            def train_all(
+                batch: PaddedBatch = batch,
+                dtype: str = dtype,
+                real: int = real,
+                chosen: list[Naive] = chosen,
+            ) -> int:
+                for candidate in chosen:
                     candidate.step(batch, dtype)
-                return real * len(naive)
+                return real * len(chosen)
 
             note(name, timed(train_all, device), turn > 0)
         for name, members in (
@@ -275,7 +282,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="pydocs")
     parser.add_argument("--tokenizer", default="minilm", help="teacher whose tokenizer is used")
     parser.add_argument("--candidates", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()

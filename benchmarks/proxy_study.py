@@ -114,8 +114,8 @@ spread between seeds is the median over students of the difference between two p
 batches and proxy set all differ), {result["seed_spread"]:.4f}; the largest difference is
 {result["max_seed_spread"]:.4f}. Six students are a hint, not a proof.
 
-The best student is the one of the lowest loss; a reward with a price on latency may prefer a smaller
-and faster one, as the demo's does.
+The best student is the one of the lowest loss; a reward with a price on latency may prefer a
+smaller and faster one, as the demo's does.
 
 Made with `python benchmarks/proxy_study.py` in {result["minutes"]:.0f} minutes.
 """

@@ -20,6 +20,10 @@ def demo(
     distill_steps: Annotated[
         int, typer.Option(min=1, help="Steps of the winner's full distillation.")
     ] = 400,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML file with a spec to lay over the preset laptop.", dir_okay=False),
+    ] = None,
 ) -> None:
     """Search and distil for real, in minutes.
 
@@ -33,6 +37,7 @@ def demo(
     from kdnas.db.engine import parse_url, shown
     from kdnas.errors import SpecError
     from kdnas.settings import Settings
+    from kdnas.specs.load import load_yaml
 
     began = time.monotonic()
     settings = Settings.from_environment()
@@ -43,12 +48,14 @@ def demo(
         raise SpecError(
             f"output folder {output} cannot be made ({error.strerror}); name another with --output"
         ) from None
-    summary = _search(settings)
+    changes = load_yaml(config) if config else {}
+    summary = _search(changes, settings)
     (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]
     say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
-    student = _distil(winner, distill_steps, _fresh(output), settings)
+    inputs = {key: changes[key] for key in ("teacher", "corpus") if key in changes}
+    student = _distil(winner, inputs, distill_steps, _fresh(output), settings)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
     say(f"\ndone in {minutes} min {seconds:02} s")
     for name, path in {
@@ -61,16 +68,16 @@ def demo(
     say(f"\nnext: kdnas searches show {summary['name']}")
 
 
-def _search(settings: Settings) -> dict[str, Any]:
+def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
     from api.search_run import create_search, prepare_search
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.screen import say
     from kdnas.cli.search import run_and_report
     from kdnas.db.migrate import open_database
-    from kdnas.specs.load import load_preset
+    from kdnas.specs.load import load_preset, merge
     from kdnas.specs.search import SearchSpec
 
-    spec = SearchSpec.read(load_preset("laptop", "search"), "preset laptop")
+    spec = SearchSpec.read(merge(load_preset("laptop", "search"), changes), "demo")
     with open_database(settings) as database:
         with corpus_bar() as on_corpus:
             prepared = prepare_search(spec, settings, on_corpus)
@@ -79,7 +86,9 @@ def _search(settings: Settings) -> dict[str, Any]:
         return run_and_report(record, database, settings, as_json=False)
 
 
-def _distil(architecture: str, steps: int, output: Path, settings: Settings) -> Path:
+def _distil(
+    architecture: str, inputs: dict[str, Any], steps: int, output: Path, settings: Settings
+) -> Path:
     from api.distillation_run import create_distillation, prepare_distillation
     from kdnas.cli.full_distill import run_and_report
     from kdnas.db.migrate import open_database
@@ -88,9 +97,10 @@ def _distil(architecture: str, steps: int, output: Path, settings: Settings) -> 
 
     request = merge(
         load_preset("laptop", "distillation"),
+        inputs,
         {"architecture": architecture, "training": {"steps": steps}, "output": str(output)},
     )
-    spec = DistillationSpec.read(request, "preset laptop")
+    spec = DistillationSpec.read(request, "demo")
     with open_database(settings) as database:
         record = create_distillation(prepare_distillation(spec, settings), database)
         return run_and_report(record, database, settings, as_json=False)
