@@ -54,7 +54,7 @@ def demo(
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]
     say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
-    inputs = {key: changes[key] for key in ("teacher", "corpus") if key in changes}
+    inputs = {key: value for key, value in changes.items() if key in {"teacher", "corpus"}}
     student = _distil(winner, inputs, distill_steps, _fresh(output), settings)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
     say(f"\ndone in {minutes} min {seconds:02} s")
