@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from kdnas.cli.corpus import app
 from kdnas.errors import CorpusError, NotFoundError
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_teacher(tmp_path_factory.mktemp("teacher"), words=("alpha", "beta"))
 
 
 @pytest.fixture
-def runner(tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    def prepare(ref: str, _: object) -> SimpleNamespace:
-        assert ref == "some-teacher"
-        return SimpleNamespace(folder=tokenizer_folder, shape=SimpleNamespace(max_positions=64))
-
-    monkeypatch.setattr("kdnas.models.teacher.prepare_teacher", prepare)
+def runner(tmp_path: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("KDNAS_TEACHER", "some-teacher")
+    monkeypatch.setenv("KDNAS_TEACHER", str(teacher))
     monkeypatch.delenv("KDNAS_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
     return CliRunner()
 
 
@@ -59,4 +60,6 @@ def test_errors_are_the_librarys(runner: CliRunner, source: Path) -> None:
     with pytest.raises(NotFoundError, match="no corpus 'abc'"):
         runner.invoke(app, ["show", "abc"], catch_exceptions=False)
     with pytest.raises(CorpusError, match="max_length 256 is more than the 64 tokens"):
-        runner.invoke(app, ["build", "--corpus", str(source)], catch_exceptions=False)
+        runner.invoke(
+            app, ["build", "--corpus", str(source), "--max-length", "256"], catch_exceptions=False
+        )
