@@ -187,38 +187,33 @@ def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: s
                 return real * len(chosen)
 
             note(name, timed(train_all, device), turn > 0)
-        for name, members in (
-            (f"ours, group of {num_candidates}", trainers),
-            ("ours, first candidate alone", trainers[:1]),
-        ):
-            # As many batches as make up for one random one, several lengths among them.
-            steps = range(turn * 4, turn * 4 + 4)
-            spent = {"teacher": 0.0, "all": 0.0}
+        name, members = f"ours, group of {num_candidates}", trainers if turn else trainers[:1]
+        # As many batches as make up for one random one, several lengths among them.
+        steps = range(turn * 4, turn * 4 + 4)
+        spent = {"teacher": 0.0, "all": 0.0}
 
-            def train_group(
-                members: list[StudentTrainer] = members,
-                steps: range = steps,
-                spent: dict[str, float] = spent,
-            ) -> int:
-                tokens, began = 0, time.perf_counter()
-                for step in steps:
-                    batch = Batch.of(
-                        pad_batch(corpus, plan.batch_indices(step)), choose_device(device)
-                    )
-                    before = time.perf_counter()
-                    states = shared(batch)
-                    if device == "cuda":
-                        torch.cuda.synchronize()
-                    spent["teacher"] += time.perf_counter() - before
-                    for trainer in members:
-                        trainer.step(batch, states)
-                    tokens += batch.num_tokens * len(members)
-                spent["all"] = time.perf_counter() - began
-                return tokens
+        def train_group(
+            members: list[StudentTrainer] = members,
+            steps: range = steps,
+            spent: dict[str, float] = spent,
+        ) -> int:
+            tokens, began = 0, time.perf_counter()
+            for step in steps:
+                batch = Batch.of(pad_batch(corpus, plan.batch_indices(step)), choose_device(device))
+                before = time.perf_counter()
+                states = shared(batch)
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                spent["teacher"] += time.perf_counter() - before
+                for trainer in members:
+                    trainer.step(batch, states)
+                tokens += batch.num_tokens * len(members)
+            spent["all"] = time.perf_counter() - began
+            return tokens
 
-            note(name, timed(train_group, device), turn > 0)
-            if len(members) > 1 and turn > 0:
-                teacher_share.append(spent["teacher"] / spent["all"])
+        note(name, timed(train_group, device), turn > 0)
+        if turn > 0:
+            teacher_share.append(spent["teacher"] / spent["all"])
     with shared:
         for trainer in trainers:
             with closing(trainer):
@@ -236,22 +231,24 @@ def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: s
 def report(result: dict, num_candidates: int) -> str:
     """Write the Markdown table."""
     seconds = result["seconds_per_1000_tokens"]
-    group, alone = f"ours, group of {num_candidates}", "ours, first candidate alone"
+    group = seconds[f"ours, group of {num_candidates}"]
+    # Of the same students: what the group's steps took, with the teacher's part once for each.
+    share = result["teacher_share"]
+    alone = group * (1 - share + num_candidates * share)
     longest32 = seconds["naive float32, padded to the longest"]
-    fast = f"naive {result['dtype']}, padded to the longest"
+    fast = seconds[f"naive {result['dtype']}, padded to the longest"]
+    computed = {**seconds, "ours, a teacher pass for each (computed from its share)": alone}
     rows = "\n".join(
-        f"| {name} | {value:.3f} | {longest32 / value:.2f} |" for name, value in seconds.items()
+        f"| {name} | {value:.3f} | {longest32 / value:.2f} |" for name, value in computed.items()
     )
     factors = {
         "padding to the maximum → to the batch's longest": seconds[
             "naive float32, padded to the maximum"
         ]
         / longest32,
-        f"float32 → {result['dtype']}": longest32 / seconds[fast],
-        "buckets, fused steps, one product a layer (first candidate alone)": seconds[fast]
-        / seconds[alone],
-        f"own teacher → shared (the first candidate against all {num_candidates})": seconds[alone]
-        / seconds[group],
+        f"float32 → {result['dtype']}": longest32 / fast,
+        "buckets, fused steps, one product a layer": fast / alone,
+        f"own teacher → shared by {num_candidates}": alone / group,
     }
     factor_rows = "\n".join(f"| {name} | {value:.2f} × |" for name, value in factors.items())
     return f"""# mini-KD throughput
@@ -268,8 +265,8 @@ paper's space, batches of {BATCH_SIZE} sequences of at most {MAX_LENGTH} tokens,
 |---|---|
 {factor_rows}
 
-Against naive float32 padded to the longest: **{longest32 / seconds[group]:.1f} ×**; against naive
-{result["dtype"]}: **{seconds[fast] / seconds[group]:.1f} ×**. The teacher takes
+Against naive float32 padded to the longest: **{longest32 / group:.1f} ×**; against naive
+{result["dtype"]}: **{fast / group:.1f} ×**. The teacher takes
 {100 * result["teacher_share"]:.0f} % of a step of the group. Real tokens in bucketed batches:
 {100 * result["bucketed_padding_efficiency"]:.0f} %.
 
