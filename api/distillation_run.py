@@ -12,17 +12,17 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
+from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
-from kdnas.distill.full import Distilled, FullDistillation, FullProgress, remove_run_files
+from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
 from kdnas.errors import ArchitectureError, ConflictError, KdnasError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
 from kdnas.models.teacher import TeacherHandle
-from kdnas.objectives.registry import build_objective
+from kdnas.objectives.registry import objective_problem
 from kdnas.records import SearchStatus
-from kdnas.search_space import architecture_problem
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import LatencySpec
@@ -76,10 +76,9 @@ def prepare_distillation(
     device = choose_device(spec.training.device)
     if spec.output:
         refuse_used_folder(Path(spec.output))
-    objective = build_objective(spec.objective)
 
     def check(teacher: TeacherHandle) -> None:
-        problem = architecture_problem(spec.arch, teacher.shape, objective.maps_layers)
+        problem = objective_problem(spec.objective, spec.arch, teacher.shape)
         if problem:
             raise ArchitectureError(problem)
 
@@ -116,9 +115,10 @@ def create_distillation(prepared: PreparedDistillation, database: Database) -> D
         )
 
 
-def run_folder(settings: Settings, distillation_id: str) -> Path:
-    """Return the folder of a distillation's checkpoints."""
-    return settings.home / "distillations" / distillation_id
+def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
+    """Return a distillation's checkpoints: where it was asked to keep them, or under KDNAS_HOME."""
+    root = spec.training.checkpoints or str(settings.home / "distillations")
+    return Checkpoints(f"{root.rstrip('/')}/{distillation_id}")
 
 
 def output_folder(settings: Settings, spec: DistillationSpec, distillation_id: str) -> Path:
@@ -182,7 +182,7 @@ def run_stored_distillation(
             status: SearchStatus = "succeeded" if distilled.finished else "paused"
             record = distillations.set_distillation_status(session, record.id, status)
     if distilled.finished:
-        remove_run_files(run_folder(settings, record.id))
+        checkpoints_of(spec, settings, record.id).remove()
     return DistillationOutcome(record, output, distilled)
 
 
@@ -197,25 +197,28 @@ def _train(
 ) -> Distilled:
     prepared = prepare_distillation(spec.model_copy(update={"output": None}), settings)
     pinned = prepared.pinned
+    checkpoints = checkpoints_of(spec, settings, record.id)
+
+    def tell(progress: FullProgress) -> None:
+        if progress.held_out is not None or progress.points:
+            with database.write() as session:
+                distillations.set_distillation_progress(
+                    session, record.id, progress.step, progress.total_steps, progress.points
+                )
+        on_progress(progress)
+
     with training_lock():
         run = FullDistillation(
             spec,
             pinned.teacher,
             pinned.corpus,
-            run_folder(settings, record.id),
+            checkpoints,
             choose_device(prepared.device),
             prepared.dtype,
         )
-
-        def tell(progress: FullProgress) -> None:
-            if progress.held_out is not None:
-                with database.write() as session:
-                    distillations.set_distillation_progress(
-                        session, record.id, progress.step, progress.total_steps, run.new_points()
-                    )
-            on_progress(progress)
-
-        distilled = run.run(tell, should_stop)
+        run.run(tell, should_stop)
+    distilled = load_distilled(spec, pinned.teacher, checkpoints)
+    assert distilled is not None  # run() writes a checkpoint whenever it ends
     if distilled.finished and not is_export_of(output, record.id):
         facts = CardFacts(
             run_id=record.id,

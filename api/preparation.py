@@ -12,8 +12,10 @@ from kdnas.errors import SpecError
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, family
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
+from kdnas.specs.objectives import ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
@@ -86,8 +88,8 @@ def check_length(name: str, length: int, teacher: TeacherHandle) -> None:
         )
 
 
-def build_space(spec: SpaceSpec, teacher: TeacherHandle, maps_layers: bool) -> SearchSpace:
-    """Build the space that a spec names, without states that the teacher cannot teach.
+def build_space(spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpec) -> SearchSpace:
+    """Build the space that a spec names, without states that the teacher cannot teach so.
 
     Raises:
         SearchSpaceError: wrong axes, or no state is left.
@@ -98,7 +100,7 @@ def build_space(spec: SpaceSpec, teacher: TeacherHandle, maps_layers: bool) -> S
         space = SearchSpace.from_axes(spec.axes)
     else:
         space = SearchSpace.scaled_to(teacher.shape)
-    return space.limited_to_depth(teacher.shape.layers) if maps_layers else space
+    return space.limited_to(lambda state: objective_problem(objective, state, teacher.shape))
 
 
 def stored_latencies(

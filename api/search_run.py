@@ -27,7 +27,6 @@ from kdnas.errors import ConflictError
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
 from kdnas.models.teacher import TeacherHandle
-from kdnas.objectives.registry import build_objective
 from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
@@ -80,15 +79,14 @@ def prepare_search(
         RequestError: anything in the request that cannot be done.
     """
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
-    objective = build_objective(spec.objective)
 
     def check(teacher: TeacherHandle) -> None:
-        build_space(spec.space, teacher, objective.maps_layers)
+        build_space(spec.space, teacher, spec.objective)
         check_length("latency.length", spec.latency.length, teacher)
 
     pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
     shape = pinned.teacher.shape
-    space = build_space(spec.space, pinned.teacher, objective.maps_layers)
+    space = build_space(spec.space, pinned.teacher, spec.objective)
     backend = resolve_backend(
         spec.backend.model_copy(update={"address": spec.backend.address or settings.ray_address}),
         spec.controller.candidates,

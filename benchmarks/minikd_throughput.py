@@ -34,12 +34,16 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, PaddedBatch, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
 from kdnas.distill.numerics import autocast, choose_device, choose_dtype, derived_seed
+from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
-from kdnas.distill.teacher_pass import Batch, TeacherPass
+from kdnas.distill.teacher_pass import TeacherPass
+from kdnas.models.batch import Batch
 from kdnas.models.families import family_of
 from kdnas.models.student import build_student
+from kdnas.models.taps import TapPoints
 from kdnas.models.teacher import prepare_teacher
 from kdnas.objectives.hidden_state import HiddenState
+from kdnas.records import TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.parts import CorpusSpec
@@ -122,21 +126,19 @@ def ours(
 ) -> tuple[list[StudentTrainer], TeacherPass]:
     """The engine's trainers and their shared teacher pass."""
     family = family_of("bert")
+    shape = TeacherShape(
+        "bert", TEACHER_LAYERS, 12, TEACHER_HIDDEN, 3072, "gelu", 30522, 512, 2, "random"
+    )
     trainers = []
     for architecture in architectures:
-        head = HiddenState().head(
-            architecture.layers,
-            architecture.hidden,
-            TEACHER_LAYERS,
-            TEACHER_HIDDEN,
-            derived_seed("head", architecture),
-        )
+        plan = StagePlan(HiddenState(), 0, 10_000, 10_000)
+        head = plan.objective.head(architecture, shape, derived_seed("head", architecture))
         student = build_student(teacher.config, architecture)
         trainers.append(
-            StudentTrainer(student, family, head, SPEC, 10_000, choose_device(device), dtype)
+            StudentTrainer(student, family, head, SPEC, plan, choose_device(device), dtype)
         )
-    layers = {j for t in trainers for j in t.head.teacher_layers}
-    return trainers, TeacherPass(teacher, family, layers, choose_device(device), dtype)
+    points = TapPoints.union(t.head.teacher_taps for t in trainers)
+    return trainers, TeacherPass(teacher, family, points, choose_device(device), dtype)
 
 
 def timed(work: Callable[[], int], device: str) -> float:

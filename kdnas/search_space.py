@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -98,15 +98,30 @@ class SearchSpace:
         paper = cls.paper()
         return cls(**{axis: tuple(axes.get(axis, getattr(paper, axis))) for axis in AXES})
 
-    def limited_to_depth(self, max_layers: int) -> SearchSpace:
-        """Drop the states deeper than the teacher, for objectives that map layer to layer."""
-        layers = tuple(v for v in self.layers if v <= max_layers)
-        if not layers:
+    def limited_to(self, problem: Callable[[Architecture], str | None]) -> SearchSpace:
+        """Drop the values of an axis with which no state is possible.
+
+        Args:
+            problem: says why a state is not possible, or None; what it refuses must lie along
+                axes, as a depth or a width does.
+
+        Raises:
+            SearchSpaceError: no state is left; the reason is the first state's.
+        """
+        possible = [state for state in self.states if problem(state) is None]
+        if not possible:
             raise SearchSpaceError(
-                f"every depth of the space {list(self.layers)} is deeper than the teacher's "
-                f"{max_layers} layers; use `space: scaled` or list smaller depths"
+                f"no state of the space is possible: {problem(self.states[0])}; use `space: "
+                "scaled` or list other values"
             )
-        return SearchSpace(layers, self.heads, self.hidden, self.intermediate, self.activation)
+        kept = {
+            axis: tuple(v for v in values if any(getattr(s, axis) == v for s in possible))
+            for axis, values in self.axes.items()
+        }
+        limited = SearchSpace(**kept)
+        if len(limited) != len(possible):
+            raise ValueError("the problem does not lie along axes")
+        return limited
 
     @cached_property
     def states(self) -> tuple[Architecture, ...]:
@@ -182,16 +197,3 @@ def _scaled_widths(widths: Sequence[int], hidden: int, exact: bool = False) -> t
         return _distinct([int(v) for v in scaled])
     by_48, by_12 = (_distinct([max(m, round(v / m) * m) for v in scaled]) for m in (48, 12))
     return by_48 if len(by_48) == len(widths) else by_12
-
-
-def architecture_problem(
-    architecture: Architecture, teacher: TeacherShape, maps_layers: bool
-) -> str | None:
-    """Say why a teacher cannot teach this architecture, or None if it can."""
-    if maps_layers and architecture.layers > teacher.layers:
-        return (
-            f"student {architecture} has {architecture.layers} layers, its teacher "
-            f"{teacher.layers}; this objective maps student layers to teacher layers, so "
-            f"choose at most {teacher.layers} layers"
-        )
-    return None

@@ -135,11 +135,11 @@ def _start(
 
 
 def _resume(reference: str, settings: Settings, as_json: bool) -> None:
-    from api.distillation_run import run_folder
+    from api.distillation_run import checkpoints_of
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
-    from kdnas.distill.full import remove_run_files
+    from kdnas.specs.distillation import DistillationSpec
 
     with open_database(settings) as database:
         with database.read() as session:
@@ -147,7 +147,8 @@ def _resume(reference: str, settings: Settings, as_json: bool) -> None:
         run = f"{record.name}  (id {record.id}, {record.status})"
         say(f"resuming   {run}, spec as stored")
         if record.status == "succeeded":
-            remove_run_files(run_folder(settings, record.id))  # a kill may have left them
+            spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+            checkpoints_of(spec, settings, record.id).remove()  # a kill may have left them
             say(f"it is finished; the student is in {record.output_path}")
             if as_json:
                 typer.echo(json.dumps(distillation_json(record)))

@@ -25,7 +25,6 @@ def space(
 
     And how many states they make; the paper's space unless something else is asked for.
     """
-    from api.preparation import build_space
     from kdnas.cli.inputs import gather, nested
     from kdnas.cli.screen import say
     from kdnas.models.teacher import prepare_teacher
@@ -40,7 +39,7 @@ def space(
     for line in inputs.lines(("teacher",)) if spec.space.kind == "scaled" else ():
         say(line)
     if spec.space.kind == "scaled":
-        found = build_space(spec.space, prepare_teacher(spec.teacher), False)
+        found = SearchSpace.scaled_to(prepare_teacher(spec.teacher).shape)
     elif spec.space.kind == "paper":
         found = SearchSpace.paper()
     else:

@@ -19,10 +19,19 @@ _EVALUATION = 3  # tells this choice from other choices of the same seed
 
 @dataclass(frozen=True, slots=True)
 class PaddedBatch:
-    """Token ids and mask, both int64 (B, T), T the longest sequence; 0 in the mask is padding."""
+    """Token ids and mask, both int64 (B, T), T the longest sequence; 0 in the mask is padding.
+
+    ``labels`` are the hidden tokens at their places and negative elsewhere, where any were hidden.
+    """
 
     input_ids: NDArray[np.int64]
     attention_mask: NDArray[np.int64]
+    labels: NDArray[np.int64] | None = None
+
+    def rows(self, chosen: slice | Indices) -> PaddedBatch:
+        """Return some of the sequences, as wide as the whole."""
+        labels = None if self.labels is None else self.labels[chosen]
+        return PaddedBatch(self.input_ids[chosen], self.attention_mask[chosen], labels)
 
 
 class BatchPlan:

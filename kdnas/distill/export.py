@@ -19,6 +19,7 @@ from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transform
 
 if TYPE_CHECKING:
     from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.objectives import ObjectiveSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,12 @@ def _draw_curve(distilled: Distilled, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def _objective_line(objective: ObjectiveSpec) -> str:
+    options = {k: v for k, v in objective.to_json().items() if k != "name" and v is not None}
+    said = ", ".join(f"{key.replace('_', ' ')} `{value}`" for key, value in options.items())
+    return f"{objective.name}: {said}"
+
+
 def model_card(
     distilled: Distilled, spec: DistillationSpec, teacher: TeacherHandle, facts: CardFacts
 ) -> str:
@@ -182,7 +189,7 @@ def model_card(
         f"{shape.hidden}, fingerprint `{shape.fingerprint}`",
         "corpus": f"{', '.join(spec.corpus.source)}: {facts.corpus_sequences} training sequences "
         f"of at most {spec.corpus.max_length} tokens, fingerprint `{facts.corpus_fingerprint}`",
-        "objective": f"{spec.objective.name}, layer mapping `{spec.objective.mapping}`",
+        "objective": _objective_line(spec.objective),
         "start": spec.student.init,
         "training": f"{distilled.steps} steps of {training.batch_size} sequences, peak learning "
         f"rate {training.learning_rate:g}, seed {training.seed}, {facts.dtype} on {facts.device}",

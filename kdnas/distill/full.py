@@ -1,38 +1,38 @@
 """Full distillation of one architecture: to the last step, resumable to the step.
 
-The same student, head, teacher pass and batches as mini-KD (``group.py``), with the whole
-training split, checkpoints, and the best held-out loss kept.
+The same students, heads, teacher pass and batches as mini-KD (``group.py``), with the whole
+training split, checkpoints, and the best held-out loss kept. Several workers may share each
+batch; they take the same steps, and the first of them reads held-out losses and writes checkpoints.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
-from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
+from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
-from kdnas.distill.checkpoint import load_checkpoint, save_checkpoint
-from kdnas.distill.held_out import HELD_OUT_BATCH, held_out_losses
-from kdnas.distill.numerics import Device, derived_seed, keep_freed_memory, num_threads
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.numerics import Device, keep_freed_memory, num_threads
+from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import total_steps
+from kdnas.distill.setup import Setup
+from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
-from kdnas.distill.teacher_pass import Batch, TeacherPass
-from kdnas.errors import StoreError, TrainingError
-from kdnas.models.families import family_of
-from kdnas.models.student import EmbeddingBasis, build_student, start_student
-from kdnas.models.teacher import TeacherHandle, load_teacher_model
-from kdnas.objectives.registry import build_objective
+from kdnas.distill.teacher_pass import TeacherPass
+from kdnas.errors import TrainingError
+from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.student import build_student
+from kdnas.models.teacher import TeacherHandle
+from kdnas.objectives.registry import build_stages
 from kdnas.records import CurvePoint, Losses
 from kdnas.specs.distillation import DistillationSpec
 
@@ -49,37 +49,67 @@ class HeldOutPoint:
 
 @dataclass(frozen=True, slots=True)
 class FullProgress:
-    """Where a distillation is; ``held_out`` is set when it was just read."""
+    """Where a distillation is.
+
+    Attributes:
+        step: steps made.
+        total_steps: of the whole run.
+        loss: recent training loss.
+        tokens_per_second: real tokens, of all workers.
+        objective: of the present stage.
+        points: points of the curve since the last report.
+        held_out: the held-out losses, if they were just read.
+    """
 
     step: int
     total_steps: int
     loss: float
     tokens_per_second: float
+    objective: str = "hs"
+    points: tuple[CurvePoint, ...] = ()
     held_out: HeldOutPoint | None = None
 
 
 @dataclass(frozen=True)
 class Distilled:
-    """The end of a distillation: the best student and how it got there."""
+    """Where a distillation stands, or its end: the best student and how it got there.
+
+    Attributes:
+        student: the student of the best held-out loss in the last stage.
+        lm_head: its masked-LM head, where one was trained.
+        best: where and how good.
+        held_out: all readings.
+        curve: of the training loss.
+        steps: steps made.
+        total_steps: of the whole run.
+    """
 
     student: torch.nn.Module
+    lm_head: MaskedLMHead | None
     best: HeldOutPoint
     held_out: tuple[HeldOutPoint, ...]
     curve: tuple[CurvePoint, ...]
     steps: int
-    finished: bool
+    total_steps: int
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were made."""
+        return self.steps >= self.total_steps
 
 
 class FullDistillation:
-    """One full distillation and the folder in which it can be resumed.
+    """One worker's part in a full distillation, and the checkpoints from which it goes on.
 
     Args:
         spec: what to distil and how, with ``threads`` written out.
         teacher: the teacher.
         corpus: the tokenised corpus.
-        folder: where checkpoints and the best weights are kept.
+        checkpoints: where the run keeps its checkpoints.
         device: where it runs.
         dtype: format of training's forward passes.
+        origin: the student whose weights it begins with, if there is one.
+        parallel: this worker's place among the run's workers.
     """
 
     def __init__(
@@ -87,184 +117,206 @@ class FullDistillation:
         spec: DistillationSpec,
         teacher: TeacherHandle,
         corpus: TokenizedCorpus,
-        folder: Path,
+        checkpoints: Checkpoints,
         device: Device,
         dtype: str,
+        origin: TeacherHandle | None = None,
+        parallel: Parallel = ALONE,
     ) -> None:
         keep_freed_memory()
         self._spec, self._training = spec, spec.training
-        self._corpus, self._folder, self._device = corpus, folder, device
-        architecture, shape, seed = spec.arch, teacher.shape, spec.training.seed
-        family = family_of(shape.model_type)
-        plan_of = BatchPlan(corpus.lengths, corpus.train_indices, self._training.batch_size, seed)
-        self._plan = plan_of
-        self.steps = total_steps(self._training, plan_of.num_batches_per_epoch)
-        objective = build_objective(spec.objective)
-        head = objective.head(
-            architecture.layers,
-            architecture.hidden,
-            shape.layers,
-            shape.hidden,
-            derived_seed("head", seed, architecture),
+        self._corpus, self._checkpoints, self._parallel = corpus, checkpoints, parallel
+        self._batches = BatchPlan(
+            corpus.lengths, corpus.train_indices, self._training.batch_size, self._training.seed
         )
-        teacher_model = load_teacher_model(teacher)
-        student = build_student(
-            teacher.config, architecture, seed=seed, dropout=self._training.dropout
-        )
-        basis = EmbeddingBasis.of(teacher_model, family) if spec.student.init == "warm" else None
-        start_student(student, family, spec.student.init, basis)
-        self._teacher = TeacherPass(
-            teacher_model.to(device), family, head.teacher_layers, device, dtype
-        )
-        self._trainer = StudentTrainer(
-            student,
-            family,
-            head,
-            self._training,
-            self.steps,
-            device,
-            dtype,
-            derived_seed("dropout", seed, architecture),
-        )
+        self.steps = total_steps(self._training, self._batches.num_batches_per_epoch)
+        self._stages = plan_stages(build_stages(spec.objective), self.steps)
+        self._setup = Setup(teacher, device, dtype, spec.student, origin)
+        self._student = self._setup.student(spec.arch, self._stages[0], self._training)
+        self._curve: list[CurvePoint] = []
         self._held_out: list[HeldOutPoint] = []
-        self._told = 0
+        self._best: dict[str, Any] | None = None
+        self._step, self._told = 0, 0
 
     def run(
         self,
         on_progress: Callable[[FullProgress], None] = lambda _: None,
         should_stop: Callable[[], bool] = lambda: False,
-    ) -> Distilled:
+    ) -> int:
         """Train from the newest checkpoint, or from the start, to the end or until told to stop.
 
         Stopping writes a checkpoint first. Going on from it gives the weights of an undisturbed
         run, on a CPU to the bit.
 
+        Returns:
+            Steps made so far.
+
         Raises:
             TrainingError: the loss stopped being finite.
             StoreError: a checkpoint cannot be written or read.
         """
-        trainer = self._trainer
         threads = self._training.threads or torch.get_num_threads()
-        with closing(trainer), self._teacher, num_threads(threads):
-            self._resume()
-            shown, tokens, since = -math.inf, 0, time.monotonic()
-            while not trainer.finished:
-                indices = self._plan.batch_indices(trainer.step_number)
-                batch = Batch.of(pad_batch(self._corpus, indices), self._device)
-                trainer.step(batch, self._teacher(batch))
-                if trainer.error:
-                    raise TrainingError(trainer.error)
-                tokens += batch.num_tokens
-                stopping = should_stop()
-                due = trainer.step_number % self._training.checkpoint_every == 0
-                point = self._read_held_out() if due or trainer.finished else None
-                if due or trainer.finished or stopping:
-                    self._save()
+        state = self._checkpoints.load()
+        if state is not None:
+            self._resume(state)
+        self._told = 0
+        with num_threads(threads):
+            for plan in self._stages:
+                if plan.end <= self._step:
+                    continue
+                with ExitStack() as stack:
+                    trainer = self._setup.trainer(
+                        self._student,
+                        self._spec.arch,
+                        plan,
+                        self._training,
+                        self._parallel,
+                        self._training.compile,
+                    )
+                    stack.enter_context(closing(trainer))
+                    if state is not None and self._step > plan.first_step:
+                        trainer.load_state_dict(state["trainer"])
+                    elif state is not None:  # the checkpoint is the end of the stage before
+                        trainer.student.load_state_dict(state["trainer"]["student"])
+                    state = None
+                    teacher = stack.enter_context(self._setup.teacher_pass([trainer]))
+                    if not self._stage(plan, trainer, teacher, on_progress, should_stop):
+                        break
+        return self._step
+
+    def _stage(
+        self,
+        plan: StagePlan,
+        trainer: StudentTrainer,
+        teacher: TeacherPass,
+        on_progress: Callable[[FullProgress], None],
+        should_stop: Callable[[], bool],
+    ) -> bool:
+        """Train through a stage; False if it was stopped before its end."""
+        shown, tokens, since = -math.inf, 0, time.monotonic()
+        while not trainer.finished:
+            tokens += self._train_step(plan, trainer, teacher)
+            if trainer.error:
+                raise TrainingError(trainer.error)
+            self._step = trainer.step_number
+            self._curve += trainer.curve
+            trainer.curve.clear()
+            stopping = self._parallel.any(should_stop(), self._setup.device)
+            due = self._step % self._training.checkpoint_every == 0 or trainer.finished
+            point = None
+            if self._parallel.leads:
+                point = self._read_held_out(plan, trainer, teacher) if due else None
+                if due or stopping:
+                    self._save(trainer)
                 now = time.monotonic()
                 if point or now - shown >= PROGRESS_SECONDS:
                     shown = now
-                    rate = tokens / max(now - since, 1e-9)
-                    on_progress(
-                        FullProgress(
-                            trainer.step_number, self.steps, trainer.recent_loss, rate, point
-                        )
-                    )
-                if stopping:
-                    break
-            return self._result()
+                    speed = tokens / max(now - since, 1e-9)
+                    on_progress(self._progress(plan, trainer, speed, point))
+            if stopping and not trainer.finished:
+                return False
+        return True
 
-    @property
-    def step_number(self) -> int:
-        """Steps made so far."""
-        return self._trainer.step_number
+    def _train_step(self, plan: StagePlan, trainer: StudentTrainer, teacher: TeacherPass) -> int:
+        """Make one step; return the real tokens of its whole batch."""
+        step = trainer.step_number
+        padded = pad_batch(self._corpus, self._batches.batch_indices(step))
+        padded = self._setup.hide(padded, plan, self._training.seed, step)
+        parts = self._setup.parts(padded, self._parallel, self._training.accumulate)
+        for number, batch in enumerate(parts):
+            trainer.learn(batch, teacher(batch), number)
+        trainer.update()
+        return parts[0].totals.tokens
 
-    def new_points(self) -> tuple[CurvePoint, ...]:
-        """Points of the curve since the last call; all of them at first."""
-        points = tuple(self._trainer.curve[self._told :])
-        self._told = len(self._trainer.curve)
-        return points
+    def _progress(
+        self, plan: StagePlan, trainer: StudentTrainer, speed: float, point: HeldOutPoint | None
+    ) -> FullProgress:
+        points = tuple(self._curve[self._told :])
+        self._told = len(self._curve)
+        loss = trainer.recent_loss
+        return FullProgress(self._step, self.steps, loss, speed, plan.objective.name, points, point)
 
-    def _resume(self) -> None:
-        state = load_checkpoint(self._folder / "checkpoints")
-        if state is None:
-            return
-        self._trainer.load_state_dict(state["trainer"])
-        self._held_out = [
-            HeldOutPoint(int(p["step"]), Losses(**p["losses"]))
-            for p in json.loads(state["held_out"])
-        ]
-
-    def _save(self) -> None:
-        state: dict[str, Any] = {
-            "trainer": self._trainer.state_dict(),
-            "held_out": json.dumps([asdict(point) for point in self._held_out]),
-        }
-        save_checkpoint(self._folder / "checkpoints", state, self._trainer.step_number)
-        best = self._best()
-        for old in self._folder.glob("best-*.safetensors"):
-            if best is None or old != self._best_file(best.step):
-                old.unlink()
-
-    def _read_held_out(self) -> HeldOutPoint:
-        batches = (
-            Batch.of(padded, self._device)
-            for padded in eval_batches(
-                self._corpus,
-                self._corpus.held_out_indices,
-                HELD_OUT_BATCH,
-                self._training.held_out,
-                self._training.seed,
-            )
-        )
-        losses = held_out_losses(self._teacher, [self._trainer], batches)[0]
-        if self._trainer.error:
-            raise TrainingError(self._trainer.error)
-        point = HeldOutPoint(self._trainer.step_number, losses)
+    def _read_held_out(
+        self, plan: StagePlan, trainer: StudentTrainer, teacher: TeacherPass
+    ) -> HeldOutPoint:
+        found = held_out_losses(self._setup, teacher, [trainer], self._corpus, self._training)
+        if trainer.error:
+            raise TrainingError(trainer.error)
+        point = HeldOutPoint(self._step, found[0])
         self._held_out.append(point)
-        if self._best() == point:
-            self._write_best(point.step)
+        if best_reading(self._held_out, self._stages) == point:
+            lm_head = trainer.head.student_lm_head
+            self._best = {
+                "student": _copy(trainer.student),
+                "lm_head": None if lm_head is None else _copy(lm_head),
+            }
         return point
 
-    def _write_best(self, step: int) -> None:
-        target = self._best_file(step)
-        draft = target.with_suffix(".draft")
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            save_file(
-                {k: v.contiguous().cpu() for k, v in self._trainer.student.state_dict().items()},
-                draft,
-            )
-            draft.rename(target)
-        except (OSError, SafetensorError) as error:
-            draft.unlink(missing_ok=True)
-            raise StoreError(
-                f"the best weights could not be written to {self._folder} "
-                f"({' '.join(str(error).split())[:120]}); free space there and resume"
-            ) from error
+    def _save(self, trainer: StudentTrainer) -> None:
+        state: dict[str, Any] = {
+            "trainer": trainer.state_dict(),
+            "step": self._step,
+            "total_steps": self.steps,
+            "best": self._best,
+            "curve": [(p.step, p.loss, p.learning_rate) for p in self._curve],
+            "held_out": json.dumps([asdict(point) for point in self._held_out]),
+        }
+        self._checkpoints.save(state, self._step)
 
-    def _best(self) -> HeldOutPoint | None:
-        return min(self._held_out, key=lambda p: (p.losses.relative, p.step), default=None)
+    def _resume(self, state: dict[str, Any]) -> None:
+        self._step, self._best = int(state["step"]), state["best"]
+        self._curve = [CurvePoint(*point) for point in state["curve"]]
+        self._held_out = list(_readings(state))
 
-    def _best_file(self, step: int) -> Path:
-        return self._folder / f"best-{step:09d}.safetensors"
 
-    def _result(self) -> Distilled:
-        trainer, best = self._trainer, self._best()
-        if best is None:  # stopped before the first reading
-            losses = Losses(trainer.last_loss, math.nan, math.nan, math.nan)
-            best = HeldOutPoint(trainer.step_number, losses)
-        elif trainer.finished:
-            trainer.student.load_state_dict(load_file(self._best_file(best.step)))
-        return Distilled(
-            trainer.student.eval(),
-            best,
-            tuple(self._held_out),
-            tuple(trainer.curve),
-            trainer.step_number,
-            trainer.finished,
+def load_distilled(
+    spec: DistillationSpec, teacher: TeacherHandle, checkpoints: Checkpoints
+) -> Distilled | None:
+    """Read how far a run is, and its best student, from its newest checkpoint.
+
+    Returns:
+        None if there is no checkpoint yet. Before the first held-out reading the student is the
+        newest one.
+    """
+    state = checkpoints.load()
+    if state is None:
+        return None
+    student = build_student(teacher.config, spec.arch, seed=spec.training.seed)
+    best_state = state["best"] or {"student": state["trainer"]["student"], "lm_head": None}
+    student.load_state_dict(best_state["student"])
+    lm_head = None
+    if best_state["lm_head"] is not None:
+        lm_head = MaskedLMHead(
+            spec.arch.hidden, spec.arch.hidden, len(best_state["lm_head"]["bias"])
         )
+        lm_head.load_state_dict(best_state["lm_head"])
+    curve = tuple(CurvePoint(*point) for point in state["curve"])
+    held_out, step, total = _readings(state), int(state["step"]), int(state["total_steps"])
+    best = best_reading(held_out, plan_stages(build_stages(spec.objective), total))
+    if best is None:
+        unread = Losses(curve[-1].loss if curve else math.nan, math.nan, math.nan, math.nan)
+        best = HeldOutPoint(step, unread)
+    return Distilled(student.eval(), lm_head, best, held_out, curve, step, total)
 
 
-def remove_run_files(folder: Path) -> None:
-    """Remove checkpoints and best weights after the student was exported."""
-    shutil.rmtree(folder, ignore_errors=True)
+def best_reading(
+    held_out: tuple[HeldOutPoint, ...] | list[HeldOutPoint], stages: tuple[StagePlan, ...]
+) -> HeldOutPoint | None:
+    """Return the reading of the smallest relative loss in the last stage that was reached.
+
+    Losses of different objectives cannot be compared.
+    """
+    if not held_out:
+        return None
+    first = max((s.first_step for s in stages if s.first_step < held_out[-1].step), default=0)
+    return min((p for p in held_out if p.step > first), key=lambda p: (p.losses.relative, p.step))
+
+
+def _readings(state: dict[str, Any]) -> tuple[HeldOutPoint, ...]:
+    return tuple(
+        HeldOutPoint(int(p["step"]), Losses(**p["losses"])) for p in json.loads(state["held_out"])
+    )
+
+
+def _copy(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}

@@ -1,32 +1,45 @@
-"""Held-out losses of several students on one teacher pass, in eval mode and float32."""
+"""Held-out losses: read in eval mode and float32 on sequences that are never trained on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
 
+from kdnas.corpus.batches import eval_batches
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.setup import Setup
 from kdnas.distill.student_trainer import StudentTrainer
-from kdnas.distill.teacher_pass import Batch, TeacherPass
+from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.records import Losses
+from kdnas.specs.parts import TrainingSpec
 
 HELD_OUT_BATCH = 32
+_HELD_OUT = 5  # tells this hiding of tokens from that of training
 
 
 def held_out_losses(
-    teacher: TeacherPass, trainers: Sequence[StudentTrainer], batches: Iterable[Batch]
+    setup: Setup,
+    teacher: TeacherPass,
+    trainers: Sequence[StudentTrainer],
+    corpus: TokenizedCorpus,
+    spec: TrainingSpec,
 ) -> list[Losses]:
     """Read the losses of each student on the same held-out batches, in the students' order.
 
     Losses that are not finite set the trainer's ``error``: its last steps ruined the weights.
     """
     meters = [trainer.head.meter() for trainer in trainers]
-    for batch in batches:
+    batches = eval_batches(
+        corpus, corpus.held_out_indices, HELD_OUT_BATCH, spec.held_out, spec.seed
+    )
+    for number, padded in enumerate(batches):
+        batch = setup.batch(setup.hide(padded, trainers[0].plan, spec.seed, _HELD_OUT, number))
         states = teacher(batch, exact=True)
         for trainer, meter in zip(trainers, meters, strict=True):
             trainer.read(batch, states, meter)
     losses = [
-        meter.losses(trainer.last_loss) for trainer, meter in zip(trainers, meters, strict=True)
+        meter.losses(trainer.training_loss) for trainer, meter in zip(trainers, meters, strict=True)
     ]
     for trainer, found in zip(trainers, losses, strict=True):
         if not all(map(math.isfinite, astuple(found))):

@@ -8,25 +8,38 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from kdnas.distill.numerics import Device, autocast
+from kdnas.distill.numerics import Device, autocast, derived_seed
+from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import linear_warmup_decay
-from kdnas.distill.teacher_pass import Batch, run_encoder
+from kdnas.distill.stages import StagePlan
+from kdnas.distill.teacher_pass import run_encoder
+from kdnas.models.batch import Batch
 from kdnas.models.families import Family
-from kdnas.models.taps import HiddenStates, HiddenStateTap
+from kdnas.models.taps import Activations, Tap
 from kdnas.objectives.base import Head, Meter
 from kdnas.records import CurvePoint
 from kdnas.specs.parts import TrainingSpec
 
-CURVE_POINTS = 50
-
 
 class StudentTrainer:
-    """Trains one student step by step on hidden states that somebody else computed.
+    """Trains one student through one stage, on activations that somebody else computed.
 
     Nothing in here depends on which other students share the teacher's pass, so on a CPU the
     losses are the same to the bit alone and in any group.
+
+    Args:
+        student: the student, which goes on from one stage to the next.
+        family: of the student.
+        head: of the stage's objective.
+        spec: how to train.
+        plan: the stage: its steps and its learning rate.
+        device: where it runs.
+        dtype: format of the forward passes.
+        dropout_seed: each step draws its dropout masks from this and the step's number.
+        parallel: this worker's place among those that train the same student.
+        compile_student: run the student through ``torch.compile``.
     """
 
     def __init__(
@@ -35,23 +48,29 @@ class StudentTrainer:
         family: Family,
         head: Head,
         spec: TrainingSpec,
-        steps: int,
+        plan: StagePlan,
         device: Device,
         dtype: str,
         dropout_seed: int = 0,
+        parallel: Parallel = ALONE,
+        compile_student: bool = False,
     ) -> None:
         self.student = student.to(device).train()
         self.head = head.to(device).train()
-        self.spec, self.steps = spec, steps
-        self.step_number = 0
+        self.spec, self.plan = spec, plan
+        self.step_number = plan.first_step
         self.curve: list[CurvePoint] = []
+        self.last_loss = math.nan  # of the newest point of the curve
         self.error: str | None = None
-        self._device, self._dtype = device, dtype
-        self._tap = HiddenStateTap(student, family, head.student_layers)
-        self._parameters = [*student.parameters(), *head.parameters()]
+        self._device, self._dtype, self._parallel = device, dtype, parallel
+        self._tap = Tap(student, family, head.student_taps)
+        self._forward: Any = torch.compile(self.student) if compile_student else self.student
+        self._parameters = [
+            p for p in (*student.parameters(), *head.parameters()) if p.requires_grad
+        ]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
-            lr=spec.learning_rate,
+            lr=spec.learning_rate * plan.rate,
             betas=spec.betas,
             weight_decay=spec.weight_decay,
             fused=True,
@@ -59,51 +78,62 @@ class StudentTrainer:
         self._losses = torch.zeros((), dtype=torch.float64, device=device)
         self._since = 0
         self._dropout_seed = dropout_seed
-        self._random_state: Tensor | None = None
 
-    def step(self, batch: Batch, teacher: HiddenStates) -> None:
-        """Make one optimiser step; a loss that is not finite sets :attr:`error`."""
-        rate = self.spec.learning_rate * linear_warmup_decay(
-            self.step_number, self.steps, self.spec.warmup_fraction
+    def step(self, batch: Batch, teacher: Activations) -> None:
+        """Make one optimiser step on one batch."""
+        self.learn(batch, teacher)
+        self.update()
+
+    def learn(self, batch: Batch, teacher: Activations, part: int = 0) -> None:
+        """Add the gradient of one part of the step's batch."""
+        with self._own_randomness(part), autocast(self._device, self._dtype):
+            states = run_encoder(self._forward, batch, self._tap)
+            loss = self.head(states, teacher)
+        loss.backward()
+        self._losses += loss.detach()
+
+    def update(self) -> None:
+        """Make the optimiser step; a loss that is not finite sets :attr:`error`."""
+        rate = (
+            self.spec.learning_rate
+            * self.plan.rate
+            * linear_warmup_decay(
+                self.step_number - self.plan.first_step, self.plan.steps, self.spec.warmup_fraction
+            )
         )
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        self._optimizer.zero_grad(set_to_none=True)
-        with self._own_randomness(), autocast(self._device, self._dtype):
-            states = run_encoder(self.student, batch, self._tap)
-            loss = self.head(states, teacher)
-        loss.backward()
+        self._parallel.sum_gradients(self._parameters)
         if self.spec.max_grad_norm:
             nn.utils.clip_grad_norm_(self._parameters, self.spec.max_grad_norm, foreach=True)
         self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
         self.step_number += 1
-        self._losses += loss.detach()
         self._since += 1
-        if self.step_number % max(1, self.steps // CURVE_POINTS) == 0 or self.finished:
+        if self.step_number % self.plan.curve_every == 0 or self.finished:
             self._note(rate)
 
     @contextmanager
-    def _own_randomness(self) -> Iterator[None]:
-        """Draw dropout masks from a stream of this student's own, whoever else is in the group."""
+    def _own_randomness(self, part: int) -> Iterator[None]:
+        """Draw dropout masks from the step's own seed, whoever else is in the process."""
         if not self.spec.dropout:
             yield
             return
         module = torch.cuda if self._device == "cuda" else torch
         others = module.get_rng_state()
-        if self._random_state is None:
-            module.manual_seed(self._dropout_seed)
-        else:
-            module.set_rng_state(self._random_state)
+        module.manual_seed(
+            derived_seed(self._dropout_seed, self.step_number, self._parallel.rank, part)
+        )
         try:
             yield
         finally:
-            self._random_state = module.get_rng_state()
             module.set_rng_state(others)
 
     def _note(self, rate: float) -> None:
-        mean = float(self._losses) / self._since
+        mean = float(self._parallel.sum(self._losses)) / self._since
         self._losses.zero_()
         self._since = 0
+        self.last_loss = mean
         if math.isfinite(mean):
             self.curve.append(CurvePoint(self.step_number, mean, rate))
         else:
@@ -112,26 +142,28 @@ class StudentTrainer:
     def diverged(self, what: str) -> str:
         """Word the reason why this student is given up."""
         return (
-            f"diverged: {what} by step {self.step_number} of {self.steps}; a smaller "
+            f"diverged: {what} by step {self.step_number} of {self.plan.total_steps}; a smaller "
             f"learning_rate than {self.spec.learning_rate:g} may help"
         )
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are made."""
-        return self.step_number >= self.steps
-
-    @property
-    def last_loss(self) -> float:
-        """Mean training loss of the last stretch of the curve; NaN before the first."""
-        return self.curve[-1].loss if self.curve else math.nan
+        """Whether all steps of the stage are made."""
+        return self.step_number >= self.plan.end
 
     @property
     def recent_loss(self) -> float:
-        """Mean training loss since the last point of the curve; costs a sync on a GPU."""
-        return float(self._losses) / self._since if self._since else self.last_loss
+        """This worker's mean loss since the last point of the curve; costs a sync on a GPU."""
+        if not self._since:
+            return self.last_loss
+        return float(self._losses) / self._since * self._parallel.world_size
 
-    def read(self, batch: Batch, teacher: HiddenStates, meter: Meter) -> None:
+    @property
+    def training_loss(self) -> float:
+        """Mean loss of the last stretch of the curve, or so far if there is none yet."""
+        return self.last_loss if math.isfinite(self.last_loss) else self.recent_loss
+
+    def read(self, batch: Batch, teacher: Activations, meter: Meter) -> None:
         """Add a held-out batch to a meter: eval mode, float32, no gradient."""
         self.student.eval()
         self.head.eval()
@@ -141,16 +173,15 @@ class StudentTrainer:
         self.head.train()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on, and the curve so far."""
+        """Everything that the next step depends on."""
         return {
             "student": self.student.state_dict(),
             "head": self.head.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "step": self.step_number,
-            "curve": [(p.step, p.loss, p.learning_rate) for p in self.curve],
             "losses": self._losses,
+            "last_loss": self.last_loss,
             "since": self._since,
-            "random_state": self._random_state,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -159,10 +190,9 @@ class StudentTrainer:
         self.head.load_state_dict(state["head"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.step_number = int(state["step"])
-        self.curve = [CurvePoint(*point) for point in state["curve"]]
         self._losses.copy_(state["losses"])
         self._since = int(state["since"])
-        self._random_state = state["random_state"]
+        self.last_loss = float(state["last_loss"])
 
     def close(self) -> None:
         """Remove the hooks from the student."""

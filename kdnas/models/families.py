@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -23,8 +23,13 @@ class Family:
         dropout_keys: configuration keys of all dropout probabilities.
         layers: attribute path to the list of transformer layers.
         silent: paths inside a layer to the matrices that end its two residual branches.
+        projection_paths: paths inside a layer to the projections of Q, K and V, or the one path
+            to a fused projection.
         has_pooler: whether the model takes ``add_pooling_layer``.
         factorised_embedding: whether a configuration may give the embedding its own width.
+        words: path to the embedding of words.
+        positions: path to the embedding of positions; None where positions are rotary.
+        final: path to the module that gives the encoder's output; None where the last layer does.
         padded_positions: whether positions count from the padding token's id on, which makes the
             longest sequence shorter than the table of positions.
     """
@@ -35,8 +40,12 @@ class Family:
     dropout_keys: tuple[str, ...]
     layers: str
     silent: tuple[str, str]
+    projection_paths: tuple[str, ...]
     has_pooler: bool
     factorised_embedding: bool = False
+    words: str = "embeddings.word_embeddings"
+    positions: str | None = "embeddings.position_embeddings"
+    final: str | None = None
     padded_positions: bool = False
 
     def transformer_layers(self, model: nn.Module) -> nn.ModuleList:
@@ -62,15 +71,44 @@ class Family:
         """Options of the model's constructor that leave out the pooler."""
         return {"add_pooling_layer": False} if self.has_pooler else {}
 
+    def projections(
+        self, layer: nn.Module
+    ) -> Iterator[tuple[Literal["q", "k", "v"], nn.Module, int | None]]:
+        """Yield the projections of a layer: name, module, and which third of a fused output."""
+        names: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
+        fused = len(self.projection_paths) == 1
+        for part, name in enumerate(names):
+            path = self.projection_paths[0 if fused else part]
+            yield name, layer.get_submodule(path), part if fused else None
+
+    def embedding_output(self, model: nn.Module) -> nn.Module:
+        """Return the module whose output is layer 0; ELECTRA widens its embeddings afterwards."""
+        projection = getattr(model, "embeddings_project", None)
+        return (
+            projection if isinstance(projection, nn.Module) else model.get_submodule("embeddings")
+        )
+
+    def encoder_output(self, model: nn.Module) -> nn.Module:
+        """Return the module whose output is that of the last layer and of the encoder."""
+        return model.get_submodule(self.final) if self.final else self.transformer_layers(model)[-1]
+
+    def word_embeddings(self, model: nn.Module) -> nn.Parameter:
+        """Return the table of word embeddings, (V, E); E is the width unless factorised."""
+        return model.get_parameter(f"{self.words}.weight")
+
+    def position_embeddings(self, model: nn.Module) -> nn.Parameter | None:
+        """Return the table of position embeddings, (P, E); None where positions are rotary."""
+        return model.get_parameter(f"{self.positions}.weight") if self.positions else None
+
     def input_embeddings(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Word and position embeddings in the width of the layers.
 
         A factorised embedding (ELECTRA) is multiplied out, so that both come back as (V, D) and
-        (P, D).
+        (P, D); P is 0 where positions are rotary.
         """
-        embeddings = model.get_submodule("embeddings")
-        words = embeddings.get_parameter("word_embeddings.weight").detach()
-        positions = embeddings.get_parameter("position_embeddings.weight").detach()
+        words = self.word_embeddings(model).detach()
+        table = self.position_embeddings(model)
+        positions = words[:0] if table is None else table.detach()
         projection = getattr(model, "embeddings_project", None)
         if isinstance(projection, nn.Linear):
             weight = projection.weight.detach()
@@ -87,11 +125,21 @@ _BERT_KEYS = {
 }
 _BERT_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _BERT_SILENT = ("attention.output.dense", "output.dense")
+_BERT_PROJECTIONS = ("attention.self.query", "attention.self.key", "attention.self.value")
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
-        Family("bert", "BERT", _BERT_KEYS, _BERT_DROPOUT, "encoder.layer", _BERT_SILENT, True),
+        Family(
+            "bert",
+            "BERT",
+            _BERT_KEYS,
+            _BERT_DROPOUT,
+            "encoder.layer",
+            _BERT_SILENT,
+            _BERT_PROJECTIONS,
+            has_pooler=True,
+        ),
         Family(
             "roberta",
             "RoBERTa",
@@ -99,6 +147,7 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_PROJECTIONS,
             has_pooler=True,
             padded_positions=True,
         ),
@@ -109,6 +158,7 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_PROJECTIONS,
             has_pooler=True,
             padded_positions=True,
         ),
@@ -119,6 +169,7 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_PROJECTIONS,
             has_pooler=False,
             factorised_embedding=True,
         ),
@@ -135,6 +186,7 @@ FAMILIES: dict[str, Family] = {
             ("dropout", "attention_dropout"),
             "transformer.layer",
             ("attention.out_lin", "ffn.lin2"),
+            ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
             has_pooler=False,
         ),
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.models.families import Family, family_of
+from kdnas.models.teacher import TeacherHandle, load_teacher_model
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -102,8 +103,9 @@ class EmbeddingBasis:
 def start_student(
     student: nn.Module,
     family: Family,
-    init: Literal["warm", "random"],
+    init: Literal["warm", "random", "copy"],
     basis: EmbeddingBasis | None,
+    teacher: nn.Module | None = None,
 ) -> None:
     """Give a student its start (science §8); ``random`` leaves it as built.
 
@@ -119,19 +121,23 @@ def start_student(
         return
     if basis is None:
         raise ValueError("a warm start needs the teacher's embedding basis")
-    width = min(basis.words.shape[1], _width(student))
+    width = min(basis.words.shape[1], family.word_embeddings(student).shape[1])
     words, positions = basis.words[:, :width], basis.positions[:, :width]
     scale = INITIALIZER_STD / words.std()
     with torch.no_grad():
-        embeddings = student.get_submodule("embeddings")
-        table = embeddings.get_parameter("word_embeddings.weight")
-        table[:, :width] = words * scale
-        places = embeddings.get_parameter("position_embeddings.weight")
-        places[: len(positions), :width] = positions * scale
+        family.word_embeddings(student)[:, :width] = words * scale
+        places = family.position_embeddings(student)
+        if places is not None:
+            places[: len(positions), :width] = positions * scale
         for layer in family.transformer_layers(student):
             for path in family.silent:
                 layer.get_submodule(path).get_parameter("weight").zero_()
 
 
-def _width(student: nn.Module) -> int:
-    return student.get_submodule("embeddings").get_parameter("word_embeddings.weight").shape[1]
+def load_weights(student: nn.Module, origin: TeacherHandle) -> None:
+    """Begin with the weights of an earlier student of the same architecture.
+
+    Raises:
+        TeacherError: it is of another architecture or family, or lacks weights.
+    """
+    student.load_state_dict(load_teacher_model(origin).state_dict())

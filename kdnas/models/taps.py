@@ -1,94 +1,147 @@
-"""Reading hidden states out of a running model.
+"""Reading hidden states and Q, K, V out of a running model.
 
 Forward hooks, not ``output_hidden_states``: they work the same for every family, and nothing is
 kept that nobody asked for. Attention maps are never asked for: under sdpa they come back empty.
+Q, K and V are the outputs of the three projections (for a fused one, its parts), bias included,
+before a rotary embedding turns them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-import torch
 from torch import Tensor, nn
 
+from kdnas.models.batch import Batch
 from kdnas.models.families import Family
 
+Projection = Literal["q", "k", "v"]
+PROJECTIONS: tuple[Projection, ...] = ("q", "k", "v")
 
-class HiddenStates:
-    """Hidden states of one forward pass.
+
+@dataclass(frozen=True)
+class TapPoints:
+    """What to read from a model.
+
+    Attributes:
+        hidden: layers whose output is kept; 1-based, 0 is the embedding output.
+        projections: layers whose Q, K and V are kept, 1-based.
+    """
+
+    hidden: frozenset[int] = frozenset()
+    projections: frozenset[int] = frozenset()
+
+    def __or__(self, other: TapPoints) -> TapPoints:
+        return TapPoints(self.hidden | other.hidden, self.projections | other.projections)
+
+    @classmethod
+    def union(cls, points: Iterable[TapPoints]) -> TapPoints:
+        """Everything that any of them reads."""
+        joined = cls()
+        for point in points:
+            joined |= point
+        return joined
+
+    @property
+    def last_layer(self) -> int:
+        """The last layer that has to run; 0 is the embeddings."""
+        return max(self.hidden | self.projections, default=0)
+
+
+class Activations:
+    """What one forward pass left behind, and the batch it ran on.
 
     Losses count real tokens only. They get there by zeros at the padding, not by picking rows: a
     number of rows that is new at each step would make the matrix library build its kernels anew,
     a quarter of a step's time on a CPU.
 
     Attributes:
-        layers: layer (1-based, 0 the embeddings) → (B, T, D).
-        num_tokens: real tokens, N.
+        batch: what the model ran on.
+        hidden: layer → (B, T, D).
+        projections: layer → {"q", "k", "v"} → (B, T, D), heads side by side.
+        word_embeddings: the model's table of word embeddings, (V, E), E = D unless factorised.
     """
 
-    def __init__(self, layers: dict[int, Tensor], real_rows: Tensor) -> None:
-        self.layers = layers
-        self.num_tokens = len(real_rows)
-        self._real_rows = real_rows  # (N,) positions of real tokens in R = B·T
+    def __init__(
+        self,
+        batch: Batch,
+        hidden: dict[int, Tensor],
+        projections: dict[int, dict[Projection, Tensor]],
+        word_embeddings: Tensor,
+    ) -> None:
+        self.batch = batch
+        self.hidden = hidden
+        self.projections = projections
+        self.word_embeddings = word_embeddings
         self._masked: dict[int, Tensor] = {}
 
     def flat(self, layer: int) -> Tensor:
-        """Return a layer's states at all places, (R, D) in float32."""
-        return self.layers[layer].flatten(0, 1).float()
-
-    @cached_property
-    def padding(self) -> Tensor:
-        """True at padded places, (R, 1)."""
-        batch, length = next(iter(self.layers.values())).shape[:2]
-        padding = torch.ones(batch * length, 1, dtype=torch.bool, device=self._real_rows.device)
-        return padding.index_fill_(0, self._real_rows, False)
+        """Return a layer's hidden states at all places, (R, D) in float32."""
+        return self.hidden[layer].flatten(0, 1).float()
 
     def masked(self, layer: int) -> Tensor:
-        """Return a layer's states, zero at the padding: (R, D) in float32, made once."""
+        """Return a layer's hidden states, zero at the padding: (R, D) in float32, made once."""
         if layer not in self._masked:
-            self._masked[layer] = self.flat(layer).masked_fill(self.padding, 0.0)
+            self._masked[layer] = self.flat(layer).masked_fill(self.batch.padding, 0.0)
         return self._masked[layer]
 
     def rows(self, layer: int) -> Tensor:
-        """Return a layer's states at the real tokens alone, (N, D) in float32."""
-        return self.flat(layer).index_select(0, self._real_rows)
+        """Return a layer's hidden states at the real tokens alone, (N, D) in float32."""
+        return self.flat(layer).index_select(0, self.batch.real_rows)
 
 
-class HiddenStateTap:
-    """Keeps the outputs of chosen layers of a model; a context manager around forward passes.
+class Tap:
+    """Keeps what chosen layers of a model give; a context manager around forward passes.
 
     A hook overwrites what it kept: under activation checkpointing it is called twice.
+
+    Args:
+        model: the encoder.
+        family: of the model.
+        points: what to read.
     """
 
-    def __init__(self, model: nn.Module, family: Family, layers: Iterable[int]) -> None:
-        self._kept: dict[int, Tensor] = {}
+    def __init__(self, model: nn.Module, family: Family, points: TapPoints) -> None:
+        self._hidden: dict[int, Tensor] = {}
+        self._projections: dict[int, dict[Projection, Tensor]] = {}
+        self._words = family.word_embeddings(model)
         self._handles = []
-        wanted = sorted(set(layers))
-        modules: list[nn.Module] = [
-            model.get_submodule("embeddings"),
-            *family.transformer_layers(model),
-        ]
-        projection = getattr(model, "embeddings_project", None)
-        if isinstance(projection, nn.Module):  # ELECTRA widens its embeddings afterwards
-            modules[0] = projection
-        for layer in wanted:
-            if layer >= len(modules):
-                raise ValueError(f"layer {layer} is above the model's {len(modules) - 1} layers")
-            self._handles.append(modules[layer].register_forward_hook(self._keep(layer)))
+        layers = family.transformer_layers(model)
+        outputs = [family.embedding_output(model), *layers]
+        if len(layers) in points.hidden:
+            outputs[-1] = family.encoder_output(model)
+        for layer in sorted(points.hidden | points.projections):
+            if layer > len(layers):
+                raise ValueError(f"layer {layer} is above the model's {len(layers)} layers")
+            if layer in points.hidden:
+                hook = outputs[layer].register_forward_hook(self._keep_hidden(layer))
+                self._handles.append(hook)
+            if layer in points.projections:
+                for name, module, part in family.projections(layers[layer - 1]):
+                    hook = module.register_forward_hook(self._keep_projection(layer, name, part))
+                    self._handles.append(hook)
 
-    def _keep(self, layer: int) -> Any:
+    def _keep_hidden(self, layer: int) -> Any:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._kept[layer] = output[0] if isinstance(output, tuple) else output
+            self._hidden[layer] = output[0] if isinstance(output, tuple) else output
 
         return hook
 
-    def take(self, real_rows: Tensor) -> HiddenStates:
+    def _keep_projection(self, layer: int, name: Projection, part: int | None) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Tensor) -> None:
+            kept = output if part is None else output.chunk(3, dim=-1)[part]
+            self._projections.setdefault(layer, {})[name] = kept
+
+        return hook
+
+    def take(self, batch: Batch) -> Activations:
         """Hand out what the last forward pass left, and forget it."""
-        kept, self._kept = self._kept, {}
-        return HiddenStates(kept, real_rows)
+        hidden, self._hidden = self._hidden, {}
+        projections, self._projections = self._projections, {}
+        return Activations(batch, hidden, projections, self._words)
 
     def close(self) -> None:
         """Remove the hooks."""
@@ -106,8 +159,3 @@ class HiddenStateTap:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def real_rows(attention_mask: Tensor) -> Tensor:
-    """Return the positions of real tokens in the flattened batch: (N,) of B·T."""
-    return torch.nonzero(attention_mask.flatten(), as_tuple=True)[0]

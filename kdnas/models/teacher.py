@@ -60,11 +60,13 @@ class TeacherHandle:
         ref: how the user named it.
         folder: its files.
         shape: sizes, and the fingerprint of configuration, weights and tokenizer.
+        fitted_head: folder of a masked-LM head that was fitted to it, if one is to be used.
     """
 
     ref: str
     folder: Path
     shape: TeacherShape
+    fitted_head: Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -296,6 +298,23 @@ def load_teacher_model(handle: TeacherHandle) -> nn.Module:
         )
     module: nn.Module = model
     return module.eval().requires_grad_(False)
+
+
+def mask_token(handle: TeacherHandle) -> tuple[int, frozenset[int]]:
+    """Return the id of the tokenizer's mask token, and the ids of all special tokens.
+
+    Raises:
+        TeacherError: the tokenizer has no mask token.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(handle.folder, trust_remote_code=False)
+    if tokenizer.mask_token_id is None:
+        raise TeacherError(
+            f"the tokenizer of teacher {handle.ref!r} has no mask token, which this objective "
+            "needs; choose the objective hs, minilmv2 or direct-minilm"
+        )
+    return int(tokenizer.mask_token_id), frozenset(tokenizer.all_special_ids)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The contract of all objectives.
 
 An objective is a frozen description. For a student it makes a *head*: the module with whatever
-is learned beside the student (projections), which gives the training loss and is thrown away
-after distillation. Held-out losses are read by a *meter*, which sums over batches and divides at
-the end, so that they do not depend on how the held-out split is cut into batches.
+is learned beside the student (projections, a masked-LM head), which gives the training loss and
+is thrown away after distillation. Held-out losses are read by a *meter*, which sums over batches
+and divides at the end, so that they do not depend on how the held-out split is cut into batches.
 """
 
 from __future__ import annotations
@@ -13,24 +13,32 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from kdnas.models.taps import HiddenStates
-from kdnas.records import Losses
+from kdnas.architecture import Architecture
+from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.taps import Activations, TapPoints
+from kdnas.records import Losses, TeacherShape
 
 
 class Head(nn.Module, ABC):
     """What is learned beside the student, and the loss of a batch.
 
     Attributes:
-        student_layers: layers to tap in the student.
-        teacher_layers: layers to tap in the teacher.
+        student_taps: what to read from the student.
+        teacher_taps: what to read from the teacher.
+        student_lm_head: the student's masked-LM head, where the objective trains one.
     """
 
-    student_layers: frozenset[int]
-    teacher_layers: frozenset[int]
+    student_taps: TapPoints
+    teacher_taps: TapPoints
+    student_lm_head: MaskedLMHead | None = None
 
     @abstractmethod
-    def forward(self, student: HiddenStates, teacher: HiddenStates) -> Tensor:
-        """Return the training loss of a batch: a float32 scalar over real tokens only."""
+    def forward(self, student: Activations, teacher: Activations) -> Tensor:
+        """Return the training loss of a batch: a float32 scalar over real tokens only.
+
+        It is a sum divided by the batch's *totals*, so that the losses of the parts of a step
+        add up to the loss of the whole.
+        """
 
     @abstractmethod
     def meter(self) -> Meter:
@@ -40,7 +48,7 @@ class Head(nn.Module, ABC):
 class Meter(Protocol):
     """Sums a head's losses over the batches of the held-out split."""
 
-    def add(self, student: HiddenStates, teacher: HiddenStates) -> None:
+    def add(self, student: Activations, teacher: Activations) -> None:
         """Take in a batch."""
 
     def losses(self, training: float) -> Losses:
@@ -55,18 +63,29 @@ class Objective(Protocol):
         """Name in specs."""
 
     @property
-    def maps_layers(self) -> bool:
-        """Whether it maps layer to layer, so that a student cannot be deeper than its teacher."""
+    def masks_tokens(self) -> bool:
+        """Whether tokens are hidden as in masked-LM training, for student and teacher alike."""
 
-    def teacher_layers(self, student_layers: int, teacher_layers: int) -> frozenset[int]:
-        """Teacher layers that a student of this depth learns from."""
+    @property
+    def needs_lm_head(self) -> bool:
+        """Whether it needs the teacher's masked-LM head."""
+
+    @property
+    def copies_layers(self) -> bool:
+        """Whether its students start as copies of teacher layers."""
+
+    def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
+        """Say why this teacher cannot teach this student and what to do, or None if it can."""
 
     def head(
         self,
-        student_layers: int,
-        student_hidden: int,
-        teacher_layers: int,
-        teacher_hidden: int,
+        student: Architecture,
+        teacher: TeacherShape,
         seed: int,
+        lm_head: MaskedLMHead | None = None,
     ) -> Head:
-        """Make the head for a student of this depth and width."""
+        """Make the head for a student; ``lm_head`` is the teacher's, where it is needed.
+
+        Raises:
+            RequestError: with the words of :meth:`problem`.
+        """

@@ -15,10 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from kdnas.models.taps import HiddenStates
+from kdnas.architecture import Architecture
+from kdnas.errors import LayerMappingError
+from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.taps import Activations, TapPoints
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.layer_mapping import LayerMapping, layer_mapping
-from kdnas.records import Losses
+from kdnas.records import Losses, TeacherShape
 
 PROJECTION_STD = 0.02
 
@@ -29,50 +32,46 @@ class HiddenState:
 
     mapping: str | Mapping[int, tuple[int, ...]] = "kdnas"
     name: str = "hs"
-    maps_layers: bool = True
+    masks_tokens: bool = False
+    needs_lm_head: bool = False
+    copies_layers: bool = False
 
-    def teacher_layers(self, student_layers: int, teacher_layers: int) -> frozenset[int]:
-        """Union of g(i) over the student's layers."""
-        mapping = layer_mapping(self.mapping, student_layers, teacher_layers)
-        return frozenset(j for layers in mapping.values() for j in layers)
+    def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
+        """Say why the mapping does not fit, such as a student deeper than its teacher."""
+        try:
+            layer_mapping(self.mapping, student.layers, teacher.layers)
+        except LayerMappingError as error:
+            return str(error)
+        return None
 
     def head(
         self,
-        student_layers: int,
-        student_hidden: int,
-        teacher_layers: int,
-        teacher_hidden: int,
+        student: Architecture,
+        teacher: TeacherShape,
         seed: int,
+        lm_head: MaskedLMHead | None = None,
     ) -> HiddenStateHead:
         """Make the projections W of a student."""
-        mapping = layer_mapping(self.mapping, student_layers, teacher_layers)
-        return HiddenStateHead(
-            mapping, student_layers, student_hidden, teacher_layers, teacher_hidden, seed
-        )
+        mapping = layer_mapping(self.mapping, student.layers, teacher.layers)
+        return HiddenStateHead(mapping, student, teacher, seed)
 
 
 class HiddenStateHead(Head):
     """The projections W_i^j; those of one student layer are one matrix, so one product."""
 
     def __init__(
-        self,
-        mapping: LayerMapping,
-        num_student_layers: int,
-        student_hidden: int,
-        num_teacher_layers: int,
-        teacher_hidden: int,
-        seed: int,
+        self, mapping: LayerMapping, student: Architecture, teacher: TeacherShape, seed: int
     ) -> None:
         super().__init__()
         self.mapping = mapping
-        self.student_layers = frozenset(mapping)
-        self.teacher_layers = frozenset(j for layers in mapping.values() for j in layers)
-        self.output_pair = (num_student_layers, num_teacher_layers)
+        self.student_taps = TapPoints(hidden=frozenset(mapping))
+        self.teacher_taps = TapPoints(frozenset(j for layers in mapping.values() for j in layers))
+        self.output_pair = (student.layers, teacher.layers)
         generator = torch.Generator().manual_seed(seed)
         self.projections = nn.ParameterDict(
             {
                 str(i): torch.randn(
-                    student_hidden, len(layers) * teacher_hidden, generator=generator
+                    student.hidden, len(layers) * teacher.hidden, generator=generator
                 )
                 * PROJECTION_STD
                 for i, layers in mapping.items()
@@ -80,20 +79,20 @@ class HiddenStateHead(Head):
         )
 
     def pairs(
-        self, student: HiddenStates, teacher: HiddenStates
+        self, student: Activations, teacher: Activations
     ) -> Iterator[tuple[tuple[int, int], Tensor]]:
         """Yield each mapped pair (i, j) with Σ (H_i^S W_i^j − H_j^T)² / d_T over real tokens."""
         for i, layers in self.mapping.items():
             projected = student.flat(i) @ self.projections[str(i)]  # (R, |g(i)|·d_T)
-            masked = projected.float().masked_fill(student.padding, 0.0)
+            masked = projected.float().masked_fill(student.batch.padding, 0.0)
             for j, part in zip(layers, masked.chunk(len(layers), dim=1), strict=True):
                 target = teacher.masked(j)
                 yield (i, j), F.mse_loss(part, target, reduction="sum") / target.shape[1]
 
-    def forward(self, student: HiddenStates, teacher: HiddenStates) -> Tensor:
+    def forward(self, student: Activations, teacher: Activations) -> Tensor:
         """Sum of the pairs' MSE: a float32 scalar; 0 for a batch without real tokens."""
         squares = torch.stack([square for _, square in self.pairs(student, teacher)])
-        return squares.sum() / max(1, student.num_tokens)
+        return squares.sum() / max(1, student.batch.totals.tokens)
 
     def meter(self) -> Meter:
         """Return a fresh meter of `mean`, `relative` and `output`."""
@@ -113,17 +112,17 @@ class HiddenStateMeter:
         self._moments: dict[int, tuple[Tensor, Tensor]] = {}
         self._tokens = 0
 
-    def add(self, student: HiddenStates, teacher: HiddenStates) -> None:
+    def add(self, student: Activations, teacher: Activations) -> None:
         """Take in a batch."""
         for pair, square in self._head.pairs(student, teacher):
             self._squares[pair] = self._squares.get(pair, 0.0) + square.double()
-        for j in self._head.teacher_layers:
+        for j in self._head.teacher_taps.hidden:
             rows = teacher.rows(j).double()
             first, second = rows.sum(0), rows.square().sum(0)
             if j in self._moments:
                 first, second = first + self._moments[j][0], second + self._moments[j][1]
             self._moments[j] = first, second
-        self._tokens += teacher.num_tokens
+        self._tokens += teacher.batch.num_tokens
 
     def losses(self, training: float) -> Losses:
         """Return `mean`, `relative` (mean of L/L₀) and `output` (the pair (L^S, L^T))."""

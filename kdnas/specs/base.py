@@ -49,7 +49,7 @@ def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
     """Word each problem once, however many readings of a value pydantic has tried."""
     found: dict[str, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
-        path = ".".join(str(part) for part in item["loc"] if not _is_reading(part))
+        path = ".".join(map(str, _field_path(model, item["loc"])))
         found.setdefault(path, []).append(item)
     for path, items in found.items():
         if any(other.startswith(f"{path}.") for other in found if path) and len(items) == 1:
@@ -60,9 +60,12 @@ def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
 
 def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
     if item["type"] == "extra_forbidden":
-        known = _keys_at(model, item["loc"][:-1])
-        return unknown_name("key", path, _prefixed(known, item["loc"][:-1]))
+        parents = _field_path(model, item["loc"])[:-1]
+        return unknown_name("key", path, _prefixed(_keys_at(model, item["loc"][:-1]), parents))
     given = item.get("input")
+    if item["type"] == "union_tag_invalid":
+        known = re.findall("'([^']*)'", item["ctx"]["expected_tags"])
+        return f"{path}: {unknown_name('name', item['ctx']['tag'], known)}"
     if item["type"] == "literal_error":
         known = re.findall("'([^']*)'", item["ctx"]["expected"])
         return f"{path}: {unknown_name('value', given, known)}"
@@ -81,19 +84,49 @@ _PLAIN_WORDS = {
 
 def _is_reading(part: int | str) -> bool:
     """Whether a part of a path names a type that was tried, such as ``literal['a','b']``."""
-    return isinstance(part, str) and ("[" in part or part in {"int", "float", "str"})
+    return isinstance(part, str) and (
+        "[" in part or part in {"int", "float", "str"} or part.startswith("constrained-")
+    )
 
 
-def _prefixed(names: list[str], path: tuple[int | str, ...]) -> list[str]:
+def _prefixed(names: list[str], path: list[int | str]) -> list[str]:
     return [".".join([*map(str, path), name]) for name in names]
 
 
-def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+def _field_path(model: type[BaseModel], path: tuple[int | str, ...]) -> list[int | str]:
+    """Leave out of a path what names no field: types that were tried, and tags of a union."""
+    inner: type[BaseModel] | None = model
+    fields: list[int | str] = []
+    tags: dict[str, type[BaseModel]] = {}
     for part in path:
-        field = model.model_fields.get(str(part))
-        candidates = [] if field is None else [field.annotation, *get_args(field.annotation)]
-        inner = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not inner:
-            return []
-        model = inner[0]
-    return list(model.model_fields)
+        if part in tags:
+            inner, tags = tags[str(part)], {}
+        elif not _is_reading(part):
+            fields.append(part)
+            inner, tags = _inner_models(inner, part)
+    return fields
+
+
+def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    inner: type[BaseModel] | None = model
+    tags: dict[str, type[BaseModel]] = {}
+    for part in path:
+        if part in tags:
+            inner, tags = tags[str(part)], {}
+        elif not _is_reading(part):
+            inner, tags = _inner_models(inner, part)
+    return [] if inner is None else list(inner.model_fields)
+
+
+def _inner_models(
+    model: type[BaseModel] | None, part: int | str
+) -> tuple[type[BaseModel] | None, dict[str, type[BaseModel]]]:
+    """Return the model of a field's value; for a union with tags, the model of each tag."""
+    field = None if model is None else model.model_fields.get(str(part))
+    if field is None:
+        return None, {}
+    candidates = [field.annotation, *get_args(field.annotation)]
+    found = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+    if isinstance(field.discriminator, str):
+        return None, {str(c.model_fields[field.discriminator].default): c for c in found}
+    return (found[0] if found else None), {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.specs.base import Spec
-from kdnas.specs.parts import CorpusSpec, ObjectiveSpec, StudentSpec, TeacherSpec, TrainingSpec
+from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
+from kdnas.specs.parts import CorpusSpec, ModelSpec, StudentSpec, TeacherSpec, TrainingSpec
 
 
 class FullTrainingSpec(TrainingSpec):
@@ -16,7 +17,13 @@ class FullTrainingSpec(TrainingSpec):
     Attributes:
         checkpoint_every: steps between checkpoints; also how often the held-out loss is read.
         device: ``auto`` takes a GPU where there is one.
-        threads: intra-op threads on a CPU; None takes all cores.
+        threads: intra-op threads of a worker on a CPU; None shares all cores evenly.
+        num_workers: data-parallel workers; each takes its share of every batch.
+        accumulate: parts into which a worker cuts its share of a batch, to save memory; the
+            gradients of all parts make one optimiser step.
+        compile: run the student through ``torch.compile``.
+        checkpoints: fsspec URL of a folder for the checkpoints; None keeps them under
+            ``KDNAS_HOME``. Workers on several nodes need one that all of them reach.
     """
 
     epochs: float | None = Field(1.0, gt=0)
@@ -24,6 +31,31 @@ class FullTrainingSpec(TrainingSpec):
     checkpoint_every: int = Field(200, ge=1)
     device: str = Field("auto", pattern="^(auto|cpu|cuda)$")
     threads: int | None = Field(None, ge=1)
+    num_workers: int = Field(1, ge=1)
+    accumulate: int = Field(1, ge=1)
+    compile: bool = False
+    checkpoints: str | None = None
+
+    @model_validator(mode="after")
+    def _rows_for_all(self) -> FullTrainingSpec:
+        parts = self.num_workers * self.accumulate
+        if parts > self.batch_size:
+            raise ValueError(
+                f"num_workers ({self.num_workers}) times accumulate ({self.accumulate}) is above "
+                f"batch_size ({self.batch_size}), so that a part would be empty; make the batch "
+                "larger or the parts fewer"
+            )
+        return self
+
+
+class FullStudentSpec(StudentSpec):
+    """How the student of a full distillation starts.
+
+    ``init_from`` is the folder of an earlier student of the same architecture, whose weights it
+    begins with; ``init`` then counts for nothing.
+    """
+
+    init_from: ModelSpec | None = None
 
 
 class DistillationSpec(Spec):
@@ -33,8 +65,8 @@ class DistillationSpec(Spec):
     architecture: str
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
-    objective: ObjectiveSpec = ObjectiveSpec()
-    student: StudentSpec = StudentSpec()
+    objective: ObjectiveSpec = HiddenStateSpec()
+    student: FullStudentSpec = FullStudentSpec()
     training: FullTrainingSpec = FullTrainingSpec()
     output: str | None = None
 

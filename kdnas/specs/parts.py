@@ -10,17 +10,16 @@ from kdnas.specs.base import Spec
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Dtype = Literal["auto", "float32", "bfloat16"]
-MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "uniform_last", "kdnas"]
 
 
-class TeacherSpec(Spec):
-    """Which encoder teaches: a local folder, a hub id, or an alias such as ``minilm``.
+class ModelSpec(Spec):
+    """An encoder: a local folder, a hub id, or an alias such as ``minilm``.
 
     ``fingerprint`` pins its content; it is written out when a request is stored, and then the
-    store gives the teacher even if the folder has changed since.
+    store gives the model even if the folder has changed since.
     """
 
-    ref: str = Field("minilm", min_length=1)
+    ref: str = Field(min_length=1)
     revision: str | None = None
     fingerprint: str | None = None
 
@@ -28,6 +27,12 @@ class TeacherSpec(Spec):
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return {"ref": value} if isinstance(value, str) else value
+
+
+class TeacherSpec(ModelSpec):
+    """Which encoder teaches."""
+
+    ref: str = Field("minilm", min_length=1)
 
 
 class CorpusSpec(Spec):
@@ -79,26 +84,14 @@ class CorpusSpec(Spec):
         return self
 
 
-class ObjectiveSpec(Spec):
-    """What the student learns from the teacher.
+class StudentSpec(Spec):
+    """How a student starts.
 
-    ``mapping`` is one of the six names, or student layer → teacher layers such as
-    ``{1: [2, 4], 2: [5, 6]}`` (layers count from 1).
+    ``warm`` takes the teacher's embeddings, ``random`` nothing, ``copy`` the embeddings and the
+    layers of the ``uniform`` mapping (a student that differs from its teacher in depth alone).
     """
 
-    name: Literal["hs"] = "hs"
-    mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-
-class StudentSpec(Spec):
-    """How a student starts: ``warm`` (from the teacher's embeddings) or ``random``."""
-
-    init: Literal["warm", "random"] = "warm"
+    init: Literal["warm", "random", "copy"] = "warm"
 
     @model_validator(mode="before")
     @classmethod

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
+from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
 from kdnas.specs.parts import (
     CorpusSpec,
     Fraction,
-    ObjectiveSpec,
     StudentSpec,
     TeacherSpec,
     TrainingSpec,
@@ -170,7 +170,7 @@ class SearchSpec(Spec):
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
     space: SpaceSpec = SpaceSpec()
-    objective: ObjectiveSpec = ObjectiveSpec()
+    objective: ObjectiveSpec = HiddenStateSpec()
     student: StudentSpec = StudentSpec()
     proxy: ProxySpec = ProxySpec()
     reward: RewardSpec = RewardSpec()

@@ -12,7 +12,8 @@ from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.records import MiniKDContext
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.parts import CorpusSpec, ObjectiveSpec, StudentSpec
+from kdnas.specs.objectives import objective_spec
+from kdnas.specs.parts import CorpusSpec, StudentSpec
 from kdnas.specs.search import ProxySpec
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -36,19 +37,23 @@ class TinyLab:
     teacher: TeacherHandle
     corpus: TokenizedCorpus
 
-    def context(self, dtype: str = "float32", init: str = "warm", **proxy: Any) -> MiniKDContext:
+    def context(
+        self, dtype: str = "float32", init: str = "warm", objective: Any = "hs", **proxy: Any
+    ) -> MiniKDContext:
         """Return a mini-KD context of a few steps; ``proxy`` overrides entries of its spec."""
         return MiniKDContext(
             teacher=self.teacher.fingerprint,
             corpus=self.corpus.fingerprint,
-            objective=ObjectiveSpec().to_json(),
+            objective=objective_spec(objective).to_json(),
             student=StudentSpec.model_validate(init).to_json(),
             proxy=ProxySpec.model_validate(PROXY | proxy).to_json(),
             dtype=dtype,
             engine_version=ENGINE_VERSION,
         )
 
-    def distillation(self, architecture: str, **training: Any) -> DistillationSpec:
+    def distillation(
+        self, architecture: str, objective: Any = "hs", **training: Any
+    ) -> DistillationSpec:
         """Return a full distillation of a few steps, pinned to the lab's teacher and corpus."""
         return DistillationSpec.model_validate(
             {
@@ -59,6 +64,7 @@ class TinyLab:
                     "max_length": MAX_LENGTH,
                     "fingerprint": self.corpus.fingerprint,
                 },
+                "objective": objective,
                 "training": TRAINING | training,
             }
         )
