@@ -34,7 +34,9 @@ class Parallel:
         learned = [p for p in parameters if p.grad is not None]
         flat = torch.cat([p.grad.flatten() for p in learned if p.grad is not None])
         distributed.all_reduce(flat)
-        for parameter, part in zip(learned, torch.split(flat, [p.numel() for p in learned]), strict=True):
+        for parameter, part in zip(
+            learned, torch.split(flat, [p.numel() for p in learned]), strict=True
+        ):
             assert parameter.grad is not None
             parameter.grad.copy_(part.view_as(parameter))
 
