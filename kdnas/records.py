@@ -76,6 +76,21 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerTrial:
+    """How a short trial with one teacher layer ended (``teacher_layer: search``).
+
+    Attributes:
+        teacher_layer: the layer that the student learned from.
+        relative: held-out relative loss against that layer; not comparable between layers.
+        probe: unexplained share of the teacher's last hidden state; the smallest is chosen.
+    """
+
+    teacher_layer: int
+    relative: float
+    probe: float
+
+
+@dataclass(frozen=True, slots=True)
 class MiniKDContext:
     """Everything beside the architecture that decides a student's losses.
 

@@ -24,6 +24,14 @@ class HiddenStateSpec(Spec):
     mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
 
 
+class TrialSpec(Spec):
+    """The outcome of one trial: see :class:`kdnas.records.LayerTrial`."""
+
+    teacher_layer: int
+    relative: float
+    probe: float
+
+
 class _OneTeacherLayer(Spec):
     """The objectives in which the student's last layer learns from one layer of the teacher.
 
@@ -31,10 +39,15 @@ class _OneTeacherLayer(Spec):
         relation_heads: into how many heads Q, K and V are split.
         teacher_layer: which layer of the teacher; ``auto`` by its depth, ``search`` by short
             trials of the upper half.
+        trial_steps: steps of such a trial.
+        trials: what the trials found; written out, with the chosen layer, when a request is
+            stored.
     """
 
     relation_heads: int | None = Field(None, ge=1)
     teacher_layer: TeacherLayer = "auto"
+    trial_steps: int = Field(200, ge=1)
+    trials: tuple[TrialSpec, ...] = ()
 
     @property
     def known_teacher_layer(self) -> int | None:

@@ -1,0 +1,108 @@
+"""What an objective needs before training: a masked-LM head, or the choice of a teacher layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.layer_search import try_teacher_layers
+from kdnas.distill.numerics import choose_device, num_threads
+from kdnas.distill.setup import Setup
+from kdnas.errors import TeacherError
+from kdnas.latency.device_lock import training_lock
+from kdnas.models.lm_head import has_lm_head
+from kdnas.models.teacher import TeacherHandle
+from kdnas.specs.objectives import (
+    DirectMiniLMSpec,
+    DistilBertSpec,
+    MiniLMv2Spec,
+    MultiStageSpec,
+    ObjectiveSpec,
+    OutputSpec,
+    TrialSpec,
+)
+from kdnas.specs.parts import StudentSpec, TrainingSpec
+from kdnas.store import Store
+
+OnPreparing = Callable[[str, int, int], None]
+"""Is told what is being prepared, steps made, and of how many."""
+
+
+def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
+    """Refuse what the teacher cannot give, before a corpus is tokenised.
+
+    Raises:
+        TeacherError: a masked-LM head is needed, there is none, and none is to be fitted.
+    """
+    if (
+        isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec)
+        and objective.fit_lm_head is None
+        and not has_lm_head(teacher)
+    ):
+        raise TeacherError(
+            f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
+            f"{objective.name} needs; add --fit-lm-head 1000 to train one on the corpus first, or "
+            "choose hs, minilmv2 or direct-minilm"
+        )
+
+
+def prepare_objective(
+    objective: ObjectiveSpec,
+    architecture: Architecture,
+    teacher: TeacherHandle,
+    corpus: TokenizedCorpus,
+    store: Store,
+    student: StudentSpec,
+    training: TrainingSpec,
+    device: str,
+    dtype: str,
+    threads: int,
+    on_preparing: OnPreparing = lambda *_: None,
+) -> tuple[ObjectiveSpec, TeacherHandle]:
+    """Do what an objective leaves open, or take it up where it was done before.
+
+    Args:
+        objective: the request.
+        architecture: student of the trials of teacher layers.
+        teacher: the teacher.
+        corpus: the tokenised corpus.
+        store: keeps fitted heads.
+        student: how students start.
+        training: batch size, learning rate and seed of the trials.
+        device: ``cpu`` or ``cuda``.
+        dtype: format of the forward passes.
+        threads: intra-op threads on a CPU.
+        on_preparing: is told how it goes.
+
+    Returns:
+        The objective with nothing left open, and the teacher with its head.
+
+    Raises:
+        KdnasError: the training of a head or of a trial failed.
+    """
+    if isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
+        if objective.teacher_layer != "search":
+            return objective, teacher
+        with training_lock(), num_threads(threads):
+            trials = try_teacher_layers(
+                Setup(teacher, choose_device(device), dtype, student),
+                corpus,
+                architecture,
+                objective,
+                training,
+                objective.trial_steps,
+                lambda done, total: on_preparing("trying teacher layers", done, total),
+            )
+        best = min(trials, key=lambda trial: (trial.probe, trial.teacher_layer))
+        found = {
+            "teacher_layer": best.teacher_layer,
+            "trials": tuple(TrialSpec(**asdict(trial)) for trial in trials),
+        }
+        return objective.model_copy(update=found), teacher
+    if isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec):
+        return _with_lm_head(
+            objective, teacher, corpus, store, device, dtype, threads, on_preparing
+        )
+    return objective, teacher
