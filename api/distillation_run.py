@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from api.lease import held_lease
+from api.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.preparation import OnCorpus, Pinned, pin, stored_latencies
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
@@ -16,11 +17,11 @@ from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
-from kdnas.errors import ArchitectureError, ConflictError, KdnasError
+from kdnas.errors import ArchitectureError, ConflictError, KdnasError, TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
-from kdnas.models.teacher import TeacherHandle
+from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -37,6 +38,7 @@ class PreparedDistillation:
 
     spec: DistillationSpec
     pinned: Pinned
+    origin: TeacherHandle | None
     device: str
     dtype: str
 
@@ -65,41 +67,100 @@ class DistillationOutcome:
 
 
 def prepare_distillation(
-    spec: DistillationSpec, settings: Settings, on_corpus: OnCorpus = lambda _: None
+    spec: DistillationSpec,
+    settings: Settings,
+    on_corpus: OnCorpus = lambda _: None,
+    on_preparing: OnPreparing = lambda *_: None,
 ) -> PreparedDistillation:
     """Check a request, bring its inputs into the store and decide what it left open.
 
     Raises:
         RequestError: anything in the request that cannot be done, such as a student deeper than
             its teacher or an output folder that is not empty.
+        WorkError: a masked-LM head could not be fitted, or no trial of a teacher layer worked.
     """
     device = choose_device(spec.training.device)
+    dtype = choose_dtype(spec.training.dtype, device)
+    store = Store.from_settings(settings)
     if spec.output:
         refuse_used_folder(Path(spec.output))
+    origin: TeacherHandle | None = None
 
     def check(teacher: TeacherHandle) -> None:
+        nonlocal origin
         problem = objective_problem(spec.objective, spec.arch, teacher.shape)
         if problem:
             raise ArchitectureError(problem)
+        check_objective(spec.objective, teacher)
+        origin = _origin(spec, teacher, store)
 
-    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
-    dtype = choose_dtype(spec.training.dtype, device)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    threads = spec.training.threads or max(1, available_cores() // spec.training.num_workers)
     training = spec.training.model_copy(
         update={
-            "threads": spec.training.threads or available_cores(),
+            "threads": threads,
             "device": device,
             "dtype": dtype,
+            "address": spec.training.address or settings.ray_address,
         }
     )
+    objective, teacher = prepare_objective(
+        spec.objective,
+        spec.arch,
+        pinned.teacher,
+        pinned.corpus,
+        store,
+        spec.student,
+        training,
+        device,
+        dtype,
+        threads,
+        on_preparing,
+    )
+    student = spec.student
+    if student.init_from is not None and origin is not None:
+        named = student.init_from.model_copy(update={"fingerprint": origin.fingerprint})
+        student = student.model_copy(update={"init_from": named})
     resolved = spec.model_copy(
         update={
             "teacher": pinned.teacher_spec,
             "corpus": pinned.corpus_spec,
+            "objective": objective,
+            "student": student,
             "training": training,
             "output": str(Path(spec.output).absolute()) if spec.output else None,
         }
     )
-    return PreparedDistillation(resolved, pinned, device, dtype)
+    return PreparedDistillation(resolved, replace(pinned, teacher=teacher), origin, device, dtype)
+
+
+def _origin(spec: DistillationSpec, teacher: TeacherHandle, store: Store) -> TeacherHandle | None:
+    """Find the student that training begins with, and check that it is of the same build."""
+    named = spec.student.init_from
+    if named is None:
+        return None
+    if named.fingerprint:
+        return open_teacher(named.fingerprint, store)
+    try:
+        origin = prepare_teacher(named, store)
+    except TeacherError as error:
+        raise TeacherError(f"--init-from: {error}") from None
+    own = teacher_architecture(origin.shape)
+    if own != spec.arch:
+        raise ArchitectureError(
+            f"--init-from {named.ref} is a {own or 'model of another activation'}, not the "
+            f"{spec.arch} that was asked for; give --arch {own}, or another folder"
+        )
+    ours, theirs = (
+        (s.model_type, s.vocab_size, s.max_positions) for s in (origin.shape, teacher.shape)
+    )
+    if ours != theirs:
+        raise TeacherError(
+            f"--init-from {named.ref} is a {ours[0]} of {ours[1]} tokens and {ours[2]} positions, "
+            f"the teacher a {theirs[0]} of {theirs[1]} and {theirs[2]}; give a student of this "
+            "teacher"
+        )
+    return origin
 
 
 def create_distillation(prepared: PreparedDistillation, database: Database) -> DistillationRecord:
@@ -208,15 +269,7 @@ def _train(
         on_progress(progress)
 
     with training_lock():
-        run = FullDistillation(
-            spec,
-            pinned.teacher,
-            pinned.corpus,
-            checkpoints,
-            choose_device(prepared.device),
-            prepared.dtype,
-        )
-        run.run(tell, should_stop)
+        _run(spec, prepared, checkpoints, settings, tell, should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
     if distilled.finished and not is_export_of(output, record.id):
@@ -230,6 +283,38 @@ def _train(
         )
         export_student(distilled, spec, pinned.teacher, facts, output)
     return distilled
+
+
+def _run(
+    spec: DistillationSpec,
+    prepared: PreparedDistillation,
+    checkpoints: Checkpoints,
+    settings: Settings,
+    on_progress: OnProgress,
+    should_stop: Callable[[], bool],
+) -> None:
+    """Train in this process, or on several workers."""
+    pinned, device = prepared.pinned, choose_device(prepared.device)
+    if spec.training.num_workers > 1:
+        from workers.distillation import distil_in_parallel
+
+        distil_in_parallel(
+            spec,
+            settings.store_url,
+            checkpoints.url,
+            on_progress,
+            should_stop,
+        )
+        return
+    FullDistillation(
+        spec,
+        pinned.teacher,
+        pinned.corpus,
+        checkpoints,
+        device,
+        prepared.dtype,
+        prepared.origin,
+    ).run(on_progress, should_stop)
 
 
 def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from typing import Any
 
 from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
@@ -12,7 +13,6 @@ from kdnas.distill.numerics import choose_device, num_threads
 from kdnas.distill.setup import Setup
 from kdnas.errors import TeacherError
 from kdnas.latency.device_lock import training_lock
-from kdnas.models.lm_head import has_lm_head
 from kdnas.models.teacher import TeacherHandle
 from kdnas.specs.objectives import (
     DirectMiniLMSpec,
@@ -39,7 +39,6 @@ def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
     if (
         isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec)
         and objective.fit_lm_head is None
-        and not has_lm_head(teacher)
     ):
         raise TeacherError(
             f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
@@ -101,8 +100,9 @@ def prepare_objective(
             "trials": tuple(TrialSpec(**asdict(trial)) for trial in trials),
         }
         return objective.model_copy(update=found), teacher
-    if isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec):
-        return _with_lm_head(
-            objective, teacher, corpus, store, device, dtype, threads, on_preparing
-        )
     return objective, teacher
+
+
+def without_trials(objective: ObjectiveSpec) -> dict[str, Any]:
+    """Return an objective as part of a loss's context: how its layer was chosen does not count."""
+    return {k: v for k, v in objective.to_json().items() if k not in {"trials", "trial_steps"}}

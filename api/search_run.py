@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from api.lease import held_lease
+from api.objective_preparation import (
+    OnPreparing,
+    check_objective,
+    prepare_objective,
+    without_trials,
+)
 from api.preparation import (
     OnCorpus,
     Pinned,
@@ -23,9 +29,15 @@ from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Search
 from kdnas.db.repository import candidates, searches
+from kdnas.distill.numerics import available_cores
 from kdnas.errors import ConflictError
 from kdnas.latency.table import Progress as LatencyProgress
-from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.models.cost import (
+    EmbeddingShape,
+    count_parameters,
+    flops_per_token,
+    teacher_architecture,
+)
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
 from kdnas.search.loop import SearchSetup, run_search
@@ -71,7 +83,10 @@ class PreparedSearch:
 
 
 def prepare_search(
-    spec: SearchSpec, settings: Settings, on_corpus: OnCorpus = lambda _: None
+    spec: SearchSpec,
+    settings: Settings,
+    on_corpus: OnCorpus = lambda _: None,
+    on_preparing: OnPreparing = lambda *_: None,
 ) -> PreparedSearch:
     """Check a request, bring its inputs into the store and decide what it left open.
 
@@ -83,8 +98,10 @@ def prepare_search(
     def check(teacher: TeacherHandle) -> None:
         build_space(spec.space, teacher, spec.objective)
         check_length("latency.length", spec.latency.length, teacher)
+        check_objective(spec.objective, teacher)
 
-    pinned = pin(spec.teacher, spec.corpus, Store.from_settings(settings), on_corpus, check)
+    store = Store.from_settings(settings)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
     shape = pinned.teacher.shape
     space = build_space(spec.space, pinned.teacher, spec.objective)
     backend = resolve_backend(
@@ -95,24 +112,39 @@ def prepare_search(
     )
     dtype = resolve_dtype(spec.proxy.dtype, backend.device)
     proxy = spec.proxy.model_copy(update={"dtype": dtype})
+    ranked = sorted(space.states, key=flops_per_token)
+    objective, teacher = prepare_objective(
+        spec.objective,
+        ranked[len(ranked) // 2],
+        pinned.teacher,
+        pinned.corpus,
+        store,
+        spec.student,
+        proxy,
+        backend.device,
+        dtype,
+        available_cores(),
+        on_preparing,
+    )
     resolved = spec.model_copy(
         update={
             "teacher": pinned.teacher_spec,
             "corpus": pinned.corpus_spec,
             "backend": backend,
             "proxy": proxy,
+            "objective": objective,
         }
     )
     context = MiniKDContext(
         teacher=pinned.teacher.fingerprint,
         corpus=pinned.corpus.fingerprint,
-        objective=spec.objective.to_json(),
+        objective=without_trials(objective),
         student=spec.student.to_json(),
         proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
         dtype=dtype,
         engine_version=ENGINE_VERSION,
     )
-    return PreparedSearch(resolved, pinned, space, context)
+    return PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context)
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:

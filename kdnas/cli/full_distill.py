@@ -33,7 +33,17 @@ def full_distill(
     config: options.Config = None,
     objective: options.Objective = None,
     mapping: options.Mapping = None,
+    relations: options.Relations = None,
+    relation_heads: options.RelationHeads = None,
+    teacher_layer: options.TeacherLayer = None,
+    orthogonal: options.Orthogonal = False,
+    temperature: options.Temperature = None,
+    fit_lm_head: options.FitLMHead = None,
     init: options.Init = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(help="Begin with the weights of this student, such as an hs one for od."),
+    ] = None,
     steps: options.Steps = None,
     epochs: options.Epochs = None,
     batch_size: options.BatchSize = None,
@@ -45,6 +55,20 @@ def full_distill(
     dtype: options.Dtype = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    num_workers: Annotated[
+        int | None, typer.Option(help="Data-parallel workers; they share each batch.")
+    ] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
+    accumulate: Annotated[
+        int | None, typer.Option(help="Parts that a worker cuts its batches into, to save memory.")
+    ] = None,
+    compile_student: Annotated[
+        bool, typer.Option("--compile", help="Run the student through torch.compile.")
+    ] = False,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME]"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the start and the batches.")] = None,
     output: Annotated[
         Path | None,
@@ -74,9 +98,18 @@ def full_distill(
         "corpus.text_column": text_column,
         "corpus.language_column": language_column,
         "corpus.max_length": max_length,
-        "objective.name": objective,
-        "objective.mapping": mapping,
+        **options.objective_values(
+            objective,
+            mapping,
+            relations,
+            relation_heads,
+            teacher_layer,
+            orthogonal,
+            temperature,
+            fit_lm_head,
+        ),
         "student.init": init,
+        "student.init_from": init_from,
         "training.steps": steps,
         "training.epochs": epochs,
         "training.batch_size": batch_size,
@@ -86,6 +119,11 @@ def full_distill(
         "training.dtype": dtype,
         "training.device": device,
         "training.threads": threads,
+        "training.num_workers": num_workers,
+        "training.address": ray_address,
+        "training.accumulate": accumulate,
+        "training.compile": compile_student or None,
+        "training.checkpoints": checkpoints,
         "training.seed": seed,
         "output": str(output) if output else None,
     }
@@ -107,6 +145,7 @@ def _start(
     from api.distillation_run import create_distillation, output_folder, prepare_distillation
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
+    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
     from kdnas.cli.screen import say
     from kdnas.cli.training_length import one_length
     from kdnas.db.migrate import open_database
@@ -125,8 +164,10 @@ def _start(
         else "output     students/ID under KDNAS_HOME  (default; change it with --output)"
     )
     with open_database(settings) as database:
-        with corpus_bar() as on_corpus:
-            prepared = prepare_distillation(spec, settings, on_corpus)
+        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
+            prepared = prepare_distillation(spec, settings, on_corpus, on_preparing)
+        for line in chosen_layer_lines(prepared.spec.objective):
+            say(line)
         for warning in [*prepared.pinned.corpus.meta["warnings"], *prepared.warnings()]:
             say(f"warning: {warning}")
         record = create_distillation(prepared, database)

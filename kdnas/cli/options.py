@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,14 +25,45 @@ Preset = Annotated[str | None, typer.Option(help="laptop or paper.  [default: la
 Config = Annotated[
     Path | None, typer.Option(help="YAML file with a spec; see `kdnas schema`.", dir_okay=False)
 ]
-Objective = Annotated[str | None, typer.Option(help="What students learn: hs.")]
+Objective = Annotated[
+    str | None,
+    typer.Option(help="hs, minilmv2, direct-minilm, od, hs+od or distilbert.  [default: hs]"),
+]
+Relations = Annotated[
+    str | None,
+    typer.Option(help="minilmv2: of the nine, with or without weights: qq,kk,vv or qq=1,vv=2."),
+]
+RelationHeads = Annotated[
+    int | None, typer.Option(help="minilmv2, direct-minilm: heads that Q, K, V are split into.")
+]
+TeacherLayer = Annotated[
+    str | None,
+    typer.Option(
+        help="minilmv2, direct-minilm: layer to learn from: a number, auto, or search (short "
+        "trials of the upper half)."
+    ),
+]
+Orthogonal = Annotated[
+    bool, typer.Option("--orthogonal", help="direct-minilm: orthogonal projections.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="od, hs+od, distilbert: of the output distributions.")
+]
+FitLMHead = Annotated[
+    int | None,
+    typer.Option(
+        "--fit-lm-head",
+        metavar="STEPS",
+        help="od, hs+od, distilbert: first train a masked-LM head for a teacher that has none.",
+    ),
+]
 Mapping = Annotated[
     str | None,
     typer.Option(
         help="Layer mapping: single, last, uniform, uniform_consecutive, uniform_last or kdnas."
     ),
 ]
-Init = Annotated[str | None, typer.Option(help="How a student starts: warm or random.")]
+Init = Annotated[str | None, typer.Option(help="How a student starts: warm, random or copy.")]
 Steps = Annotated[int | None, typer.Option(help="Optimiser steps; instead of epochs.")]
 Epochs = Annotated[
     float | None, typer.Option(help="Passes over the training sequences; instead of steps.")
@@ -49,3 +80,38 @@ Name = Annotated[str | None, typer.Option(help="A name to call it by.  [default:
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object last on stdout; progress to stderr.")
 ]
+
+
+def objective_values(
+    objective: str | None,
+    mapping: str | None,
+    relations: str | None,
+    relation_heads: int | None,
+    teacher_layer: str | None,
+    orthogonal: bool,
+    temperature: float | None,
+    fit_lm_head: int | None,
+) -> dict[str, Any]:
+    """Return the entries of the spec that the options of the objective set."""
+    layer = int(teacher_layer) if teacher_layer and teacher_layer.isdecimal() else teacher_layer
+    return {
+        "objective.name": objective,
+        "objective.mapping": mapping,
+        "objective.relations": _relations(relations),
+        "objective.relation_heads": relation_heads,
+        "objective.teacher_layer": layer,
+        "objective.orthogonal": orthogonal or None,
+        "objective.temperature": temperature,
+        "objective.fit_lm_head": fit_lm_head,
+    }
+
+
+def _relations(text: str | None) -> dict[str, str] | list[str] | None:
+    """Read ``qq,kk,vv`` or ``qq=1,vv=2``; the spec checks names and weights."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return parts
+    weights = (part.partition("=") for part in parts)
+    return {name.strip(): weight.strip() or "1" for name, _, weight in weights}

@@ -29,6 +29,12 @@ def search(
     ] = None,
     objective: options.Objective = None,
     mapping: options.Mapping = None,
+    relations: options.Relations = None,
+    relation_heads: options.RelationHeads = None,
+    teacher_layer: options.TeacherLayer = None,
+    orthogonal: options.Orthogonal = False,
+    temperature: options.Temperature = None,
+    fit_lm_head: options.FitLMHead = None,
     init: options.Init = None,
     episodes: Annotated[int | None, typer.Option(help="Episodes, M.")] = None,
     candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
@@ -101,8 +107,16 @@ def search(
         "corpus.language_column": language_column,
         "corpus.max_length": max_length,
         "space.kind": space,
-        "objective.name": objective,
-        "objective.mapping": mapping,
+        **options.objective_values(
+            objective,
+            mapping,
+            relations,
+            relation_heads,
+            teacher_layer,
+            orthogonal,
+            temperature,
+            fit_lm_head,
+        ),
         "student.init": init,
         "proxy.steps": steps,
         "proxy.epochs": epochs,
@@ -152,6 +166,7 @@ def _start(
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
     from kdnas.cli.plan import show_plan
+    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
     from kdnas.cli.screen import say
     from kdnas.cli.training_length import one_length
     from kdnas.db.migrate import open_database
@@ -162,8 +177,10 @@ def _start(
     for line in inputs.lines():
         say(line)
     with open_database(settings) as database:
-        with corpus_bar() as on_corpus:
-            prepared = prepare_search(spec, settings, on_corpus)
+        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
+            prepared = prepare_search(spec, settings, on_corpus, on_preparing)
+        for line in chosen_layer_lines(prepared.spec.objective):
+            say(line)
         for warning in prepared.pinned.corpus.meta["warnings"]:
             say(f"warning: {warning}")
         if dry_run:

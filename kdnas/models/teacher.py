@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PretrainedConfig
 
-    from kdnas.specs.parts import TeacherSpec
+    from kdnas.specs.parts import ModelSpec
     from kdnas.store import Store
 
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
@@ -91,7 +91,7 @@ class TeacherHandle:
         return self.shape.max_positions - offset
 
 
-def prepare_teacher(spec: TeacherSpec | str, store: Store | None = None) -> TeacherHandle:
+def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> TeacherHandle:
     """Find a teacher, check that it can teach, and put it into the store.
 
     Args:

@@ -22,6 +22,7 @@ class FullTrainingSpec(TrainingSpec):
         accumulate: parts into which a worker cuts its share of a batch, to save memory; the
             gradients of all parts make one optimiser step.
         compile: run the student through ``torch.compile``.
+        address: of a running Ray cluster for several workers; None starts a local one.
         checkpoints: fsspec URL of a folder for the checkpoints; None keeps them under
             ``KDNAS_HOME``. Workers on several nodes need one that all of them reach.
     """
@@ -34,6 +35,7 @@ class FullTrainingSpec(TrainingSpec):
     num_workers: int = Field(1, ge=1)
     accumulate: int = Field(1, ge=1)
     compile: bool = False
+    address: str | None = None
     checkpoints: str | None = None
 
     @model_validator(mode="after")
