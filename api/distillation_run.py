@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.lease import held_lease
+from api.distillation_status import is_cancelled, note_end, note_progress, note_status
+from api.lease import held_lease, watched
 from api.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.preparation import OnCorpus, Pinned, pin, stored_latencies
 from kdnas.db.engine import Database
@@ -17,13 +18,12 @@ from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
-from kdnas.errors import ArchitectureError, ConflictError, KdnasError, TeacherError
+from kdnas.errors import ArchitectureError, CancelledError, ConflictError, KdnasError, TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
-from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import LatencySpec
@@ -44,6 +44,9 @@ class PreparedDistillation:
 
     def warnings(self) -> list[str]:
         """What the user should know before hours are spent."""
+        return [*self._size_warnings(), *self._start_warnings()]
+
+    def _size_warnings(self) -> list[str]:
         shape = self.pinned.teacher.shape
         embedding = EmbeddingShape.of(shape)
         own = teacher_architecture(shape)
@@ -54,6 +57,14 @@ class PreparedDistillation:
             f"student {self.spec.architecture} ({size / 1e6:.1f} M parameters) is larger than its "
             f"teacher {own} ({count_parameters(own, embedding) / 1e6:.1f} M); it is distilled all "
             "the same"
+        ]
+
+    def _start_warnings(self) -> list[str]:
+        if self.spec.objective.name != "od" or self.origin is not None:
+            return []
+        return [
+            "output distributions teach a student from scratch slowly; begin with an hs student "
+            "by --init-from FOLDER, or let --objective hs+od do both"
         ]
 
 
@@ -197,7 +208,8 @@ def run_stored_distillation(
     """Run a stored distillation, or go on with it from its newest checkpoint.
 
     Raises:
-        ConflictError: it is finished, or another process works on it.
+        ConflictError: it is finished or cancelled, or another process works on it.
+        CancelledError: somebody cancelled it meanwhile; its checkpoints are removed.
         KdnasError: whatever kept it from going on; its status says so.
     """
     with database.read() as session:
@@ -206,44 +218,40 @@ def run_stored_distillation(
         raise ConflictError(f"distillation {record.name!r} is {record.status}; start a new one")
     spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
     output = output_folder(settings, spec, record.id)
-    with held_lease(database, Distillation, record.id, "cli") as lost:
-        with database.write() as session:
-            distillations.set_distillation_status(session, record.id, "running")
+    checkpoints = checkpoints_of(spec, settings, record.id)
+    with (
+        held_lease(database, Distillation, record.id, "cli") as lost,
+        watched(lambda: is_cancelled(database, record.id), f"watch-{record.id}") as cancelled,
+    ):
         try:
-            if not is_export_of(output, record.id):  # a kill may have come just after the export
-                refuse_used_folder(output)
-            distilled = _train(
-                record,
-                spec,
-                output,
-                database,
-                settings,
-                on_progress,
-                lambda: should_stop() or lost.is_set(),
-            )
-        except Exception as error:
-            if not lost.is_set():
-                reason = str(error) if isinstance(error, KdnasError) else repr(error)
-                with database.write() as session:
-                    distillations.set_distillation_status(session, record.id, "failed", reason)
-            raise
-        if lost.is_set():
-            raise ConflictError(
-                f"another process took over distillation {record.name!r}; this one has stopped"
-            )
-        with database.write() as session:
-            if distilled.finished:
-                distillations.set_distillation_result(
-                    session,
-                    record.id,
-                    metrics={"step": distilled.best.step, **asdict(distilled.best.losses)},
-                    artefact=None,
-                    output_path=str(output),
+            note_status(database, record, "running")
+            try:
+                if not is_export_of(output, record.id):  # a kill may have come after the export
+                    refuse_used_folder(output)
+                distilled = _train(
+                    record,
+                    spec,
+                    output,
+                    database,
+                    settings,
+                    on_progress,
+                    lambda: should_stop() or lost.is_set() or cancelled.is_set(),
                 )
-            status: SearchStatus = "succeeded" if distilled.finished else "paused"
-            record = distillations.set_distillation_status(session, record.id, status)
+            except Exception as error:
+                if not lost.is_set():
+                    reason = str(error) if isinstance(error, KdnasError) else repr(error)
+                    note_status(database, record, "failed", reason)
+                raise
+            if lost.is_set():
+                raise ConflictError(
+                    f"another process took over distillation {record.name!r}; this one has stopped"
+                )
+            record = note_end(database, record, distilled, output)
+        except CancelledError:
+            checkpoints.remove()
+            raise
     if distilled.finished:
-        checkpoints_of(spec, settings, record.id).remove()
+        checkpoints.remove()
     return DistillationOutcome(record, output, distilled)
 
 
@@ -261,11 +269,7 @@ def _train(
     checkpoints = checkpoints_of(spec, settings, record.id)
 
     def tell(progress: FullProgress) -> None:
-        if progress.held_out is not None or progress.points:
-            with database.write() as session:
-                distillations.set_distillation_progress(
-                    session, record.id, progress.step, progress.total_steps, progress.points
-                )
+        note_progress(database, record.id, progress)
         on_progress(progress)
 
     with training_lock():

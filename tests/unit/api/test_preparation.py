@@ -6,9 +6,10 @@ import pytest
 
 from api.preparation import build_space, check_length, ensure_latencies, pin
 from kdnas.db.engine import Database
-from kdnas.errors import SpecError
+from kdnas.errors import SearchSpaceError, SpecError
 from kdnas.records import LatencyEntry
 from kdnas.search_space import SearchSpace
+from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
@@ -44,11 +45,21 @@ def test_a_teacher_is_checked_before_a_corpus_is_read(lab: TinyLab) -> None:
 
 
 def test_spaces(lab: TinyLab) -> None:
-    assert len(build_space(SpaceSpec(kind="paper"), lab.teacher, False)) == 2400
-    assert max(build_space(SpaceSpec(), lab.teacher, True).layers) == lab.teacher.shape.layers
-    axes = {"layers": (1, 9), "heads": (2,), "hidden": (24,), "intermediate": (48,)}
+    hs, relations = objective_spec("hs"), objective_spec({"name": "minilmv2", "relation_heads": 12})
+    depth = lab.teacher.shape.layers
+    assert max(build_space(SpaceSpec(), lab.teacher, hs).layers) == depth
+    axes = {"layers": (1, 9), "heads": (2,), "hidden": (24, 30), "intermediate": (48,)}
     custom = SpaceSpec(kind="custom", axes=axes)
-    assert build_space(custom, lab.teacher, True).layers == (1,)
+    mapped = build_space(custom, lab.teacher, hs)
+    assert (mapped.layers, mapped.hidden) == ((1,), (24, 30))
+    related = build_space(custom, lab.teacher, relations)  # maps no layers, but splits widths
+    assert (related.layers, related.hidden) == ((1, 9), (24,))
+
+
+def test_a_space_without_a_possible_state_says_why(lab: TinyLab) -> None:
+    axes = {"layers": (9,), "heads": (2,), "hidden": (24,), "intermediate": (48,)}
+    with pytest.raises(SearchSpaceError, match="a student of 9 layers"):
+        build_space(SpaceSpec(kind="custom", axes=axes), lab.teacher, objective_spec("hs"))
 
 
 def test_positions_bound_the_length(lab: TinyLab) -> None:
