@@ -42,9 +42,8 @@ class StudentFactory:
         self._device = device
         self._dtype = DTYPES[dtype]
         self._memory = torch.empty(0, device=device, dtype=self._dtype)
-        # Buffers (position ids and the like) depend on the family alone: a tiny sibling has them.
-        tiny = build_student(teacher, Architecture(1, 1, 12, 12), vocab_size=TIMED_VOCABULARY)
-        self._buffers = {name: value.to(device) for name, value in tiny.named_buffers()}
+        self._family = family_of(teacher.model_type)
+        self._buffers_of: dict[int, dict[str, Tensor]] = {}
 
     def build(self, architecture: Architecture) -> nn.Module:
         """Return a headless encoder in eval mode with :data:`TIMED_VOCABULARY` words."""
@@ -53,14 +52,28 @@ class StudentFactory:
         config = student_config(self._teacher, architecture)
         config.vocab_size = TIMED_VOCABULARY
         config.pad_token_id = min(config.pad_token_id or 0, TIMED_VOCABULARY - 1)
-        options = family_of(config.model_type).model_options()
         with torch.device("meta"):
-            model: nn.Module = AutoModel.from_config(config, **options)
+            model: nn.Module = AutoModel.from_config(config, **self._family.model_options())
         model.load_state_dict(self._place(model), strict=False, assign=True)
+        buffers = self._buffers(architecture)
         for name, _ in list(model.named_buffers()):
             owner, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(owner), attribute, self._buffers[name])
+            setattr(model.get_submodule(owner), attribute, buffers[name])
         return model.eval().requires_grad_(False)
+
+    def _buffers(self, architecture: Architecture) -> dict[str, Tensor]:
+        """Take position ids and the like from a tiny sibling.
+
+        They depend on the family alone, or for rotary positions on the width of a head. The sibling
+        is as deep as the teacher, so that it has every kind of layer.
+        """
+        width = architecture.head_size if self._family.positions is None else 12
+        if width not in self._buffers_of:
+            depth = int(getattr(self._teacher, self._family.config_keys["layers"]))
+            sibling = Architecture(depth, 1, width, 1)
+            tiny = build_student(self._teacher, sibling, vocab_size=TIMED_VOCABULARY)
+            self._buffers_of[width] = {n: b.to(self._device) for n, b in tiny.named_buffers()}
+        return self._buffers_of[width]
 
     def _place(self, model: nn.Module) -> dict[str, Tensor]:
         offsets, end = {}, 0

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
+from kdnas.records import TeacherShape
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LMHeadNames:
+    """What a family calls the parts of its masked-LM head, and where its configuration has them.
+
+    Attributes:
+        dense: path to the dense layer in a masked-LM model.
+        norm: path to its layer norm.
+        decoder: path to the product with the word embeddings.
+        biases: paths to the decoder's bias; the first one that a checkpoint has.
+        activation: configuration key; None where it is GELU whatever the configuration says.
+        layer_norm_eps: configuration key; None where it is 1e-12.
+        optional: our name of a bias → configuration key that says whether there is one.
+    """
+
+    dense: str
+    norm: str
+    decoder: str
+    biases: tuple[str, ...]
+    activation: str | None = None
+    layer_norm_eps: str | None = "layer_norm_eps"
+    optional: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """One ``model_type`` of transformers.
+
+    Queries, keys and values are the outputs of the layer's projections. Where positions are rotary
+    (ModernBERT), that is before they are turned: relations between tokens then compare what tokens
+    say, and not how far apart they stand.
 
     Attributes:
         model_type: Hugging Face name of the family.
@@ -32,6 +63,10 @@ class Family:
         final: path to the module that gives the encoder's output; None where the last layer does.
         padded_positions: whether positions count from the padding token's id on, which makes the
             longest sequence shorter than the table of positions.
+        layer_types: configuration key of a list with the kind of each layer, such as global or
+            local attention.
+        gated: whether the feed-forward block has a gate, and so a third matrix (GLU).
+        biases: whether projections and layer norms have biases.
     """
 
     model_type: str
@@ -47,6 +82,19 @@ class Family:
     positions: str | None = "embeddings.position_embeddings"
     final: str | None = None
     padded_positions: bool = False
+    layer_types: str | None = None
+    gated: bool = False
+    biases: bool = True
+
+    @property
+    def head_multiple(self) -> int:
+        """What divides the width of an attention head: rotary positions turn pairs of values."""
+        return 2 if self.positions is None else 1
+
+    @property
+    def lm_head(self) -> LMHeadNames:
+        """Names of the masked-LM head."""
+        return _LM_HEADS[self.model_type]
 
     def transformer_layers(self, model: nn.Module) -> nn.ModuleList:
         """Return the list of layers, first layer first."""
@@ -60,11 +108,22 @@ class Family:
         parent, _, name = self.layers.rpartition(".")
         setattr(model.get_submodule(parent), name, layers)
 
-    def config_values(self, architecture: Architecture) -> dict[str, Any]:
-        """Return the configuration entries that make a student of this architecture."""
+    def config_values(
+        self, architecture: Architecture, teacher: PretrainedConfig
+    ) -> dict[str, Any]:
+        """Return the configuration entries that make a student of this architecture.
+
+        Kinds of layers follow the teacher's pattern from the first layer on: where every third of
+        its layers looks at the whole sequence, so does every third of the student's.
+        """
         values = {key: getattr(architecture, axis) for axis, key in self.config_keys.items()}
         if self.factorised_embedding:
             values["embedding_size"] = architecture.hidden
+        if self.layer_types:
+            pattern = _pattern(getattr(teacher, self.layer_types))
+            values[self.layer_types] = [
+                pattern[layer % len(pattern)] for layer in range(architecture.layers)
+            ]
         return values
 
     def model_options(self) -> dict[str, Any]:
@@ -114,6 +173,14 @@ class Family:
             weight = projection.weight.detach()
             return words @ weight.T, positions @ weight.T
         return words, positions
+
+
+def _pattern(kinds: Sequence[str]) -> Sequence[str]:
+    """Return the shortest beginning that makes the whole list when it is repeated."""
+    lengths = range(1, len(kinds) + 1)
+    return next(
+        kinds[:n] for n in lengths if all(kinds[i] == kinds[i % n] for i in range(len(kinds)))
+    )
 
 
 _BERT_KEYS = {
@@ -189,7 +256,68 @@ FAMILIES: dict[str, Family] = {
             ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
             has_pooler=False,
         ),
+        Family(
+            "modernbert",
+            "ModernBERT",
+            _BERT_KEYS | {"activation": "hidden_activation"},
+            ("embedding_dropout", "attention_dropout", "mlp_dropout"),
+            "layers",
+            ("attn.Wo", "mlp.Wo"),
+            ("attn.Wqkv",),
+            has_pooler=False,
+            words="embeddings.tok_embeddings",
+            positions=None,
+            final="final_norm",
+            layer_types="layer_types",
+            gated=True,
+            biases=False,
+        ),
     )
+}
+
+_ROBERTA_LM_HEAD = LMHeadNames(
+    "lm_head.dense",
+    "lm_head.layer_norm",
+    "lm_head.decoder",
+    ("lm_head.decoder.bias", "lm_head.bias"),
+)
+_LM_HEADS: dict[str, LMHeadNames] = {
+    "bert": LMHeadNames(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+        activation="hidden_act",
+    ),
+    "roberta": _ROBERTA_LM_HEAD,
+    "xlm-roberta": _ROBERTA_LM_HEAD,
+    "electra": LMHeadNames(
+        "generator_predictions.dense",
+        "generator_predictions.LayerNorm",
+        "generator_lm_head",
+        ("generator_lm_head.bias",),
+    ),
+    "distilbert": LMHeadNames(
+        "vocab_transform",
+        "vocab_layer_norm",
+        "vocab_projector",
+        ("vocab_projector.bias",),
+        activation="activation",
+        layer_norm_eps=None,
+    ),
+    "modernbert": LMHeadNames(
+        "head.dense",
+        "head.norm",
+        "decoder",
+        ("decoder.bias",),
+        activation="classifier_activation",
+        layer_norm_eps="norm_eps",
+        optional={
+            "dense_bias": "classifier_bias",
+            "norm_bias": "norm_bias",
+            "bias": "decoder_bias",
+        },
+    ),
 }
 
 
@@ -206,3 +334,22 @@ def family_of(model_type: str) -> Family:
         raise TeacherError(
             f"teachers of model type {model_type!r} are not supported; these are: {works}"
         ) from None
+
+
+def family_problem(architecture: Architecture, teacher: TeacherShape) -> str | None:
+    """Say why a student of this architecture cannot be of its teacher's family, or None."""
+    family = family_of(teacher.model_type)
+    if architecture.head_size % family.head_multiple == 0:
+        return None
+    possible = [
+        heads
+        for heads in range(1, architecture.hidden + 1)
+        if architecture.hidden % (heads * family.head_multiple) == 0
+    ]
+    width = f"{architecture.heads} heads of {architecture.hidden} are {architecture.head_size} wide"
+    advice = (
+        f"choose one of {', '.join(map(str, possible[:12]))} heads"
+        if possible
+        else "choose another hidden size"
+    )
+    return f"{width}, and {family.title} needs heads of an even width; {advice}"

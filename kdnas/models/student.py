@@ -26,12 +26,15 @@ def student_config(
 ) -> PretrainedConfig:
     """Return the configuration of a student: the teacher's, with the architecture's numbers.
 
-    Family, vocabulary, positions and special tokens stay; a factorised embedding becomes as wide
-    as the student, and fresh weights have a deviation of 0.02 whatever the teacher's had.
+    Family, vocabulary, positions, special tokens and attention windows stay; a factorised
+    embedding becomes as wide as the student, the kinds of its layers follow the teacher's pattern,
+    and fresh weights have a deviation of 0.02 whatever the teacher's had.
     """
     family = family_of(teacher.model_type)
     config = deepcopy(teacher)
-    values = family.config_values(architecture) | dict.fromkeys(family.dropout_keys, dropout)
+    values = family.config_values(architecture, teacher) | dict.fromkeys(
+        family.dropout_keys, dropout
+    )
     for key, value in values.items():
         setattr(config, key, value)
     config.initializer_range = INITIALIZER_STD

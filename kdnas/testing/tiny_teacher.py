@@ -15,6 +15,8 @@ from kdnas.testing.tiny_tokenizer import make_tiny_tokenizer
 
 LOUDER = 5.0
 """Factor on the weight matrices: at a deviation of 0.02 all layers would give nearly the same."""
+WINDOW = 8
+"""Tokens that a layer with local attention sees, so that it matters within a short sequence."""
 
 
 def make_tiny_teacher(
@@ -62,11 +64,21 @@ def make_tiny_teacher(
     values: dict[str, Any] = {key: sizes[axis] for axis, key in family.config_keys.items()}
     if family.factorised_embedding:
         values["embedding_size"] = hidden // 2
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    usual = AutoConfig.for_model(model_type)
+    ours = {
+        "local_attention": WINDOW,
+        "bos_token_id": tokenizer.cls_token_id,
+        "cls_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
+    }
+    values |= {key: v for key, v in ours.items() if getattr(usual, key, None) is not None}
     config = AutoConfig.for_model(
         model_type,
-        vocab_size=len(PreTrainedTokenizerFast.from_pretrained(folder)),
+        vocab_size=len(tokenizer),
         max_position_embeddings=max_positions,
-        pad_token_id=0,
+        pad_token_id=tokenizer.pad_token_id,
         **values | config_values,
     )
     with torch.random.fork_rng(devices=[]), quiet_transformers():

@@ -9,6 +9,7 @@ from transformers import AutoConfig
 from kdnas.architecture import Architecture
 from kdnas.latency.students import TIMED_VOCABULARY, StudentFactory
 from kdnas.models.families import FAMILIES
+from kdnas.models.student import build_student
 
 ARCHITECTURE = Architecture(2, 3, 24, 40, "relu")
 
@@ -26,6 +27,22 @@ def test_students_of_every_family_run(model_type: str, dtype: str) -> None:
     assert str(hidden.dtype) == f"torch.{dtype}"
     assert not student.training
     assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_a_timed_student_is_a_real_one_but_for_its_weights(model_type: str) -> None:
+    """Same parameters but for the vocabulary, and the same buffers at every width of head."""
+    config = AutoConfig.for_model(model_type)
+    factory = StudentFactory(config, torch.device("cpu"), "float32")
+    for architecture in (ARCHITECTURE, Architecture(4, 2, 24, 40), Architecture(1, 6, 36, 12)):
+        timed = factory.build(architecture)
+        real = build_student(config, architecture, vocab_size=TIMED_VOCABULARY)
+        shapes = [{n: p.shape for n, p in m.named_parameters()} for m in (timed, real)]
+        assert shapes[0] == shapes[1]
+        expected = dict(real.named_buffers())
+        found = dict(timed.named_buffers())
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_parameters_of_a_student_do_not_overlap_and_students_share_memory() -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from scipy.stats import truncnorm
 from torch import nn
-from transformers import PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kdnas.architecture import Architecture
-from kdnas.models.families import FAMILIES, Family, family_of
+from kdnas.models.families import FAMILIES, Family, family_of, family_problem
 from kdnas.models.student import EmbeddingBasis, build_student, start_student, student_config
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
+from kdnas.records import TeacherShape
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 Teacher = tuple[nn.Module, Family, PretrainedConfig]
@@ -28,11 +31,20 @@ def teacher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def word_table(model: nn.Module) -> torch.Tensor:
-    return model.get_submodule("embeddings").get_parameter("word_embeddings.weight").detach()
+    assert isinstance(model, PreTrainedModel)
+    table = model.get_input_embeddings().weight
+    assert isinstance(table, nn.Parameter)
+    return table.detach()
 
 
 def position_table(model: nn.Module) -> torch.Tensor:
     return model.get_submodule("embeddings").get_parameter("position_embeddings.weight").detach()
+
+
+def fresh_std(config: PretrainedConfig) -> float:
+    """Deviation of fresh weights: ModernBERT draws them from a normal that is cut at 2·0.02."""
+    cut = getattr(config, "initializer_cutoff_factor", None)
+    return 0.02 * (1.0 if cut is None else float(truncnorm(-cut, cut).std()))
 
 
 def warm(teacher: Teacher, architecture: Architecture) -> nn.Module:
@@ -54,7 +66,9 @@ def test_the_student_is_of_the_teachers_family(teacher: Teacher) -> None:
         assert getattr(own, key) == getattr(NARROW, axis)
     assert len(family.transformer_layers(student)) == NARROW.layers
     assert word_table(student).shape == (config.vocab_size, NARROW.hidden)
-    assert position_table(student).shape == (config.max_position_embeddings, NARROW.hidden)
+    positions = family.position_embeddings(student)
+    if positions is not None:
+        assert positions.shape == (config.max_position_embeddings, NARROW.hidden)
     names = [name for name, _ in student.named_parameters()]
     assert not any("pooler" in name or "embeddings_project" in name for name in names)
     ids = torch.ones(1, config.max_position_embeddings - 2, dtype=torch.long)
@@ -91,9 +105,15 @@ def test_the_seed_decides_the_weights_and_nothing_else_changes(teacher: Teacher)
 
 
 def test_fresh_weights_have_the_usual_deviation_whatever_the_teacher_had(teacher: Teacher) -> None:
-    for parameter in build_student(teacher[2], WIDE).parameters():
+    _, family, config = teacher
+    student = build_student(config, WIDE)
+    # ModernBERT starts what ends its residual branches smaller by √(2·L).
+    smaller = (2 * WIDE.layers) ** 0.5 if family.final else 1.0
+    for name, parameter in student.named_parameters():
         if parameter.ndim == 2 and parameter.numel() > 1000:
-            assert float(parameter.detach().std()) == pytest.approx(0.02, rel=0.1)
+            silent = any(name.endswith(f"{path}.weight") for path in family.silent)
+            expected = fresh_std(config) / (smaller if silent else 1.0)
+            assert float(parameter.detach().std()) == pytest.approx(expected, rel=0.1)
 
 
 def test_a_random_start_changes_nothing(teacher: Teacher) -> None:
@@ -135,6 +155,9 @@ def test_warm_embeddings_keep_inner_products_as_well_as_their_width_can(teacher:
 def test_positions_share_the_words_components_and_scale(teacher: Teacher) -> None:
     model, family, _ = teacher
     words, positions = (e.double() for e in family.input_embeddings(model))
+    if family.positions is None:
+        assert positions.shape == (0, 48)
+        return
     products = (words - words.mean(0)) @ (positions - positions.mean(0)).T
     student = warm(teacher, WIDE)  # wide enough for all components
     kept = word_table(student)[:, :48].double() @ position_table(student)[:, :48].double().T
@@ -145,18 +168,25 @@ def test_positions_share_the_words_components_and_scale(teacher: Teacher) -> Non
 def test_a_wider_student_has_random_values_in_the_rest(teacher: Teacher) -> None:
     rest = word_table(warm(teacher, WIDE))[1:, 48:]
     assert torch.equal(rest, word_table(build_student(teacher[2], WIDE))[1:, 48:])
-    assert float(rest.std()) == pytest.approx(0.02, rel=0.1)
+    assert float(rest.std()) == pytest.approx(fresh_std(teacher[2]), rel=0.1)
 
 
 def test_a_warm_deep_student_begins_as_its_embeddings(teacher: Teacher) -> None:
-    """Both residual branches are silent, so a layer only normalises what it is given."""
-    student = warm(teacher, NARROW)
+    """Both residual branches are silent, so a layer only normalises what it is given.
+
+    ModernBERT's layers do not even do that; its output is normalised once, after the last one.
+    """
+    student, family = warm(teacher, NARROW), teacher[1]
     ids = torch.randint(5, 80, (2, 8), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         states = student(input_ids=ids, output_hidden_states=True).hidden_states
-    for state in states[1:]:
-        expected = nn.functional.layer_norm(states[0], (NARROW.hidden,))
-        assert torch.allclose(state, expected, atol=1e-4)
+    if family.final:
+        normalised = nn.functional.layer_norm(states[0], (NARROW.hidden,), eps=1e-5)
+        expected = [states[0]] * (NARROW.layers - 1) + [normalised]
+    else:
+        expected = [nn.functional.layer_norm(states[0], (NARROW.hidden,))] * NARROW.layers
+    for state, wanted in zip(states[1:], expected, strict=True):
+        assert torch.allclose(state, wanted, atol=1e-4)
 
 
 def test_factorised_embeddings_are_multiplied_out(tmp_path: Path) -> None:
@@ -171,3 +201,89 @@ def test_factorised_embeddings_are_multiplied_out(tmp_path: Path) -> None:
 
 def test_another_vocabulary_may_be_given(teacher: Teacher) -> None:
     assert word_table(build_student(teacher[2], NARROW, vocab_size=11)).shape == (11, 24)
+
+
+FULL, LOCAL = "full_attention", "sliding_attention"
+
+
+@pytest.mark.parametrize(
+    ("teacher_layers", "every", "student_layers", "expected"),
+    [
+        (22, 3, 4, [FULL, LOCAL, LOCAL, FULL]),
+        (6, 2, 3, [FULL, LOCAL, FULL]),
+        (4, 1, 6, [FULL] * 6),
+        (4, 3, 8, [FULL, LOCAL, LOCAL, FULL, LOCAL, LOCAL, FULL, LOCAL]),
+        (1, 3, 2, [FULL, FULL]),
+    ],
+)
+def test_kinds_of_layers_follow_the_teachers_pattern(
+    tmp_path: Path, teacher_layers: int, every: int, student_layers: int, expected: list[str]
+) -> None:
+    teacher = AutoConfig.for_model(
+        "modernbert",
+        num_hidden_layers=teacher_layers,
+        global_attn_every_n_layers=every,
+        local_attention=16,
+        vocab_size=50,
+        pad_token_id=0,
+    )
+    student = build_student(teacher, Architecture(student_layers, 2, 24, 36))
+    assert isinstance(student, PreTrainedModel)
+    student.save_pretrained(tmp_path)
+    own = AutoConfig.from_pretrained(tmp_path)
+    assert own.layer_types == expected
+    assert own.num_hidden_layers == student_layers
+    assert own.local_attention == 16
+    assert own.rope_parameters == teacher.rope_parameters
+
+
+def test_a_local_layer_does_not_see_beyond_its_window() -> None:
+    """The student's kinds of layers are those it runs with, not only those it is said to have."""
+    teacher = AutoConfig.for_model(
+        "modernbert",
+        num_hidden_layers=4,
+        local_attention=8,
+        layer_types=[LOCAL] * 4,
+        vocab_size=50,
+        pad_token_id=0,
+    )
+    one = torch.randint(5, 40, (1, 20), generator=torch.Generator().manual_seed(0))
+    other = one.clone()
+    other[0, -1] = 41
+    for kinds, reaches in (([LOCAL] * 4, False), ([FULL] * 4, True)):
+        teacher.layer_types = kinds
+        student = build_student(teacher, Architecture(2, 2, 24, 36)).eval()
+        with torch.no_grad():
+            first, second = (student(input_ids=ids).last_hidden_state[0, 0] for ids in (one, other))
+        assert torch.equal(first, second) is not reaches
+
+
+def test_rotary_positions_need_heads_of_an_even_width() -> None:
+    shape = TeacherShape("modernbert", 6, 4, 48, 96, "gelu", 99, 64, 0, "f")
+    odd = Architecture(2, 12, 36, 96)
+    problem = family_problem(odd, shape)
+    assert problem == (
+        "12 heads of 36 are 3 wide, and ModernBERT needs heads of an even width; choose one of "
+        "1, 2, 3, 6, 9, 18 heads"
+    )
+    for heads in (1, 2, 3, 6, 9, 18):
+        assert family_problem(Architecture(2, heads, 36, 96), shape) is None
+    assert family_problem(odd, replace(shape, model_type="bert")) is None
+    hopeless = family_problem(Architecture(2, 3, 33, 96), shape)
+    assert hopeless
+    assert hopeless.endswith("choose another hidden size")
+
+
+def test_students_with_even_heads_run_and_others_do_not() -> None:
+    """The refusal is not stricter than the model."""
+    teacher = AutoConfig.for_model("modernbert", vocab_size=50, pad_token_id=0)
+    shape = TeacherShape("modernbert", 22, 12, 768, 1152, "gelu", 50, 8192, 0, "f")
+    ids = torch.ones(1, 4, dtype=torch.long)
+    for heads in (1, 2, 3, 4, 6, 12):
+        architecture = Architecture(1, heads, 36, 48)
+        student = build_student(teacher, architecture)
+        if family_problem(architecture, shape) is None:
+            assert student(input_ids=ids).last_hidden_state.shape == (1, 4, 36)
+        else:
+            with pytest.raises(RuntimeError, match="must match"):
+                student(input_ids=ids)
