@@ -1,9 +1,9 @@
-"""Holding a lease while work goes on, renewed from a thread."""
+"""Threads beside the work: one keeps its lease, one looks whether it is still wanted."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kdnas.db.engine import Database
@@ -13,6 +13,7 @@ from kdnas.errors import ConflictError, DatabaseError
 
 LEASE_SECONDS = 60.0
 RENEW_SECONDS = 15.0
+WATCH_SECONDS = 2.0
 
 
 @contextmanager
@@ -53,3 +54,34 @@ def held_lease(
         if not lost.is_set():
             with database.write() as session:
                 leases.release(session, table, row_id, owner)
+
+
+@contextmanager
+def watched(is_so: Callable[[], bool], name: str) -> Iterator[threading.Event]:
+    """Ask something every few seconds for the time of a ``with`` block.
+
+    Args:
+        is_so: asks the database; called from a thread.
+        name: of the thread.
+
+    Yields:
+        An event that is set once the answer was yes.
+    """
+    done, found = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCH_SECONDS):
+            try:
+                if is_so():
+                    found.set()
+                    return
+            except DatabaseError:
+                continue  # asked again in a while
+
+    watcher = threading.Thread(target=watch, name=name, daemon=True)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        watcher.join()

@@ -17,7 +17,8 @@
         ├── DatabaseError       the database is out of reach, or newer than this program
         ├── TrainingError       a student that could not be trained
         ├── LatencyError        a latency that could not be measured
-        └── BackendError        workers that could not be started or died too often
+        ├── BackendError        workers that could not be started or died too often
+        └── CancelledError      somebody cancelled the work while it went on
 
 A message is one sentence with the offending value, then what to do about it. HTTP statuses and
 exit codes are given where requests come in (``kdnas.cli``, ``api``), not here.
@@ -91,6 +92,10 @@ class LatencyError(WorkError):
 
 class BackendError(WorkError):
     """Workers could not be started, or died too often."""
+
+
+class CancelledError(WorkError):
+    """Somebody cancelled the work while it went on; it cannot be resumed."""
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:

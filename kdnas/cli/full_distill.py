@@ -130,7 +130,7 @@ def full_distill(
     settings = Settings.from_environment()
     if resume is not None:
         refuse_with_resume({**values, "--preset": preset, "--config": config})
-        _resume(resume, settings, as_json)
+        resume_distillation(resume, settings, as_json)
         return
     _start(nested(values), preset, config, settings, as_json)
 
@@ -175,11 +175,19 @@ def _start(
         run_and_report(record, database, settings, as_json)
 
 
-def _resume(reference: str, settings: Settings, as_json: bool) -> None:
+def resume_distillation(reference: str, settings: Settings, as_json: bool) -> None:
+    """Go on with a stored distillation, on the screen.
+
+    Raises:
+        NotFoundError: there is no such distillation.
+        ConflictError: it was cancelled.
+        KdnasError: it failed.
+    """
     from api.distillation_run import checkpoints_of
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
+    from kdnas.errors import ConflictError
     from kdnas.specs.distillation import DistillationSpec
 
     with open_database(settings) as database:
@@ -194,6 +202,11 @@ def _resume(reference: str, settings: Settings, as_json: bool) -> None:
             if as_json:
                 typer.echo(json.dumps(distillation_json(record)))
             return
+        if record.status == "cancelled":
+            raise ConflictError(
+                f"distillation {record.name!r} was cancelled and its checkpoints are removed; "
+                "start a new one with kdnas full-distill"
+            )
         run_and_report(record, database, settings, as_json)
 
 
@@ -206,13 +219,13 @@ def run_and_report(
         The student's folder.
 
     Raises:
-        KdnasError: the distillation failed.
+        KdnasError: the distillation failed, or somebody cancelled it.
         typer.Exit: 130 if it was interrupted.
     """
     from api.distillation_run import run_stored_distillation
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
-    from kdnas.errors import KdnasError
+    from kdnas.errors import CancelledError, KdnasError
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
     with interruptible("the distillation") as interrupt, bar("distilling", unit="steps") as shown:
@@ -230,6 +243,8 @@ def run_and_report(
 
         try:
             outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
+        except CancelledError:
+            raise
         except (KdnasError, KeyboardInterrupt):
             say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
             raise

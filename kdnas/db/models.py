@@ -7,6 +7,7 @@
               └─ events
     latency_profiles ── latencies
     distillations ─┬─ distillation_curves
+                   ├─ distillation_readings
                    └─ evaluations
     pipelines · task_distillations · idempotency_keys
 """
@@ -277,6 +278,21 @@ class DistillationCurvePoint(Base):
     step: Mapped[int] = mapped_column(primary_key=True)
     loss: Mapped[float]
     learning_rate: Mapped[float]
+
+
+class DistillationReading(Base):
+    """Held-out losses of a distillation at a step."""
+
+    __tablename__ = "distillation_readings"
+
+    distillation_id: Mapped[str] = mapped_column(
+        ForeignKey("distillations.id", ondelete="CASCADE"), primary_key=True
+    )
+    step: Mapped[int] = mapped_column(primary_key=True)
+    loss_training: Mapped[float]
+    loss_mean: Mapped[float]
+    loss_relative: Mapped[float]
+    loss_output: Mapped[float]
 
 
 class Evaluation(WorkColumns, LeaseColumns, Base):

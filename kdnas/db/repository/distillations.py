@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
 from kdnas.db.base import utc_now
-from kdnas.db.models import FINAL_STATUSES, Distillation, DistillationCurvePoint
-from kdnas.db.records import DistillationRecord, OwnerKind
+from kdnas.db.models import (
+    FINAL_STATUSES,
+    Distillation,
+    DistillationCurvePoint,
+    DistillationReading,
+)
+from kdnas.db.records import (
+    DistillationOverview,
+    DistillationRecord,
+    HeldOutReading,
+    LeaseHolder,
+    OwnerKind,
+)
+from kdnas.db.repository import leases
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.names import add_named
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CurvePoint, SearchStatus
+from kdnas.records import CurvePoint, Losses, SearchStatus
+
+UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
+"""Statuses of a distillation that may be gone on with, or cancelled."""
 
 
 def create_distillation(
@@ -61,6 +76,7 @@ def list_distillations(
     session: Session,
     *,
     status: SearchStatus | None = None,
+    objective: str | None = None,
     owner_kind: OwnerKind | None = None,
     before_id: str | None = None,
     limit: int = 100,
@@ -69,6 +85,8 @@ def list_distillations(
     query = select(Distillation).order_by(Distillation.id.desc()).limit(limit)
     if status is not None:
         query = query.where(Distillation.status == status)
+    if objective is not None:
+        query = query.where(Distillation.spec["objective"]["name"].as_string() == objective)
     if owner_kind is not None:
         query = query.where(Distillation.owner_kind == owner_kind)
     if before_id is not None:
@@ -106,16 +124,44 @@ def set_distillation_status(
     return _record(row)
 
 
+def cancel_distillation(
+    session: Session, distillation_id: str
+) -> tuple[DistillationRecord, LeaseHolder | None]:
+    """Cancel a distillation for good.
+
+    Returns:
+        The cancelled distillation, and who works on it still: a process that sees its row
+        cancelled stops by itself.
+
+    Raises:
+        NotFoundError: no such distillation.
+        ConflictError: it has succeeded, or is cancelled already.
+    """
+    row = _locked(session, distillation_id)
+    if row.status not in UNFINISHED:
+        reason = (
+            f"its student is in {row.output_path}"
+            if row.status == "succeeded"
+            else "a distillation is cancelled once"
+        )
+        raise ConflictError(
+            f"distillation {row.name!r} is {row.status}, so it cannot be cancelled; {reason}"
+        )
+    holder = leases.holder(session, Distillation, row.id)
+    return set_distillation_status(session, row.id, "cancelled"), holder
+
+
 def set_distillation_progress(
     session: Session,
     distillation_id: str,
     step: int,
     total_steps: int,
     points: Sequence[CurvePoint] = (),
+    held_out: Sequence[HeldOutReading] = (),
 ) -> None:
-    """Note how far training is, and append to its curve, with an event.
+    """Note how far training is, and append to its curve and its readings, with an event.
 
-    Points from the first new step on are replaced: a run resumed from a checkpoint repeats steps.
+    Those from the first new step on are replaced: a run resumed from a checkpoint repeats steps.
 
     Raises:
         NotFoundError: no such distillation.
@@ -138,10 +184,29 @@ def set_distillation_progress(
             )
             for point in points
         )
+    if held_out:
+        session.execute(
+            delete(DistillationReading).where(
+                DistillationReading.distillation_id == row.id,
+                DistillationReading.step >= min(reading.step for reading in held_out),
+            )
+        )
+        session.add_all(
+            DistillationReading(
+                distillation_id=row.id,
+                step=reading.step,
+                loss_training=reading.losses.training,
+                loss_mean=reading.losses.mean,
+                loss_relative=reading.losses.relative,
+                loss_output=reading.losses.output,
+            )
+            for reading in held_out
+        )
     payload = {
         "step": step,
         "total_steps": total_steps,
         "loss": points[-1].loss if points else None,
+        "relative": held_out[-1].losses.relative if held_out else None,
     }
     append_event(session, "distillation_progress", payload, distillation_id=row.id)
 
@@ -178,6 +243,53 @@ def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoin
         .order_by(DistillationCurvePoint.step)
     )
     return [CurvePoint(p.step, p.loss, p.learning_rate) for p in session.scalars(query)]
+
+
+def distillation_readings(session: Session, distillation_id: str) -> list[HeldOutReading]:
+    """The held-out readings in the order of their steps.
+
+    Raises:
+        NotFoundError: no such distillation.
+    """
+    if session.get(Distillation, distillation_id) is None:
+        raise NotFoundError(_unknown(distillation_id))
+    query = (
+        select(DistillationReading)
+        .where(DistillationReading.distillation_id == distillation_id)
+        .order_by(DistillationReading.step)
+    )
+    return [_reading(row) for row in session.scalars(query)]
+
+
+def overviews(
+    session: Session, records: Collection[DistillationRecord]
+) -> list[DistillationOverview]:
+    """Distillations with their newest readings and who works on them, in the order given."""
+    last = (
+        select(
+            DistillationReading.distillation_id, func.max(DistillationReading.step).label("step")
+        )
+        .where(DistillationReading.distillation_id.in_([record.id for record in records]))
+        .group_by(DistillationReading.distillation_id)
+        .subquery()
+    )
+    query = select(DistillationReading).join(
+        last,
+        (DistillationReading.distillation_id == last.c.distillation_id)
+        & (DistillationReading.step == last.c.step),
+    )
+    newest = {row.distillation_id: _reading(row) for row in session.scalars(query)}
+    return [
+        DistillationOverview(
+            record, newest.get(record.id), leases.holder(session, Distillation, record.id)
+        )
+        for record in records
+    ]
+
+
+def _reading(row: DistillationReading) -> HeldOutReading:
+    losses = Losses(row.loss_training, row.loss_mean, row.loss_relative, row.loss_output)
+    return HeldOutReading(row.step, losses)
 
 
 def _locked(session: Session, distillation_id: str) -> Distillation:

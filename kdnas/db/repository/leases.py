@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import LeaseColumns
-from kdnas.db.records import OwnerKind
+from kdnas.db.records import LeaseHolder, OwnerKind
 from kdnas.db.repository.events import ROW_LOCK
 from kdnas.errors import ConflictError, NotFoundError
 
@@ -74,11 +74,11 @@ def acquire(
     row = _locked(session, table, row_id)
     now = database_time(session)
     mine = row.lease_token == owner.token
-    if row.lease_expires_at and row.lease_expires_at > now and not mine and not _is_dead(row):
-        host = (row.lease_host or "").split("/")[0]
+    held = _holder(row, now)
+    if held is not None and not mine:
         raise ConflictError(
-            f"{_noun(table)} {row_id} is being worked on by the {row.lease_owner_kind} in process "
-            f"{row.lease_pid} on {host} until {row.lease_expires_at:%H:%M:%S} UTC; stop that "
+            f"{_noun(table)} {row_id} is being worked on by the {held.kind} in process "
+            f"{held.pid} on {held.host} until {row.lease_expires_at:%H:%M:%S} UTC; stop that "
             "process, or wait"
         )
     row.lease_token = owner.token
@@ -118,6 +118,18 @@ def release(session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner
         session.flush()
 
 
+def holder(session: Session, table: LeasedTable, row_id: str) -> LeaseHolder | None:
+    """Who works on a row at present, or None: its lease ran out, or its owner is surely dead.
+
+    Raises:
+        NotFoundError: no such row.
+    """
+    row = session.get(table, row_id)
+    if row is None:
+        raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
+    return _holder(row, database_time(session))
+
+
 def database_time(session: Session) -> datetime:
     """The present moment on the database's clock (not the start of the transaction)."""
     if session.get_bind().dialect.name == "sqlite":
@@ -137,6 +149,13 @@ def _locked(session: Session, table: LeasedTable, row_id: str) -> LeaseColumns:
 def _noun(table: LeasedTable) -> str:
     """``TaskDistillation`` → task distillation."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()
+
+
+def _holder(row: LeaseColumns, now: datetime) -> LeaseHolder | None:
+    if row.lease_expires_at is None or row.lease_expires_at <= now or _is_dead(row):
+        return None
+    host = (row.lease_host or "").split("/")[0]
+    return LeaseHolder(row.lease_owner_kind or "", host, row.lease_pid or 0)
 
 
 def _is_dead(row: LeaseColumns) -> bool:

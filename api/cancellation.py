@@ -1,0 +1,60 @@
+"""Cancelling a distillation: at once, or by the process that works on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from api.distillation_run import checkpoints_of
+from kdnas.db.engine import Database
+from kdnas.db.models import Distillation
+from kdnas.db.records import DistillationRecord, LeaseHolder
+from kdnas.db.repository import distillations, leases
+from kdnas.errors import ConflictError
+from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """A cancelled distillation, and who worked on it at that moment, if anybody did."""
+
+    record: DistillationRecord
+    holder: LeaseHolder | None
+
+
+def cancel_stored_distillation(
+    reference: str, database: Database, settings: Settings
+) -> Cancellation:
+    """Cancel a distillation for good and see to it that its checkpoints go.
+
+    A process that works on it stops within seconds and removes them itself; where nobody does,
+    they are removed here.
+
+    Args:
+        reference: id or name.
+        database: where it is stored.
+        settings: of the environment.
+
+    Raises:
+        NotFoundError: there is no such distillation.
+        ConflictError: it has succeeded, or is cancelled already.
+    """
+    with database.read() as session:
+        record = distillations.get_distillation(session, reference)
+    try:
+        with database.write() as session:
+            record, holder = distillations.cancel_distillation(session, record.id)
+    except ConflictError:
+        with database.read() as session:
+            worked_on = leases.holder(session, Distillation, record.id) is not None
+        if not worked_on:
+            _remove_checkpoints(record, settings)  # a kill may have left them
+        raise
+    if holder is None:
+        _remove_checkpoints(record, settings)
+    return Cancellation(record, holder)
+
+
+def _remove_checkpoints(record: DistillationRecord, settings: Settings) -> None:
+    spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+    checkpoints_of(spec, settings, record.id).remove()
