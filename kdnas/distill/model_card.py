@@ -1,0 +1,279 @@
+"""The model card of a student: what it is, what it learned, how good it is, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kdnas import __version__
+from kdnas.distill.full import Distilled
+from kdnas.models.teacher import TeacherHandle
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.objectives import (
+    DirectMiniLMSpec,
+    DistilBertSpec,
+    HiddenStateSpec,
+    MiniLMv2Spec,
+    MultiStageSpec,
+    ObjectiveSpec,
+    OutputSpec,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What the model card says beside the distillation itself.
+
+    Attributes:
+        run_id: id of the distillation in the database.
+        corpus_fingerprint: of the tokenised corpus.
+        corpus_sequences: training sequences.
+        dtype: format of the forward passes.
+        device: where it ran.
+        latency: a sentence with the measured latency, or None if it was not measured.
+    """
+
+    run_id: str
+    corpus_fingerprint: str
+    corpus_sequences: int
+    dtype: str
+    device: str
+    latency: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveWords:
+    """An objective for people who read a model card.
+
+    Attributes:
+        learned: ends the sentence "It was distilled by learning …".
+        relative: what a relative loss of 0 and of 1 means.
+    """
+
+    learned: str
+    relative: str
+
+
+def objective_words(spec: ObjectiveSpec) -> ObjectiveWords:
+    """Put an objective into words: what was learned, and how its relative loss is to be read."""
+    return _WORDS[spec.name](spec)
+
+
+_HIDDEN_RELATIVE = (
+    "0 is a student whose projected hidden states equal the teacher's, 1 one that ignores its input"
+)
+_OUTPUT_RELATIVE = (
+    "the cross-entropy with the teacher's distributions, as a share of what one distribution for "
+    "all places would have; 1 is a student that ignores its input"
+)
+
+
+def _mapping_words(mapping: Any) -> str:
+    if isinstance(mapping, str):
+        return f"layer mapping `{mapping}`"
+    pairs = ", ".join(f"{i} → {' and '.join(map(str, js))}" for i, js in sorted(mapping.items()))
+    return f"student → teacher layers {pairs}"
+
+
+def _teacher_layer_words(spec: MiniLMv2Spec | DirectMiniLMSpec) -> str:
+    if spec.known_teacher_layer is None:
+        return "the teacher layer that suits its depth"
+    how = f", the best of {len(spec.trials)} tried" if spec.trials else ""
+    return f"teacher layer {spec.known_teacher_layer}{how}"
+
+
+def _positions_words(positions: str) -> str:
+    return "the masked tokens" if positions == "masked" else "all tokens"
+
+
+def _hidden_words(spec: HiddenStateSpec) -> ObjectiveWords:
+    return ObjectiveWords(
+        "the hidden states of its teacher through linear projections "
+        f"({_mapping_words(spec.mapping)})",
+        _HIDDEN_RELATIVE,
+    )
+
+
+def _minilmv2_words(spec: MiniLMv2Spec) -> ObjectiveWords:
+    names = {"q": "query", "k": "key", "v": "value"}
+    pairs = ", ".join(
+        f"{names[pair[0]]}-{names[pair[1]]}" + ("" if weight == 1 else f" (weight {weight:g})")
+        for pair, weight in spec.weighted_relations()
+    )
+    return ObjectiveWords(
+        f"the self-attention relations of {_teacher_layer_words(spec)} in its last layer "
+        f"(MiniLMv2; relations {pairs})",
+        "0 is a student whose relations equal the teacher's, 1 one whose tokens are all related "
+        "alike",
+    )
+
+
+def _direct_words(spec: DirectMiniLMSpec) -> ObjectiveWords:
+    kind = "orthogonal" if spec.orthogonal else "linear"
+    return ObjectiveWords(
+        f"the queries, keys and values of {_teacher_layer_words(spec)} in its last layer through "
+        f"{kind} projections (DirectMiniLM)",
+        "0 is a student whose projected queries, keys and values equal the teacher's, 1 one that "
+        "ignores its input",
+    )
+
+
+def _output_words(spec: OutputSpec) -> ObjectiveWords:
+    return ObjectiveWords(
+        "the output distributions of its teacher's masked-LM head at "
+        f"{_positions_words(spec.positions)} (temperature {spec.temperature:g})",
+        _OUTPUT_RELATIVE,
+    )
+
+
+def _distilbert_words(spec: DistilBertSpec) -> ObjectiveWords:
+    cosine, output, masked = spec.weights
+    return ObjectiveWords(
+        "the direction of its teacher's hidden states, the output distributions of its masked-LM "
+        f"head (temperature {spec.temperature:g}) and masked-LM itself, weighted {cosine:g} : "
+        f"{output:g} : {masked:g} (the DistilBERT recipe)",
+        _OUTPUT_RELATIVE,
+    )
+
+
+def _multi_stage_words(spec: MultiStageSpec) -> ObjectiveWords:
+    return ObjectiveWords(
+        "first the hidden states of its teacher through linear projections "
+        f"({_mapping_words(spec.mapping)}; {spec.hs_share:.0%} of the steps), then the output "
+        f"distributions of its masked-LM head at {_positions_words(spec.positions)} (temperature "
+        f"{spec.temperature:g})",
+        f"in the second stage, {_OUTPUT_RELATIVE}",
+    )
+
+
+_WORDS: dict[str, Callable[[Any], ObjectiveWords]] = {
+    "hs": _hidden_words,
+    "minilmv2": _minilmv2_words,
+    "direct-minilm": _direct_words,
+    "od": _output_words,
+    "distilbert": _distilbert_words,
+    "hs+od": _multi_stage_words,
+}
+
+
+def model_card(
+    distilled: Distilled, spec: DistillationSpec, teacher: TeacherHandle, facts: CardFacts
+) -> str:
+    """Write the model card in Markdown with the hub's metadata block."""
+    shape, best = teacher.shape, distilled.best
+    words = objective_words(spec.objective)
+    fills_masks = distilled.lm_head is not None
+    rows = {
+        "architecture": f"`{spec.arch}` (layers, heads, hidden, intermediate, activation)",
+        "parameters": _parameters(distilled),
+        "teacher": f"{spec.teacher.ref}: {shape.model_type}, {shape.layers} layers of "
+        f"{shape.hidden}, fingerprint `{shape.fingerprint}`",
+        "corpus": f"{', '.join(spec.corpus.source)}: {facts.corpus_sequences} training sequences "
+        f"of at most {spec.corpus.max_length} tokens, fingerprint `{facts.corpus_fingerprint}`",
+        "objective": _objective_row(spec.objective),
+        "start": _start(spec),
+        "training": _training(distilled, spec, facts),
+        "held-out loss": f"relative {best.losses.relative:.4f}, output {best.losses.output:.4f}, "
+        f"mean {best.losses.mean:.4f} (step {best.step}, the best one read)",
+        "latency": facts.latency or "not measured",
+        "made with": f"kdnas {__version__}, distillation `{facts.run_id}`",
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""---
+library_name: transformers
+tags:
+- knowledge-distillation
+- kdnas
+pipeline_tag: {"fill-mask" if fills_masks else "feature-extraction"}
+---
+
+# {spec.arch} student of {spec.teacher.ref}
+
+A general-purpose encoder, distilled task-agnostically from its teacher. Fine-tune it like any
+other encoder of its family.
+
+It was distilled by learning {words.learned}.
+
+| | |
+|---|---|
+{table}
+
+Relative loss: {words.relative}.
+
+![Loss curve](loss_curve.png)
+
+`metrics.jsonl` has every figure of the training, and `tensorboard/` has them for TensorBoard.
+
+## Use
+
+```python
+{_USE.strip()}{_USE_MASKED_LM.rstrip() if fills_masks else ""}
+```
+
+## Make it again
+
+```
+kdnas full-distill --config distillation.json
+```
+"""
+
+
+_USE = """
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+model = AutoModel.from_pretrained("path/to/this/folder")
+"""
+
+_USE_MASKED_LM = """
+
+# with the masked-LM head that was trained along with it
+from transformers import AutoModelForMaskedLM
+
+masked_lm = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
+"""
+
+
+def _parameters(distilled: Distilled) -> str:
+    millions = sum(p.numel() for p in distilled.student.parameters()) / 1e6
+    head = ""
+    if distilled.lm_head is not None:
+        own = sum(p.numel() for p in distilled.lm_head.parameters()) / 1e6
+        head = f"; the masked-LM head has {own:.1f} M more"
+    return f"{millions:.1f} M, embeddings included{head}"
+
+
+def _objective_row(objective: ObjectiveSpec) -> str:
+    shown = objective.model_dump(exclude={"name", "lm_head", "trials", "trial_steps"})
+    options = {key: value for key, value in shown.items() if value is not None}
+    said = ", ".join(f"{key.replace('_', ' ')} `{_plain(v)}`" for key, v in options.items())
+    return f"{objective.name}: {said}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_plain(part)}" for key, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _start(spec: DistillationSpec) -> str:
+    if spec.student.init_from is not None:
+        return f"the weights of {spec.student.init_from.ref}"
+    init = "copy" if isinstance(spec.objective, DistilBertSpec) else spec.student.init
+    return {
+        "warm": "warm: embeddings from the teacher's",
+        "random": "random weights",
+        "copy": "copy: embeddings and layers of the teacher",
+    }[init]
+
+
+def _training(distilled: Distilled, spec: DistillationSpec, facts: CardFacts) -> str:
+    training = spec.training
+    shared = ""
+    if training.num_workers > 1:
+        shared = f", each shared by {training.num_workers} data-parallel workers"
+    return (
+        f"{distilled.steps} steps of {training.batch_size} sequences{shared}, peak learning rate "
+        f"{training.learning_rate:g}, seed {training.seed}, {facts.dtype} on {facts.device}"
+    )

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import math
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.export import (
+    CardFacts,
+    export_student,
+    is_export_of,
+    portable_request,
+    refuse_used_folder,
+)
+from kdnas.distill.full import Distilled, FullDistillation, load_distilled
+from kdnas.distill.tensorboard import read_events
+from kdnas.errors import ConflictError, StoreError
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.testing.tiny_lab import TinyLab
+
+STUDENT = "2,4,36,96,gelu"
+FACTS = CardFacts("d-1", "c0ffee", 270, "float32", "cpu", "1.25 ms")
+
+
+@pytest.fixture(scope="module")
+def distilled(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> Distilled:
+    spec = lab.distillation(STUDENT, checkpoint_every=5)
+    checkpoints = Checkpoints(str(tmp_path_factory.mktemp("run")))
+    FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32").run()
+    found = load_distilled(spec, lab.teacher, checkpoints)
+    assert found is not None
+    assert found.finished
+    return found
+
+
+def weights(distilled: Distilled) -> dict[str, torch.Tensor]:
+    return {k: v.clone() for k, v in distilled.student.state_dict().items()}
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+@contextmanager
+def small_disk(largest_file: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.mark.parametrize("size", [100, 2000])
+def test_an_export_on_a_full_disk_leaves_nothing(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled, size: int
+) -> None:
+    sentence = r"could not be written .*full-distill --resume d-1"
+    with small_disk(size), pytest.raises(StoreError, match=sentence):
+        export_student(distilled, lab.distillation(STUDENT), lab.teacher, FACTS, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_exported_folder_is_an_ordinary_model(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    output = tmp_path / "deep" / "student"
+    output.mkdir(parents=True)  # an empty folder will do
+    export_student(distilled, lab.distillation(STUDENT), lab.teacher, FACTS, output)
+    model, report = AutoModel.from_pretrained(
+        output, add_pooling_layer=False, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert equal(model.state_dict(), weights(distilled))
+    text = ["balan kosor", "mivek"]
+    encoded = AutoTokenizer.from_pretrained(output)(text, return_tensors="pt", padding=True)
+    of_teacher = AutoTokenizer.from_pretrained(lab.teacher.folder)
+    expected = of_teacher(text, return_tensors="pt", padding=True)
+    assert torch.equal(encoded["input_ids"], expected["input_ids"])
+    with torch.no_grad():
+        assert model(**encoded).last_hidden_state.shape[-1] == 36
+    assert {p.name for p in output.iterdir()} >= {
+        "README.md",
+        "config.json",
+        "distillation.json",
+        "loss_curve.png",
+        "metrics.jsonl",
+        "model.safetensors",
+        "tensorboard",
+        "tokenizer.json",
+    }
+    assert (output / "loss_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert equal(load_file(output / "model.safetensors"), weights(distilled))
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_the_files_beside_the_model_have_the_facts(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    spec, output = lab.distillation(STUDENT), tmp_path / "out"
+    export_student(distilled, spec, lab.teacher, FACTS, output)
+    request = DistillationSpec.read(
+        json.loads((output / "distillation.json").read_text()), "distillation.json"
+    )
+    assert (request.teacher.fingerprint, request.corpus.fingerprint) == (None, None)
+    assert (request.architecture, request.training) == (spec.architecture, spec.training)
+    run = json.loads((output / "run.json").read_text())
+    assert (run["distillation_id"], run["step"]) == ("d-1", distilled.best.step)
+    assert is_export_of(output, "d-1")
+    assert not is_export_of(output, "d-2")
+    assert not is_export_of(tmp_path / "nowhere", "d-1")
+    lines = [json.loads(t) for t in (output / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "training_loss" in line] == list(range(1, 13))
+    assert [line["step"] for line in lines if "held_out_relative" in line] == [5, 10, 12]
+    assert all(math.isfinite(v) for line in lines for v in line.values())
+    figures = read_events(output / "tensorboard")
+    assert {f.tag for f in figures} >= {"training/loss", "held_out/relative"}
+
+
+def test_metrics_name_the_objective_where_it_changes(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    spec = lab.distillation(STUDENT, objective={"name": "hs+od", "hs_share": 0.5})
+    export_student(distilled, spec, lab.teacher, FACTS, tmp_path / "out")
+    lines = [json.loads(t) for t in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert {line["objective"] for line in lines if line["step"] <= 6} == {"hs"}
+    assert {line["objective"] for line in lines if line["step"] > 6} == {"od"}
+
+
+def test_a_request_that_travels_names_nothing_of_this_machine(lab: TinyLab) -> None:
+    spec = DistillationSpec.model_validate(
+        lab.distillation(
+            STUDENT,
+            objective={"name": "od", "fit_lm_head": 10, "lm_head": "feed"},
+            checkpoints="s3://ours/runs",
+            address="10.0.0.1:6379",
+        ).to_json()
+        | {
+            "output": "here/student",
+            "name": "mine",
+            "student": {"init_from": {"ref": "owner/hs-student", "fingerprint": "beef"}},
+        }
+    )
+    request = portable_request(spec)
+    text = json.dumps(request)
+    for word in ("feed", "s3:", "6379", "here/student", "mine", "beef", lab.teacher.fingerprint):
+        assert word not in text
+    again = DistillationSpec.read(request, "distillation.json")
+    assert again.student.init_from is not None
+    assert again.student.init_from.ref == "owner/hs-student"
+    assert again.objective == spec.objective.model_copy(update={"lm_head": None})
+
+
+def test_a_used_output_folder_is_refused(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    used = tmp_path / "used"
+    used.mkdir()
+    refuse_used_folder(used)
+    refuse_used_folder(tmp_path / "new")
+    (used / "precious.txt").write_text("mine")
+    with pytest.raises(ConflictError, match=r"used is not empty; name a new one with --output"):
+        export_student(distilled, lab.distillation(STUDENT), lab.teacher, FACTS, used)
+    assert (used / "precious.txt").read_text() == "mine"
+    with pytest.raises(ConflictError, match="is a file"):
+        refuse_used_folder(used / "precious.txt")
+
+
+def test_an_unmeasured_latency_is_said_to_be_so(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    facts = replace(FACTS, latency=None)
+    export_student(distilled, lab.distillation(STUDENT), lab.teacher, facts, tmp_path / "out")
+    assert "| latency | not measured |" in (tmp_path / "out" / "README.md").read_text("utf-8")
