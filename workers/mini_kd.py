@@ -45,7 +45,7 @@ class MiniKDWorker:
         with num_threads(threads):
             self._mini_kd = MiniKD(
                 context,
-                open_teacher(context.teacher, store),
+                open_teacher(context.teacher, store, context.objective.get("lm_head")),
                 TokenizedCorpus.open(store.fetch("corpus", context.corpus)),
                 choose_device(device),
             )

@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "added_tokens.json",
 )
+LM_HEAD_KIND = "lm-head"
+"""Kind of fitted masked-LM heads in the store."""
 FAST_TOKENIZER_SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 
 
@@ -116,10 +118,37 @@ def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> Teache
     return TeacherHandle(ref, store.fetch("teacher", shape.fingerprint), shape)
 
 
-def open_teacher(fingerprint: str, store: Store) -> TeacherHandle:
-    """Bring a teacher from the store to this node."""
+def open_teacher(fingerprint: str, store: Store, lm_head: str | None = None) -> TeacherHandle:
+    """Bring a teacher from the store to this node, with a head that was fitted to it.
+
+    Args:
+        fingerprint: of the teacher.
+        store: where it is.
+        lm_head: fingerprint of the fitted masked-LM head, if one is to be used.
+
+    Raises:
+        NotFoundError: one of them is not in the store.
+        TeacherError: the head was fitted to another teacher.
+    """
     folder = store.fetch("teacher", fingerprint)
-    return TeacherHandle(fingerprint, folder, read_shape(folder, fingerprint, fingerprint))
+    handle = TeacherHandle(fingerprint, folder, read_shape(folder, fingerprint, fingerprint))
+    return handle if lm_head is None else with_fitted_head(handle, lm_head, store)
+
+
+def with_fitted_head(handle: TeacherHandle, lm_head: str, store: Store) -> TeacherHandle:
+    """Return the teacher with a masked-LM head that was fitted to it and lies in the store.
+
+    Raises:
+        NotFoundError: there is no such head in the store.
+        TeacherError: it was fitted to another teacher.
+    """
+    fitted_to = store.manifest(LM_HEAD_KIND, lm_head).metadata.get("teacher")
+    if fitted_to != handle.fingerprint:
+        raise TeacherError(
+            f"the masked-LM head {lm_head} was fitted to teacher {fitted_to}, not to "
+            f"{handle.fingerprint}; leave lm_head out and give --fit-lm-head STEPS"
+        )
+    return replace(handle, fitted_head=store.fetch(LM_HEAD_KIND, lm_head))
 
 
 def _locate(ref: str, revision: str | None) -> Path:

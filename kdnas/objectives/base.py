@@ -25,12 +25,15 @@ class Head(nn.Module, ABC):
     Attributes:
         student_taps: what to read from the student.
         teacher_taps: what to read from the teacher.
-        student_lm_head: the student's masked-LM head, where the objective trains one.
     """
 
     student_taps: TapPoints
     teacher_taps: TapPoints
-    student_lm_head: MaskedLMHead | None = None
+
+    @property
+    def student_lm_head(self) -> MaskedLMHead | None:
+        """The student's masked-LM head, where the objective trains one."""
+        return None
 
     @abstractmethod
     def forward(self, student: Activations, teacher: Activations) -> Tensor:
