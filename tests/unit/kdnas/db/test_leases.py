@@ -14,6 +14,7 @@ import pytest
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, Search
+from kdnas.db.records import LeaseHolder
 from kdnas.db.repository import distillations, leases, searches
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, NotFoundError
@@ -116,3 +117,22 @@ def test_distillations_have_them_too(database: Database) -> None:
             leases.acquire(session, Distillation, row.id, LeaseOwner.of_this_process("service"), 60)
         with pytest.raises(NotFoundError, match="no distillation 'nothing'"):
             leases.acquire(session, Distillation, "nothing", owner, 60)
+
+
+def test_who_holds_it_can_be_seen(database: Database, search_id: str) -> None:
+    mine = LeaseOwner.of_this_process("service")
+
+    def seen() -> LeaseHolder | None:
+        with database.read() as session:
+            return leases.holder(session, Search, search_id)
+
+    assert seen() is None
+    acquire(database, search_id, mine, 60)
+    assert seen() == LeaseHolder("service", mine.host.split("/")[0], mine.pid)
+    acquire(database, search_id, mine, -1)
+    assert seen() is None
+    dead = replace(mine, pid=2**22 + 1, token="dead")
+    acquire(database, search_id, dead, 60)
+    assert seen() is None
+    with database.read() as session, pytest.raises(NotFoundError, match="no search 'nothing'"):
+        leases.holder(session, Search, "nothing")

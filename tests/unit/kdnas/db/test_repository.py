@@ -14,9 +14,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kdnas.architecture import Architecture
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
+from kdnas.db.models import Distillation
+from kdnas.db.records import HeldOutReading
 from kdnas.db.repository import distillations, events, latencies, leases, searches
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable
+from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable, Losses
 
 SMALL, LARGE = Architecture(3, 2, 288, 384), Architecture(12, 12, 768, 3072, "silu")
 PROFILE = LatencyProfile("cpu:Test", "pytorch-eager", 1, "float32", 32, node="here")
@@ -211,3 +213,85 @@ def test_the_databases_clock_is_close_to_ours(database: Database) -> None:
     with database.read() as session:
         moment = leases.database_time(session)
     assert abs((moment - datetime.now(UTC)).total_seconds()) < 60
+
+
+def reading(step: int, relative: float) -> HeldOutReading:
+    return HeldOutReading(step, Losses(1.0, 0.5, relative, 0.25))
+
+
+def test_held_out_readings_are_replaced_where_steps_are_repeated(database: Database) -> None:
+    with database.write() as session:
+        made = distillations.create_distillation(session, {}, SMALL, name="small")
+        other = distillations.create_distillation(session, {}, LARGE, name="large")
+        for step, relative in ((10, 0.9), (20, 0.7), (30, 0.6)):
+            distillations.set_distillation_progress(
+                session, made.id, step, 100, held_out=[reading(step, relative)]
+            )
+    with database.write() as session:  # resumed from the checkpoint at step 10
+        again = [reading(20, 0.8)]
+        distillations.set_distillation_progress(session, made.id, 20, 100, held_out=again)
+    with database.read() as session:
+        found = distillations.distillation_readings(session, made.id)
+        assert found == [reading(10, 0.9), reading(20, 0.8)]
+        assert distillations.distillation_readings(session, other.id) == []
+        with pytest.raises(NotFoundError, match="nothing"):
+            distillations.distillation_readings(session, "nothing")
+        payload = events.events_since(session, distillation_id=made.id)[-1].payload
+        seen = distillations.overviews(session, [made, other])
+    assert payload == {"step": 20, "total_steps": 100, "loss": None, "relative": 0.8}
+    assert [(one.record.name, one.relative, one.holder) for one in seen] == [
+        ("small", 0.8, None),
+        ("large", None, None),
+    ]
+
+
+def test_distillations_are_listed_by_objective(database: Database) -> None:
+    with database.write() as session:
+        for name in ("hs", "minilmv2", "hs+od", "hs"):
+            spec = {"objective": {"name": name}}
+            distillations.create_distillation(session, spec, SMALL)
+    with database.read() as session:
+        for name, count in (("hs", 2), ("hs+od", 1), ("od", 0)):
+            found = distillations.list_distillations(session, objective=name)
+            assert [row.spec["objective"]["name"] for row in found] == [name] * count
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "paused", "failed"])
+def test_an_unfinished_distillation_can_be_cancelled(database: Database, status: str) -> None:
+    with database.write() as session:
+        made = distillations.create_distillation(session, {}, SMALL, name="small")
+        distillations.set_distillation_status(session, made.id, status)  # type: ignore[arg-type]
+        cancelled, holder = distillations.cancel_distillation(session, made.id)
+        assert (cancelled.status, holder) == ("cancelled", None)
+        assert cancelled.finished_at is not None
+        with pytest.raises(ConflictError, match="'small' is cancelled, so it cannot be cancelled"):
+            distillations.cancel_distillation(session, made.id)
+
+
+def test_a_finished_distillation_is_not_cancelled(database: Database) -> None:
+    with database.write() as session:
+        made = distillations.create_distillation(session, {}, SMALL, name="small")
+        distillations.set_distillation_result(
+            session, made.id, metrics={"relative": 0.1}, output_path="students/small"
+        )
+        distillations.set_distillation_status(session, made.id, "succeeded")
+        with pytest.raises(ConflictError, match="succeeded.*student is in students/small"):
+            distillations.cancel_distillation(session, made.id)
+        assert distillations.get_distillation(session, made.id).status == "succeeded"
+
+
+def test_cancelling_tells_who_works_on_it(database: Database) -> None:
+    owner = leases.LeaseOwner.of_this_process("cli")
+    with database.write() as session:
+        made = distillations.create_distillation(session, {}, SMALL)
+        distillations.set_distillation_status(session, made.id, "running")
+        (seen,) = distillations.overviews(session, [made])
+        assert seen.holder is None
+        leases.acquire(session, Distillation, made.id, owner, 60)
+        running = distillations.get_distillation(session, made.id)
+        (seen,) = distillations.overviews(session, [running])
+        _, holder = distillations.cancel_distillation(session, made.id)
+    assert holder is not None
+    assert (holder.kind, holder.pid) == ("cli", owner.pid)
+    assert seen.holder == holder
+    assert not seen.abandoned
