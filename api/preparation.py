@@ -11,6 +11,7 @@ from kdnas.db.repository import latencies
 from kdnas.errors import SpecError
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, family
+from kdnas.models.families import family_of
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
@@ -100,6 +101,7 @@ def build_space(spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpe
         space = SearchSpace.from_axes(spec.axes)
     else:
         space = SearchSpace.scaled_to(teacher.shape)
+    space = replace(space, head_multiple=family_of(teacher.shape.model_type).head_multiple)
     return space.limited_to(lambda state: objective_problem(objective, state, teacher.shape))
 
 

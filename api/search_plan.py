@@ -7,12 +7,11 @@ from typing import Any
 
 from api.preparation import stored_latencies
 from api.search_run import PreparedSearch
-from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.repository import losses
 from kdnas.latency.measure import current_profile
-from kdnas.models.cost import flops_per_token, teacher_architecture
-from kdnas.records import LatencyTable
+from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture
+from kdnas.records import LatencyTable, TeacherShape
 from kdnas.search.limits import allowed_states, state_facts
 from workers.layout import largest_student_bytes, teacher_bytes
 from workers.mini_kd import time_students
@@ -48,8 +47,9 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         backend.threads or 1,
     )
     tokens = timing.steps * spec.proxy.batch_size * statistics.fmean(corpus.lengths)
-    student_flops = 3 * flops_per_token(middle) * tokens
-    teacher_flops = _teacher_flops(teacher_architecture(teacher.shape)) * tokens / group_size
+    gated = EmbeddingShape.of(teacher.shape).gated
+    student_flops = 3 * flops_per_token(middle, gated=gated) * tokens
+    teacher_flops = _teacher_flops(teacher.shape, gated) * tokens / group_size
     return {
         "num_states": len(space),
         "num_allowed": num_allowed,
@@ -82,5 +82,6 @@ def _num_allowed(prepared: PreparedSearch, table: LatencyTable | None) -> int | 
     return len(allowed_states(facts, prepared.spec.limits))
 
 
-def _teacher_flops(teacher: Architecture | None) -> int:
-    return flops_per_token(teacher) if teacher else 0
+def _teacher_flops(teacher: TeacherShape, gated: bool) -> int:
+    own = teacher_architecture(teacher)
+    return flops_per_token(own, gated=gated) if own else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,8 @@ class SearchSpace:
     """The product of five axes, less the states whose heads do not divide the hidden size.
 
     Index i counts the valid states in the order of the axes, the last axis fastest, so equal axes
-    give equal indices on every machine.
+    give equal indices on every machine. The width of a head must be a multiple of
+    ``head_multiple``, which is a matter of the family (rotary positions want even heads).
 
     Raises:
         SearchSpaceError: an empty axis, a repeated or impossible value, or no valid state at all.
@@ -37,6 +38,7 @@ class SearchSpace:
     hidden: tuple[int, ...]
     intermediate: tuple[int, ...]
     activation: tuple[str, ...] = ACTIVATIONS
+    head_multiple: int = 1
 
     def __post_init__(self) -> None:
         for axis in AXES:
@@ -55,9 +57,11 @@ class SearchSpace:
             if value not in ACTIVATIONS:
                 raise SearchSpaceError(unknown_name("activation", value, ACTIVATIONS))
         if not self.states:
+            width = self.head_multiple
+            wide = f" into heads whose width is a multiple of {width}" if width > 1 else ""
             raise SearchSpaceError(
                 f"no state of the space is possible: no head count of {list(self.heads)} divides "
-                f"a hidden size of {list(self.hidden)}"
+                f"a hidden size of {list(self.hidden)}{wide}"
             )
 
     @classmethod
@@ -95,8 +99,8 @@ class SearchSpace:
         for axis in axes:
             if axis not in AXES:
                 raise SearchSpaceError(unknown_name("axis", axis, AXES))
-        paper = cls.paper()
-        return cls(**{axis: tuple(axes.get(axis, getattr(paper, axis))) for axis in AXES})
+        given: dict[str, Any] = {axis: tuple(values) for axis, values in axes.items()}
+        return replace(cls.paper(), **given)
 
     def limited_to(self, problem: Callable[[Architecture], str | None]) -> SearchSpace:
         """Drop the values of an axis with which no state is possible.
@@ -114,11 +118,11 @@ class SearchSpace:
                 f"no state of the space is possible: {problem(self.states[0])}; use `space: "
                 "scaled` or list other values"
             )
-        kept = {
+        kept: dict[str, Any] = {
             axis: tuple(v for v in values if any(getattr(s, axis) == v for s in possible))
             for axis, values in self.axes.items()
         }
-        limited = SearchSpace(**kept)
+        limited = replace(self, **kept)
         if len(limited) != len(possible):
             raise ValueError("the problem does not lie along axes")
         return limited
@@ -132,7 +136,7 @@ class SearchSpace:
         for values in itertools.product(
             self.layers, self.heads, self.hidden, self.intermediate, self.activation
         ):
-            if values[2] % values[1] == 0:
+            if values[2] % (values[1] * self.head_multiple) == 0:
                 yield Architecture(*values)
 
     @cached_property
@@ -178,8 +182,11 @@ class SearchSpace:
 
     @property
     def fingerprint(self) -> str:
-        """Name of the space by its axes."""
-        return fingerprint({axis: list(values) for axis, values in self.axes.items()})
+        """Name of the space by its axes, and by what divides its heads."""
+        content: dict[str, Any] = {axis: list(values) for axis, values in self.axes.items()}
+        if self.head_multiple > 1:
+            content["head_multiple"] = self.head_multiple
+        return fingerprint(content)
 
 
 def _distinct(values: Sequence[int]) -> tuple[int, ...]:

@@ -108,4 +108,5 @@ def teacher_bytes(teacher: TeacherShape) -> int:
     own = teacher_architecture(teacher)
     if own is None:
         return 2**30
-    return 8 * (flops_per_token(own) // 2 + teacher.vocab_size * teacher.hidden)
+    layers = flops_per_token(own, gated=EmbeddingShape.of(teacher).gated) // 2
+    return 8 * (layers + teacher.vocab_size * teacher.hidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,9 +55,8 @@ def arch(
         handle = prepare_teacher(TeacherSpec.read(inputs.data["teacher"], "teacher"))
     embedding = EmbeddingShape.of(handle.shape) if handle else EmbeddingShape(PAPER_VOCABULARY)
     if vocab_size is not None:
-        embedding = EmbeddingShape(vocab_size, embedding.max_positions, embedding.type_vocab_size)
+        embedding = replace(embedding, vocab_size=vocab_size)
     millions = count_parameters(parsed, embedding) / 1e6
-    rows = embedding.vocab_size + embedding.max_positions + embedding.type_vocab_size
     teacher_layers = handle.shape.layers if handle else PAPER_TEACHER_LAYERS
     facts: dict[str, Any] = {
         "architecture": str(parsed),
@@ -68,8 +68,8 @@ def arch(
         "activation": parsed.activation,
         "vocab_size": embedding.vocab_size,
         "params_millions": millions,
-        "embedding_params_millions": rows * parsed.hidden / 1e6,
-        "mflops_per_token": flops_per_token(parsed, length) / 1e6,
+        "embedding_params_millions": embedding.rows * parsed.hidden / 1e6,
+        "mflops_per_token": flops_per_token(parsed, length, gated=embedding.gated) / 1e6,
         "length": length,
         "teacher": handle.ref if handle else None,
         "teacher_layers": teacher_layers,

@@ -35,6 +35,7 @@ from scipy.optimize import nnls
 
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.errors import LatencyError
+from kdnas.models.cost import flops_per_token
 
 Floats = NDArray[np.float64]
 
@@ -129,6 +130,7 @@ class BlockModel:
     Args:
         timings: blocks timed at two depths or more.
         length: tokens of the sequence, T.
+        gated: whether feed-forward blocks have a gate, and so three matrices.
 
     Attributes:
         noise: relative error of one block's time, from how well its depths agree.
@@ -138,14 +140,14 @@ class BlockModel:
         LatencyError: no block was timed at two depths.
     """
 
-    def __init__(self, timings: Sequence[BlockTiming], length: int) -> None:
+    def __init__(self, timings: Sequence[BlockTiming], length: int, gated: bool = False) -> None:
         if not timings or min(len(t.ms_at) for t in timings) < 2:
             raise LatencyError(
                 f"{len(timings)} blocks were timed, each must be at two depths; raise "
                 "--budget-seconds"
             )
-        self._length = length
-        self._overhead = _fit_overhead(timings)
+        self._length, self._gated = length, gated
+        self._overhead = _fit_overhead(timings, gated)
         per_depth = [
             [
                 (ms - overhead) / depth
@@ -190,7 +192,9 @@ class BlockModel:
         return np.asarray(layers_ms + self._overhead_ms(architectures), dtype=float)
 
     def _overhead_ms(self, architectures: Sequence[Architecture]) -> Floats:
-        return np.asarray(_overhead_features(architectures) @ self._overhead, dtype=float)
+        return np.asarray(
+            _overhead_features(architectures, self._gated) @ self._overhead, dtype=float
+        )
 
     def _features(self, blocks: Sequence[Block]) -> Floats:
         length = self._length
@@ -234,21 +238,22 @@ class BlockModel:
         self.loo_error = float(np.median(np.abs(self._weights / precision)))
 
 
-def _overhead_features(architectures: Sequence[Architecture]) -> Floats:
+def _overhead_features(architectures: Sequence[Architecture], gated: bool) -> Floats:
     """Return 1, d and the weights beyond each cache size, in millions; one row a student."""
     return np.array(
         [
-            [1.0, a.hidden / 1e3, *(max(0.0, _layer_weights(a) - c) for c in CACHE_KNOTS)]
+            [1.0, a.hidden / 1e3, *(max(0.0, _layer_weights(a, gated) - c) for c in CACHE_KNOTS)]
             for a in architectures
         ]
     )
 
 
-def _layer_weights(a: Architecture) -> float:
-    return a.layers * (4 * a.hidden**2 + 2 * a.hidden * a.intermediate) / 1e6
+def _layer_weights(a: Architecture, gated: bool) -> float:
+    """Weights of all layers in millions: every one takes part in one multiply-add a token."""
+    return flops_per_token(a, gated=gated) / 2e6
 
 
-def _fit_overhead(timings: Sequence[BlockTiming]) -> Floats:
+def _fit_overhead(timings: Sequence[BlockTiming], gated: bool) -> Floats:
     """Fit the part that is not proportional to depth, from each block's own two depths.
 
     t(L)/L − t(L')/L' is free of b, and linear in the coefficients of the overhead. Rows are
@@ -258,7 +263,7 @@ def _fit_overhead(timings: Sequence[BlockTiming]) -> Floats:
     for timing in timings:
         depths = sorted(timing.ms_at)
         scale = timing.ms_at[depths[-1]] / depths[-1]
-        features = _overhead_features([timing.block.at(depth) for depth in depths])
+        features = _overhead_features([timing.block.at(depth) for depth in depths], gated)
         for i in range(1, len(depths)):
             low, high = depths[0], depths[i]
             rows.append((features[0] / low - features[i] / high) / scale)

@@ -30,7 +30,7 @@ from kdnas.latency.measure import (
     require_this_machine,
 )
 from kdnas.latency.students import TIMED_VOCABULARY, StudentFactory
-from kdnas.models.cost import flops_per_token
+from kdnas.models.cost import EmbeddingShape, flops_per_token
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable, TeacherShape
 from kdnas.search_space import SearchSpace
@@ -259,7 +259,8 @@ def _model_all(
         share = max(len(timings_of_blocks) / len(blocks), elapsed / budget_seconds)
         report(min(share, 1.0), f"{len(timings_of_blocks)} of {len(blocks)} blocks timed")
 
-    model = BlockModel(timings_of_blocks, profile.length)
+    gated = EmbeddingShape.of(handle.shape).gated
+    model = BlockModel(timings_of_blocks, profile.length, gated)
     predicted = model.predict(space.states)
     entries = {
         str(a): LatencyEntry(a, float(ms), 0.0, measured=False)

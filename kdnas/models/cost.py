@@ -10,40 +10,74 @@ from kdnas.records import TeacherShape
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingShape:
-    """What of a student's size comes from its family: vocabulary V, positions P, types."""
+    """What of a student's size comes from its family.
+
+    Attributes:
+        vocab_size: rows of the table of words, V.
+        max_positions: rows of the table of positions, P; 0 where positions are rotary.
+        type_vocab_size: rows of the table of token types.
+        gated: whether the feed-forward block has a third matrix, a gate (GLU).
+        biases: whether projections and layer norms have biases.
+    """
 
     vocab_size: int
     max_positions: int = 512
     type_vocab_size: int = 2
+    gated: bool = False
+    biases: bool = True
 
     @classmethod
     def of(cls, teacher: TeacherShape) -> EmbeddingShape:
         """Return the shape that a teacher's students take over."""
-        return cls(teacher.vocab_size, teacher.max_positions, teacher.type_vocab_size)
+        from kdnas.models.families import family_of
+
+        family = family_of(teacher.model_type)
+        return cls(
+            vocab_size=teacher.vocab_size,
+            max_positions=teacher.max_positions if family.positions else 0,
+            type_vocab_size=teacher.type_vocab_size,
+            gated=family.gated,
+            biases=family.biases,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows of all embedding tables, each as wide as the student."""
+        return self.vocab_size + self.max_positions + self.type_vocab_size
 
 
 def count_parameters(architecture: Architecture, embedding: EmbeddingShape) -> int:
     """Count the parameters of embeddings and encoder, without pooler and heads.
 
     With d hidden, f intermediate: embeddings (V + P + types)·d and a layer norm 2d; a layer has
-    four projections 4(d² + d), the feed-forward block 2·d·f + f + d and two layer norms 4d.
+    four projections 4(d² + d), the feed-forward block 2·d·f + f + d and two layer norms 4d. A gate
+    adds d·f + f; without biases what is linear in f goes, and a layer norm is d. (ModernBERT has no
+    layer norm before its first attention, but one behind its last layer. Biases that a ModernBERT
+    was given against its family's habit are not counted.)
     """
     d, f = architecture.hidden, architecture.intermediate
-    rows = embedding.vocab_size + embedding.max_positions + embedding.type_vocab_size
-    layer = 4 * (d * d + d) + (2 * d * f + f + d) + 4 * d
-    return rows * d + 2 * d + architecture.layers * layer
+    inner = 2 * f if embedding.gated else f  # the outputs of the first product
+    layer = 4 * d * d + d * (inner + f) + 2 * d
+    norm = d
+    if embedding.biases:
+        layer += 4 * d + (inner + d) + 2 * d
+        norm += d
+    return embedding.rows * d + norm + architecture.layers * layer
 
 
-def flops_per_token(architecture: Architecture, length: int = 0) -> int:
+def flops_per_token(architecture: Architecture, length: int = 0, *, gated: bool = False) -> int:
     """Count the operations of one token's forward pass; a multiply-add counts as two.
 
     Args:
         architecture: the student.
         length: tokens of the sequence, for the products of queries with keys and of weights with
-            values (4·T·d a layer); 0 leaves them out.
+            values (4·T·d a layer); 0 leaves them out. Local attention counts as global: what lies
+            outside a window is computed and masked.
+        gated: whether the feed-forward block has a gate: three matrices instead of two.
     """
     d, f = architecture.hidden, architecture.intermediate
-    return architecture.layers * (2 * (4 * d * d + 2 * d * f) + 4 * length * d)
+    matrices = 4 * d * d + (3 if gated else 2) * d * f
+    return architecture.layers * (2 * matrices + 4 * length * d)
 
 
 def training_bytes(
@@ -52,7 +86,8 @@ def training_bytes(
     """Estimate the memory of one student in training, in bytes.
 
     Weights, gradients and AdamW's two averages in float32, and what the backward pass keeps: some
-    10·d + 2·f values a token and layer, and two values a mapped teacher dimension.
+    10·d + 2·f values a token and layer (12·d + 4·f with a gate and rotated queries and keys), and
+    two values a mapped teacher dimension.
 
     Args:
         architecture: the student.
@@ -60,7 +95,8 @@ def training_bytes(
         tokens: of the largest batch, padding included.
         mapped_width: teacher dimensions that the head predicts in all, Σ |g(i)|·d_T.
     """
-    per_token = architecture.layers * (10 * architecture.hidden + 2 * architecture.intermediate)
+    d, f = architecture.hidden, architecture.intermediate
+    per_token = architecture.layers * (12 * d + 4 * f if embedding.gated else 10 * d + 2 * f)
     return 16 * count_parameters(architecture, embedding) + 4 * tokens * (
         per_token + 2 * mapped_width
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdnas.architecture import Architecture
+from kdnas.models.families import family_problem
 from kdnas.objectives.base import Objective
 from kdnas.objectives.direct_minilm import DirectMiniLM
 from kdnas.objectives.distilbert import DistilBert
@@ -49,6 +50,8 @@ def objective_problem(
     spec: ObjectiveSpec, student: Architecture, teacher: TeacherShape
 ) -> str | None:
     """Say why this teacher cannot teach this student so, or None if it can."""
+    if problem := family_problem(student, teacher):
+        return problem
     problems = (s.objective.problem(student, teacher) for s in build_stages(spec))
     return next((problem for problem in problems if problem), None)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,11 @@ from hypothesis import strategies as st
 
 from kdnas.architecture import Architecture
 from kdnas.errors import SearchSpaceError
+from kdnas.objectives.hidden_state import HiddenState
+from kdnas.objectives.registry import objective_problem
 from kdnas.records import TeacherShape
-from kdnas.search_space import AXES, SearchSpace, architecture_problem
+from kdnas.search_space import AXES, SearchSpace
+from kdnas.specs.objectives import objective_spec
 
 PAPER = SearchSpace.paper()
 RELATION_HEADS = 48
@@ -141,21 +145,67 @@ def test_states_whose_heads_do_not_divide_are_left_out() -> None:
     assert [(s.heads, s.hidden) for s in space.states] == [(2, 48), (2, 50), (5, 50)]
 
 
-def test_limited_to_the_teachers_depth() -> None:
-    assert PAPER.limited_to_depth(6).layers == (3, 4, 6)
-    assert PAPER.limited_to_depth(12) == PAPER
-    with pytest.raises(SearchSpaceError, match="deeper than the teacher's 2 layers"):
-        PAPER.limited_to_depth(2)
+def at_most(layers: int) -> Callable[[Architecture], str | None]:
+    """What an objective with a layer mapping says to a student deeper than its teacher."""
+
+    def problem(state: Architecture) -> str | None:
+        return f"{state.layers} layers are more than {layers}" if state.layers > layers else None
+
+    return problem
 
 
-def test_a_student_deeper_than_its_teacher() -> None:
+def test_limited_to_what_is_possible() -> None:
+    assert PAPER.limited_to(at_most(6)).layers == (3, 4, 6)
+    assert PAPER.limited_to(at_most(12)) == PAPER
+    with pytest.raises(SearchSpaceError) as caught:
+        PAPER.limited_to(at_most(2))
+    text = "no state of the space is possible: 3 layers are more than 2; use `space: scaled`"
+    assert text in str(caught.value)
+
+
+def test_a_limit_keeps_the_other_axes_and_the_order() -> None:
+    space = PAPER.limited_to(lambda state: "too wide" if state.hidden > 400 else None)
+    assert space.hidden == (288, 384)
+    assert (space.layers, space.heads) == (PAPER.layers, PAPER.heads)
+    assert space.states == tuple(state for state in PAPER.states if state.hidden <= 400)
+
+
+def test_a_limit_that_is_no_matter_of_axes_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="does not lie along axes"):
+        PAPER.limited_to(lambda state: "odd pair" if state == PAPER[7] else None)
+
+
+@pytest.mark.parametrize("spec", ["hs", "hs+od", {"name": "hs", "mapping": "last"}])
+def test_a_student_deeper_than_its_teacher(spec: object) -> None:
+    """Refused by an objective with a layer mapping, in one sentence with both numbers."""
     deep, shape = Architecture(4, 12, 384, 768), teacher(3, 384)
-    problem = architecture_problem(deep, shape, maps_layers=True)
+    problem = HiddenState("last" if isinstance(spec, dict) else "kdnas").problem(deep, shape)
     assert problem
     assert "4 layers" in problem
     assert "at most 3 layers" in problem
-    assert architecture_problem(deep, shape, maps_layers=False) is None
-    assert architecture_problem(replace(deep, layers=3), shape, maps_layers=True) is None
+    assert objective_problem(objective_spec(spec), deep, shape) == problem
+    assert objective_problem(objective_spec(spec), replace(deep, layers=3), shape) is None
+
+
+def test_states_whose_heads_do_not_suit_the_family_are_left_out() -> None:
+    """Rotary positions need heads of an even width."""
+    axes = ((1, 2), (2, 4, 12), (24, 36), (96,), ("gelu",))
+    space = SearchSpace(*axes, head_multiple=2)
+    pairs = [(s.heads, s.hidden) for s in space.states if s.layers == 1]
+    assert pairs == [(2, 24), (2, 36), (4, 24), (12, 24)]
+    assert len(space) == 8
+    assert [space[space.index(state)] for state in space.states] == list(space.states)
+    assert Architecture(1, 4, 36, 96) not in space
+    assert space.limited_to(at_most(1)) == SearchSpace((1,), *axes[1:], head_multiple=2)
+    assert space.fingerprint != SearchSpace(*axes).fingerprint
+    with pytest.raises(SearchSpaceError, match=r"\[12\] divides .* \[36\] into heads whose width"):
+        SearchSpace((1,), (12,), (36,), (96,), head_multiple=2)
+
+
+def test_the_papers_heads_are_even() -> None:
+    """So a ModernBERT teacher loses no state of it, nor of a space scaled to it in 48s."""
+    for space in (PAPER, SearchSpace.scaled_to(teacher(22, 768))):
+        assert len(replace(space, head_multiple=2)) == len(space)
 
 
 def test_the_fingerprint_tells_spaces_apart() -> None:

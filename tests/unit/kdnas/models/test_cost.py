@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from transformers import AutoConfig
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kdnas.architecture import Architecture
 from kdnas.models.cost import (
@@ -41,17 +46,73 @@ def test_the_published_sizes(embedding: EmbeddingShape, text: str, millions: flo
     )
 
 
+def family_shape(model_type: str) -> tuple[PretrainedConfig, EmbeddingShape]:
+    """A teacher's configuration of 77 words and 33 positions, and what its students take over."""
+    types = 0 if model_type in {"distilbert", "modernbert"} else 2
+    config = AutoConfig.for_model(
+        model_type,
+        vocab_size=77,
+        max_position_embeddings=33,
+        pad_token_id=0,
+        **({"type_vocab_size": types} if types else {}),
+    )
+    shape = TeacherShape(model_type, 6, 12, 384, 1536, "gelu", 77, 33, types, "f")
+    return config, EmbeddingShape.of(shape)
+
+
 @pytest.mark.parametrize("model_type", FAMILIES)
 @pytest.mark.parametrize("text", ["1,2,24,36,gelu", "3,4,48,96,relu"])
 def test_the_count_is_that_of_the_real_model(model_type: str, text: str) -> None:
-    types = {} if model_type == "distilbert" else {"type_vocab_size": 2}
-    config = AutoConfig.for_model(
-        model_type, vocab_size=77, max_position_embeddings=33, pad_token_id=0, **types
-    )
+    config, embedding = family_shape(model_type)
     architecture = Architecture.parse(text)
-    student = build_student(config, architecture)
-    shape = EmbeddingShape(77, 33, len(types) * 2)
-    assert sum(p.numel() for p in student.parameters()) == count_parameters(architecture, shape)
+    parameters = dict(build_student(config, architecture).named_parameters())
+    assert sum(p.numel() for p in parameters.values()) == count_parameters(architecture, embedding)
+    tables = [p for n, p in parameters.items() if n.endswith("embeddings.weight")]
+    assert sum(len(table) for table in tables) == embedding.rows
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("text", ["1,2,24,36,gelu", "3,4,48,96,relu"])
+def test_operations_are_those_of_the_real_model(model_type: str, text: str) -> None:
+    """Counted by torch; eager attention, since it counts no fused kernel of a CPU."""
+    config, embedding = family_shape(model_type)
+    architecture, length = Architecture.parse(text), 16
+    student = build_student(config, architecture).eval()
+    assert isinstance(student, PreTrainedModel)
+    student.set_attn_implementation("eager")
+    ids = torch.randint(5, 70, (2, length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        student(input_ids=ids, attention_mask=torch.ones_like(ids))
+    expected = flops_per_token(architecture, length, gated=embedding.gated)
+    assert counter.get_total_flops() == expected * ids.numel()
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("text", ["4,4,48,96,gelu", "4,12,384,1536,gelu", "4,4,192,192,relu"])
+def test_memory_is_what_the_backward_pass_keeps(model_type: str, text: str) -> None:
+    """Never less, so that a group that is said to fit does, and not half as much again."""
+    config, embedding = family_shape(model_type)
+    architecture, shape = Architecture.parse(text), (8, 32)
+    student = build_student(config, architecture).train()
+    weights = {p.untyped_storage().data_ptr() for p in student.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    ids = torch.randint(5, 70, shape, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[0, 20:] = 0
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = student(input_ids=ids, attention_mask=mask).last_hidden_state
+    bytes_kept = sum(kept.values())
+    estimate = training_bytes(architecture, embedding, ids.numel(), 0)
+    estimate -= 16 * count_parameters(architecture, embedding)
+    assert output.requires_grad
+    assert bytes_kept <= estimate <= 1.5 * bytes_kept
 
 
 def test_operations_are_two_for_each_weight_of_a_matrix() -> None:
@@ -59,6 +120,19 @@ def test_operations_are_two_for_each_weight_of_a_matrix() -> None:
     matrices = 3 * (4 * 384 * 384 + 2 * 384 * 1024)
     assert flops_per_token(architecture) == 2 * matrices
     assert flops_per_token(architecture, 32) == 2 * matrices + 3 * 4 * 32 * 384
+    gate = 3 * 384 * 1024
+    assert flops_per_token(architecture, gated=True) == 2 * (matrices + gate)
+
+
+def test_a_teachers_students_take_over_its_familys_shape() -> None:
+    shape = TeacherShape("bert", 6, 12, 384, 1536, "gelu", 30522, 512, 2, "f")
+    assert EmbeddingShape.of(shape) == ENGLISH
+    rotary = replace(shape, model_type="modernbert", max_positions=8192, type_vocab_size=0)
+    assert EmbeddingShape.of(rotary) == EmbeddingShape(30522, 0, 0, gated=True, biases=False)
+    # ModernBERT-base, answerdotai/ModernBERT-base: 149 million with the head of its checkpoint.
+    base = EmbeddingShape(50368, 0, 0, gated=True, biases=False)
+    own = Architecture(22, 12, 768, 1152)
+    assert count_parameters(own, base) / 1e6 == pytest.approx(149, abs=1)
 
 
 def test_training_needs_more_memory_than_the_weights() -> None:
