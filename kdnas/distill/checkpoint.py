@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import posixpath
-from collections.abc import Mapping
-from pickle import UnpicklingError
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
@@ -15,25 +18,43 @@ from kdnas.errors import StoreError
 
 FORMAT = 2
 _STATE, _MARKER = "state.pt", "checkpoint.json"
+_NAME = re.compile(r"step-(\d{9,})")
+_FORMER = "checkpoints"  # the subfolder in which format 1 kept them
 
 
 class Checkpoints:
     """The checkpoints of one run, at any place that fsspec reaches.
 
     A checkpoint is the folder ``step-N`` with its state and a marker, which is written last: a
-    kill in between leaves a folder without one, which counts for nothing, and the one before it.
-    Only one process writes at a time.
+    kill in between leaves a folder without a whole marker, which counts for nothing, and the one
+    before it. Only one process writes at a time.
 
     Args:
         url: folder of the run: a path, or an fsspec URL such as ``s3://bucket/runs/ID``.
+
+    Raises:
+        StoreError: the URL's protocol is unknown, or its package is not installed.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._fs, self._root = fsspec.core.url_to_fs(url)
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise StoreError(
+                f"checkpoints cannot be kept at {url!r} ({_short(error)}); give training."
+                "checkpoints a folder or another URL"
+            ) from None
+        self._root: str = root.rstrip("/")
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether they live in the memory of this process, where no other one reaches them."""
+        protocols = self._fs.protocol
+        return "memory" in ((protocols,) if isinstance(protocols, str) else protocols)
 
     def save(self, state: Mapping[str, Any], step: int) -> None:
-        """Write a checkpoint and remove older ones.
+        """Write a checkpoint and remove older ones; one of this step that is whole is kept.
 
         Args:
             state: tensors, numbers and lists; what the next step depends on.
@@ -42,18 +63,13 @@ class Checkpoints:
         Raises:
             StoreError: the place is full or not writable; older checkpoints are still there.
         """
-        target = self._folder(step)
         try:
-            self._remove_abandoned()
-            if self._fs.exists(target):
-                self._fs.rm(target, recursive=True)
-            self._fs.makedirs(target, exist_ok=True)
-            with self._fs.open(posixpath.join(target, _STATE), "wb") as stream:
-                torch.save(dict(state), stream)
-            marker = json.dumps({"format": FORMAT, "step": step})
-            self._fs.pipe_file(posixpath.join(target, _MARKER), marker.encode())
+            complete = self._complete()
+            if step not in complete:
+                for abandoned in self._steps(self._root) - complete.keys():
+                    self._remove(self._folder(abandoned))
+                self._write(self._folder(step), state, step)
         except Exception as error:
-            self._discard(target)
             # On a full disk torch raises a RuntimeError about positions in its archive.
             reason = getattr(error, "strerror", None) or (
                 "the disk took only a part of it"
@@ -64,14 +80,19 @@ class Checkpoints:
                 f"the checkpoint of step {step} could not be written to {self.url} ({reason}); "
                 "free space there or make it writable, and resume"
             ) from error
-        for old in self.steps()[:-1]:
-            self._discard(self._folder(old))
+        with self._removing():
+            for old in complete:
+                if old < step:
+                    self._remove(self._folder(old))
 
     def steps(self) -> list[int]:
-        """Steps of the complete checkpoints, ascending."""
-        self._fs.invalidate_cache()
-        found = self._fs.glob(posixpath.join(self._root, "step-*", _MARKER))
-        return sorted(int(path.split("/")[-2].removeprefix("step-")) for path in found)
+        """Steps of the complete checkpoints, ascending.
+
+        Raises:
+            StoreError: the place is out of reach.
+        """
+        with self._reading():
+            return sorted(self._complete())
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest complete checkpoint; None if there is none.
@@ -79,42 +100,105 @@ class Checkpoints:
         Raises:
             StoreError: it was written by another version, or is damaged, or is out of reach.
         """
-        try:
-            steps = self.steps()
-            if not steps:
-                return None
-            newest = self._folder(steps[-1])
-            about = json.loads(self._fs.cat_file(posixpath.join(newest, _MARKER)))
-            if about["format"] != FORMAT:
-                raise StoreError(
-                    f"checkpoint {newest} has format {about['format']}, this program reads "
-                    f"{FORMAT}; resume with the version that wrote it"
-                )
-            with self._fs.open(posixpath.join(newest, _STATE), "rb") as stream:
-                state: dict[str, Any] = torch.load(stream, weights_only=True, map_location="cpu")
-        except (OSError, ValueError, KeyError, RuntimeError, EOFError, UnpicklingError) as error:
+        with self._reading():
+            markers = self._complete()
+            former = not markers and self._steps(f"{self._root}/{_FORMER}")
+            found = 1 if former else markers[max(markers)] if markers else None
+        if found is None:
+            return None
+        if found != FORMAT:
             raise StoreError(
-                f"the newest checkpoint under {self.url} cannot be read ({_short(error)}); remove "
-                "its folder to go on from the one before it, or from the beginning"
-            ) from error
+                f"the newest checkpoint under {self.url} has format {found}, this program reads "
+                f"{FORMAT}; resume with the version that wrote it, or start the distillation anew"
+            )
+        with (
+            self._reading(),
+            self._fs.open(f"{self._folder(max(markers))}/{_STATE}", "rb") as stream,
+        ):
+            state: dict[str, Any] = torch.load(stream, weights_only=True, map_location="cpu")
         return state
 
     def remove(self) -> None:
-        """Remove all checkpoints."""
-        self._discard(self._root)
+        """Remove all checkpoints.
+
+        Raises:
+            StoreError: the place does not let them be removed.
+        """
+        with self._removing():
+            self._remove(self._root)
 
     def _folder(self, step: int) -> str:
-        return posixpath.join(self._root, f"step-{step:09d}")
+        return f"{self._root}/step-{step:09d}"
 
-    def _remove_abandoned(self) -> None:
-        complete = {self._folder(step) for step in self.steps()}
-        for folder in self._fs.glob(posixpath.join(self._root, "step-*")):
-            if folder not in complete:
-                self._discard(folder)
+    def _steps(self, root: str) -> set[int]:
+        """Steps of all folders of checkpoints; no glob, since a path may hold its signs."""
+        self._fs.invalidate_cache()
+        try:
+            paths = self._fs.ls(root, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+        names = [posixpath.basename(str(path).rstrip("/")) for path in paths]
+        return {int(found[1]) for name in names if (found := _NAME.fullmatch(name))}
 
-    def _discard(self, folder: str) -> None:
+    def _complete(self) -> dict[int, Any]:
+        """Step → format of each checkpoint with a whole marker."""
+        found = {}
+        for step in self._steps(self._root):
+            with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # not whole
+                about = json.loads(self._fs.cat_file(f"{self._folder(step)}/{_MARKER}"))
+                found[step] = about["format"]
+        return found
+
+    def _write(self, target: str, state: Mapping[str, Any], step: int) -> None:
+        try:
+            self._fs.makedirs(target, exist_ok=True)
+            with self._fs.open(f"{target}/{_STATE}", "wb") as stream:
+                torch.save(dict(state), stream)
+                _flush(stream)
+            with self._fs.open(f"{target}/{_MARKER}", "wb") as stream:
+                stream.write(json.dumps({"format": FORMAT, "step": step}).encode())
+                _flush(stream)
+        except BaseException:
+            with suppress(Exception):  # without a whole marker it counts for nothing anyway
+                self._remove(target)
+            raise
+
+    def _remove(self, folder: str) -> None:
+        """Remove a folder, its marker first, so that no half of it looks whole."""
+        marker = f"{folder}/{_MARKER}"
+        if self._fs.exists(marker):
+            self._fs.rm_file(marker)
         if self._fs.exists(folder):
             self._fs.rm(folder, recursive=True)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """File systems raise errors of their client library, and torch those of its archives."""
+        try:
+            yield
+        except Exception as error:
+            raise StoreError(
+                f"the newest checkpoint under {self.url} cannot be read ({_short(error)}); if it "
+                "is damaged, remove its folder to go on from the one before it, or from the "
+                "beginning"
+            ) from error
+
+    @contextmanager
+    def _removing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise StoreError(
+                f"old checkpoints under {self.url} could not be removed ({_short(error)}); make "
+                "the folder writable, or remove them yourself"
+            ) from error
+
+
+def _flush(stream: Any) -> None:
+    """Have a local file on the disk before the marker says so."""
+    stream.flush()
+    with suppress(AttributeError, io.UnsupportedOperation):  # no file of this machine
+        os.fsync(stream.fileno())
 
 
 def _short(error: Exception) -> str:

@@ -28,7 +28,7 @@ from kdnas.distill.setup import Setup
 from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
-from kdnas.errors import TrainingError
+from kdnas.errors import StoreError, TrainingError
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle
@@ -156,10 +156,7 @@ class FullDistillation:
             StoreError: a checkpoint cannot be written or read.
         """
         threads = self._training.threads or torch.get_num_threads()
-        state = self._checkpoints.load()
-        if state is not None:
-            self._resume(state)
-        self._told = 0
+        state = self._newest()
         with num_threads(threads):
             for plan in self._stages:
                 if plan.end <= self._step:
@@ -179,6 +176,7 @@ class FullDistillation:
                     elif state is not None:  # the checkpoint is the end of the stage before
                         trainer.student.load_state_dict(state["trainer"]["student"])
                     state = None
+                    self._parallel.lead(trainer.weights())
                     teacher = stack.enter_context(self._setup.teacher_pass([trainer]))
                     if not self._stage(plan, trainer, teacher, on_progress, should_stop):
                         break
@@ -201,19 +199,18 @@ class FullDistillation:
             self._step = trainer.step_number
             self._curve += trainer.curve
             trainer.curve.clear()
-            stopping = self._parallel.any(should_stop(), self._setup.device)
+            stopping = self._parallel.any(should_stop())
             due = self._step % self._training.checkpoint_every == 0 or trainer.finished
-            point = None
-            if self._parallel.leads:
-                point = self._read_held_out(plan, trainer, teacher) if due else None
-                if due or stopping:
-                    self._save(trainer)
-                now = time.monotonic()
-                if point or now - shown >= PROGRESS_SECONDS:
-                    shown = now
-                    speed = tokens / max(now - since, 1e-9)
-                    on_progress(self._progress(plan, trainer, speed, point))
-            if stopping and not trainer.finished:
+            leads, point = self._parallel.leads, None
+            if due and leads:
+                point = self._read_held_out(plan, trainer, teacher)
+            if due or stopping:
+                self._save(trainer)
+            now = time.monotonic()
+            if leads and (point or now - shown >= PROGRESS_SECONDS):
+                shown = now
+                on_progress(self._progress(plan, trainer, tokens / max(now - since, 1e-9), point))
+            if stopping and self._step < self.steps:
                 return False
         return True
 
@@ -253,6 +250,7 @@ class FullDistillation:
         return point
 
     def _save(self, trainer: StudentTrainer) -> None:
+        """Write a checkpoint: all workers tell their part, the first one writes."""
         state: dict[str, Any] = {
             "trainer": trainer.state_dict(),
             "step": self._step,
@@ -261,12 +259,29 @@ class FullDistillation:
             "curve": [(p.step, p.loss, p.learning_rate) for p in self._curve],
             "held_out": json.dumps([asdict(point) for point in self._held_out]),
         }
-        self._checkpoints.save(state, self._step)
+        if self._parallel.leads:
+            self._checkpoints.save(state, self._step)
 
-    def _resume(self, state: dict[str, Any]) -> None:
-        self._step, self._best = int(state["step"]), state["best"]
-        self._curve = [CurvePoint(*point) for point in state["curve"]]
-        self._held_out = list(_readings(state))
+    def _newest(self) -> dict[str, Any] | None:
+        """Load the newest checkpoint and take over what it tells of the run so far.
+
+        Raises:
+            StoreError: it cannot be read, or the workers do not see the same one.
+        """
+        state = self._checkpoints.load()
+        steps = self._parallel.gather(0 if state is None else int(state["step"]))
+        if len(set(steps)) > 1:
+            seen = ", ".join(f"{step:.0f}" for step in steps)
+            raise StoreError(
+                f"the workers see checkpoints of different steps ({seen}) under "
+                f"{self._checkpoints.url}; give training.checkpoints a place that all nodes reach"
+            )
+        self._told = 0
+        if state is not None:
+            self._step, self._best = int(state["step"]), state["best"]
+            self._curve = [CurvePoint(*point) for point in state["curve"]]
+            self._held_out = list(_readings(state))
+        return state
 
 
 def load_distilled(

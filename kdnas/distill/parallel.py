@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,10 @@ class Parallel:
     sum of the workers' gradients is the gradient of the whole batch, however uneven the shares.
     torch's ``DistributedDataParallel`` averages, and refuses parameters without a gradient, which
     some objectives leave in the student's last layer.
+
+    With more than one worker torch's process group must be there. On GPUs it needs a backend for
+    CPU tensors too (``cpu:gloo,cuda:nccl``): what is agreed on at each step stays on the CPU, so
+    that no worker has to wait for its GPU.
     """
 
     rank: int = 0
@@ -31,14 +35,12 @@ class Parallel:
         """Replace each gradient by the sum over all workers, in one exchange."""
         if self.world_size == 1:
             return
-        learned = [p for p in parameters if p.grad is not None]
-        flat = torch.cat([p.grad.flatten() for p in learned if p.grad is not None])
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([g.flatten() for g in gradients])
         distributed.all_reduce(flat)
-        for parameter, part in zip(
-            learned, torch.split(flat, [p.numel() for p in learned]), strict=True
-        ):
-            assert parameter.grad is not None
-            parameter.grad.copy_(part.view_as(parameter))
+        parts = torch.split(flat, [g.numel() for g in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum of the workers' values."""
@@ -47,11 +49,21 @@ class Parallel:
             distributed.all_reduce(value)
         return value
 
-    def any(self, flag: bool, device: str) -> bool:
+    def gather(self, value: float) -> tuple[float, ...]:
+        """Return the value of each worker, by rank."""
+        values = torch.zeros(self.world_size, dtype=torch.float64)
+        values[self.rank] = value
+        return tuple(self.sum(values).tolist())
+
+    def any(self, flag: bool) -> bool:
         """Whether any worker's flag is set."""
-        if self.world_size == 1:
-            return flag
-        return bool(self.sum(torch.tensor(float(flag), device=device)) > 0)
+        return any(self.gather(flag))
+
+    def lead(self, tensors: Iterable[Tensor]) -> None:
+        """Give every worker the values of the first."""
+        if self.world_size > 1:
+            for tensor in tensors:
+                distributed.broadcast(tensor.detach(), 0)
 
 
 ALONE = Parallel()

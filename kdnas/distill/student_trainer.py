@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kdnas.distill.numerics import Device, autocast, derived_seed
 from kdnas.distill.parallel import ALONE, Parallel
@@ -130,7 +130,7 @@ class StudentTrainer:
             module.set_rng_state(others)
 
     def _note(self, rate: float) -> None:
-        mean = float(self._parallel.sum(self._losses)) / self._since
+        mean = sum(self._parallel.gather(float(self._losses))) / self._since
         self._losses.zero_()
         self._since = 0
         self.last_loss = mean
@@ -173,13 +173,13 @@ class StudentTrainer:
         self.head.train()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next step depends on."""
+        """Everything that the next step depends on; all workers must ask for it together."""
         return {
             "student": self.student.state_dict(),
             "head": self.head.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "step": self.step_number,
-            "losses": self._losses,
+            "losses": self._parallel.gather(float(self._losses)),
             "last_loss": self.last_loss,
             "since": self._since,
         }
@@ -190,9 +190,16 @@ class StudentTrainer:
         self.head.load_state_dict(state["head"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.step_number = int(state["step"])
-        self._losses.copy_(state["losses"])
+        losses = state["losses"]  # of each worker; as many as there were
+        if len(losses) != self._parallel.world_size:
+            losses = (sum(losses), *[0.0] * (self._parallel.world_size - 1))
+        self._losses.fill_(losses[self._parallel.rank])
         self._since = int(state["since"])
         self.last_loss = float(state["last_loss"])
+
+    def weights(self) -> list[Tensor]:
+        """All that is learned, and what goes with it, of student and head."""
+        return [*self.student.state_dict().values(), *self.head.state_dict().values()]
 
     def close(self) -> None:
         """Remove the hooks from the student."""

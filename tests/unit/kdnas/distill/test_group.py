@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from kdnas.architecture import Architecture
 from kdnas.distill.group import MiniKD
+from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.records import MiniKDRequest, MiniKDResult
+from kdnas.specs.parts import TrainingSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
 STUDENTS = ("2,4,48,96,gelu", "1,2,24,96,relu", "4,3,36,64,silu", "3,4,96,48,gelu")
@@ -119,26 +122,30 @@ def test_dropout_dtype_start_and_seed_do_matter(lab: TinyLab) -> None:
     assert len(losses) == len(settings)
 
 
-class OneWild(MiniKD):
-    """Trains the student called ``wild`` at a learning rate of 10⁶."""
+def let_one_go_wild(engine: MiniKD, architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the student of this architecture at a learning rate of 10⁶."""
+    calm = engine._setup.trainer
 
-    def _trainer(self, request: MiniKDRequest) -> StudentTrainer:
-        calm = self._spec
-        if request.candidate_id == "wild":
-            self._spec = calm.model_copy(update={"learning_rate": 1e6})
-        try:
-            return super()._trainer(request)
-        finally:
-            self._spec = calm
+    def trainer(
+        student: nn.Module, arch: Architecture, plan: StagePlan, spec: TrainingSpec
+    ) -> StudentTrainer:
+        if str(arch) == architecture:
+            spec = spec.model_copy(update={"learning_rate": 1e6})
+        return calm(student, arch, plan, spec)
+
+    monkeypatch.setattr(engine._setup, "trainer", trainer)
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_a_student_that_diverges_fails_alone(lab: TinyLab, position: int) -> None:
+def test_a_student_that_diverges_fails_alone(
+    lab: TinyLab, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
     context = lab.context(dropout=0.1)
     calm = train(MiniKD(context, lab.teacher, lab.corpus, "cpu"), STUDENTS[:2])
     group = requests(STUDENTS[:2])
     group.insert(position, MiniKDRequest("wild", Architecture.parse(STUDENTS[2])))
-    engine = OneWild(context, lab.teacher, lab.corpus, "cpu")
+    engine = MiniKD(context, lab.teacher, lab.corpus, "cpu")
+    let_one_go_wild(engine, STUDENTS[2], monkeypatch)
     found = {r.candidate_id: r for r in engine.train(group) if isinstance(r, MiniKDResult)}
     wild = found.pop("wild")
     assert (wild.succeeded, wild.losses) == (False, None)
