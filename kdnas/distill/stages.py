@@ -47,9 +47,8 @@ def plan_stages(stages: tuple[Stage, ...], total_steps: int) -> tuple[StagePlan,
         SpecError: there are fewer steps than stages.
     """
     if total_steps < len(stages):
-        raise SpecError(
-            f"{total_steps} step is too few for {len(stages)} stages; give more --steps"
-        )
+        steps = "1 step is" if total_steps == 1 else f"{total_steps} steps are"
+        raise SpecError(f"{steps} too few for {len(stages)} stages; give more --steps")
     plans: list[StagePlan] = []
     first, share = 0, 0.0
     for left, stage in zip(range(len(stages) - 1, -1, -1), stages, strict=True):

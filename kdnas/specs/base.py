@@ -54,8 +54,12 @@ def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
     for path, items in found.items():
         if any(other.startswith(f"{path}.") for other in found if path) and len(items) == 1:
             continue  # a mapping was meant, and what is wrong lies inside it
-        literal = next((i for i in items if i["type"] == "literal_error"), None)
-        yield _problem(model, path, literal or items[0])
+        yield _problem(model, path, max(items, key=_fits))
+
+
+def _fits(item: ErrorDetails) -> bool:
+    """Whether this reading's complaint is the one to tell: a name's for text, else another's."""
+    return (item["type"] == "literal_error") == isinstance(item.get("input"), str)
 
 
 def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
@@ -77,6 +81,7 @@ def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
 _PLAIN_WORDS = {
     "dict_type": "write `key: value` lines",
     "model_type": "write `key: value` lines",
+    "model_attributes_type": "write a name or `key: value` lines",
     "tuple_type": "write a list",
     "missing": "is missing",
 }

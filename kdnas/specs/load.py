@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 
 Section = Literal["search", "distillation"]
 
@@ -60,8 +61,9 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
     Text that is short for a mapping (``teacher: ./bert``) is joined with what the mapping already
     said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
-    whole, and ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or
-    ``alpha``, which would win over them otherwise.
+    whole, and so is an objective by one of another name, whose options it would not understand;
+    ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or ``alpha``,
+    which would win over them otherwise.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -77,11 +79,20 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
                         {} if v is None else v if isinstance(v, Mapping) else {short: v}
                         for v in (before, value)
                     )
+            if key == "objective" and _renames(before, value):
+                before = None
             if isinstance(value, Mapping) and isinstance(before, Mapping):
                 merged[key] = merge(before, value)
             else:
                 merged[key] = value
     return merged
+
+
+def _renames(before: Any, value: Any) -> bool:
+    """Whether an objective is given another name; one without a name is the default."""
+    if not (isinstance(before, Mapping) and isinstance(value, Mapping) and value.get("name")):
+        return False
+    return bool(value["name"] != (before.get("name") or DEFAULT_OBJECTIVE))
 
 
 # `teacher: ./bert` is short for `teacher: {ref: ./bert}`, and so on.

@@ -10,6 +10,7 @@ from kdnas.specs.base import Spec
 
 MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "uniform_last", "kdnas"]
 RelationName = Literal["qq", "qk", "qv", "kq", "kk", "kv", "vq", "vk", "vv"]
+DEFAULT_OBJECTIVE = "hs"
 TeacherLayer = Annotated[int, Field(ge=1)] | Literal["auto", "search"]
 
 
@@ -160,7 +161,7 @@ def _from_text(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, dict):
-        return {"name": "hs", **value}
+        return {"name": DEFAULT_OBJECTIVE, **value}
     return value
 
 

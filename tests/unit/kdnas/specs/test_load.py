@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kdnas.errors import SpecError
 from kdnas.specs.load import load_preset, load_yaml, merge, preset_names
+from kdnas.specs.objectives import objective_spec
 from kdnas.specs.search import SearchSpec
+
+HS_LAST = {"name": "hs", "mapping": "last"}
 
 
 def test_later_layers_win_key_by_key() -> None:
@@ -50,6 +54,52 @@ def test_a_space_is_replaced_whole() -> None:
 def test_a_layer_mapping_is_replaced_whole() -> None:
     below, above = ({"objective": {"mapping": m}} for m in ({1: [2], 2: [4]}, {1: [4]}))
     assert merge(below, above) == {"objective": {"mapping": {1: [4]}}}
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (({"name": "hs", "mapping": "last"}, {"name": "minilmv2"}), {"name": "minilmv2"}),
+        (({"name": "hs", "mapping": "last"}, "minilmv2"), {"name": "minilmv2"}),
+        (({"mapping": "last"}, "od"), {"name": "od"}),
+        (("hs", {"name": "od", "temperature": 2}), {"name": "od", "temperature": 2}),
+        (({"mapping": "last"}, "hs+od"), {"name": "hs+od"}),
+        (({"name": "od", "temperature": 2}, "hs", {"mapping": "last"}), HS_LAST),
+        (({"name": "od", "temperature": 2}, "hs", "od"), {"name": "od"}),
+    ],
+)
+def test_another_objective_is_taken_without_the_options_of_the_one_before(
+    layers: tuple[Any, ...], expected: dict[str, Any]
+) -> None:
+    merged = merge(*({"objective": layer} for layer in layers))
+    assert objective_spec(merged["objective"]) == objective_spec(expected)
+    assert SearchSpec.read(merged, "merged").objective.name == expected["name"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (({"mapping": "last"}, {"name": "hs"}), HS_LAST),
+        (({"mapping": "last"}, "hs"), HS_LAST),
+        (({"name": "hs"}, {"mapping": "last"}), HS_LAST),
+        (("hs", {"mapping": "last"}), HS_LAST),
+        (
+            ({"name": "od", "temperature": 2}, {"positions": "all"}, "od"),
+            {"name": "od", "temperature": 2, "positions": "all"},
+        ),
+        (({"name": "od", "temperature": 2}, None), {"name": "od", "temperature": 2}),
+    ],
+)
+def test_the_same_objective_keeps_its_options(
+    layers: tuple[Any, ...], expected: dict[str, Any]
+) -> None:
+    assert merge(*({"objective": layer} for layer in layers)) == {"objective": expected}
+
+
+def test_other_mappings_keep_their_options_under_another_name() -> None:
+    """Only objectives differ in what they can be told."""
+    merged = merge({"teacher": {"ref": "./a", "revision": "v1"}}, {"teacher": {"ref": "./b"}})
+    assert merged == {"teacher": {"ref": "./b", "revision": "v1"}}
 
 
 def test_epochs_take_the_place_of_a_presets_steps() -> None:
