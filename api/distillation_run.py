@@ -60,12 +60,18 @@ class PreparedDistillation:
         ]
 
     def _start_warnings(self) -> list[str]:
-        if self.spec.objective.name != "od" or self.origin is not None:
-            return []
-        return [
-            "output distributions teach a student from scratch slowly; begin with an hs student "
-            "by --init-from FOLDER, or let --objective hs+od do both"
-        ]
+        objective, found = self.spec.objective, []
+        if objective.name == "od" and self.origin is None:
+            found.append(
+                "output distributions teach a student from scratch slowly; begin with an hs "
+                "student by --init-from FOLDER, or let --objective hs+od do both"
+            )
+        if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
+            found.append(
+                f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "
+                "used; --fit-lm-head counts for nothing"
+            )
+        return found
 
 
 @dataclass(frozen=True)

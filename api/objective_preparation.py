@@ -8,12 +8,14 @@ from typing import Any
 
 from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.distill.layer_search import try_teacher_layers
 from kdnas.distill.numerics import choose_device, num_threads
 from kdnas.distill.setup import Setup
 from kdnas.errors import TeacherError
 from kdnas.latency.device_lock import training_lock
-from kdnas.models.teacher import TeacherHandle
+from kdnas.models.lm_head import has_lm_head
+from kdnas.models.teacher import TeacherHandle, with_fitted_head
 from kdnas.specs.objectives import (
     DirectMiniLMSpec,
     DistilBertSpec,
@@ -39,6 +41,8 @@ def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
     if (
         isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec)
         and objective.fit_lm_head is None
+        and objective.lm_head is None
+        and not has_lm_head(teacher)
     ):
         raise TeacherError(
             f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
@@ -100,6 +104,27 @@ def prepare_objective(
             "trials": tuple(TrialSpec(**asdict(trial)) for trial in trials),
         }
         return objective.model_copy(update=found), teacher
+    if not isinstance(objective, OutputSpec | DistilBertSpec | MultiStageSpec):
+        return objective, teacher
+    if objective.lm_head is None and not has_lm_head(teacher):
+        assert objective.fit_lm_head is not None  # check_objective
+        with training_lock():
+            fitted = fit_lm_head(
+                teacher,
+                corpus,
+                objective.fit_lm_head,
+                store,
+                choose_device(device),
+                dtype,
+                threads=threads,
+                seed=training.seed,
+                on_progress=lambda done, total: on_preparing(
+                    "fitting the teacher's masked-LM head", done, total
+                ),
+            )
+        objective = objective.model_copy(update={"lm_head": fitted.fingerprint})
+    if objective.lm_head is not None:
+        teacher = with_fitted_head(teacher, objective.lm_head, store)
     return objective, teacher
 
 
