@@ -17,7 +17,7 @@ from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
-from kdnas.models.lm_head import MaskedLMHead, load_teacher_lm_head
+from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
 from kdnas.models.student import EmbeddingBasis, build_student, load_weights, start_student
 from kdnas.models.taps import TapPoints
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
@@ -71,7 +71,7 @@ class Setup:
             load_weights(student, self._origin)
             return student
         init = "copy" if plan.objective.copies_layers else self._start.init
-        basis = None if init == "random" else self._basis
+        basis = self._basis if init == "warm" else None
         start_student(student, self.family, init, basis, self.model)
         return student
 
@@ -92,6 +92,8 @@ class Setup:
             derived_seed("head", seed, architecture),
             self._lm_head if objective.needs_lm_head else None,
         )
+        if head.student_lm_head is not None and self._origin is not None and not plan.first_step:
+            continue_lm_head(head.student_lm_head, self._origin)
         return StudentTrainer(
             student,
             self.family,

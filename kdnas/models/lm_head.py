@@ -160,6 +160,18 @@ def load_teacher_lm_head(handle: TeacherHandle) -> MaskedLMHead:
     return _filled(handle, tensors)
 
 
+def continue_lm_head(head: MaskedLMHead, origin: TeacherHandle) -> None:
+    """Let a student's head begin as that of the model its weights come from, if it has a tied one.
+
+    Raises:
+        TeacherError: the origin's head does not fit its configuration.
+    """
+    if has_lm_head(origin):
+        earlier = load_teacher_lm_head(origin)
+        if earlier.decoder is None:
+            head.load_state_dict(earlier.state_dict())
+
+
 def save_lm_head(head: MaskedLMHead, folder: Path) -> None:
     """Write a head into a folder, for :func:`load_lm_head`."""
     from safetensors.torch import save_file

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
+from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.families import Family, family_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
+from kdnas.search_space import AXES
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -119,8 +121,19 @@ def start_student(
        wider than its teacher keeps random values in the other dimensions;
     2. the matrices that end the residual branches of attention and feed-forward become zero, so
        that a deep student begins as a shallow one.
+
+    ``copy`` takes embeddings and layers from the teacher (Sanh et al. 2019): layer i from layer
+    ⌈i·L^T/L^S⌉, which is the mapping ``uniform`` of science §2.
+
+    Raises:
+        ArchitectureError: ``copy``, and the student differs from its teacher in more than depth.
     """
     if init == "random":
+        return
+    if init == "copy":
+        if teacher is None:
+            raise ValueError("a start from copied layers needs the teacher")
+        _copy_layers(student, family, teacher)
         return
     if basis is None:
         raise ValueError("a warm start needs the teacher's embedding basis")
@@ -137,10 +150,66 @@ def start_student(
                 layer.get_submodule(path).get_parameter("weight").zero_()
 
 
+def _copy_layers(student: nn.Module, family: Family, teacher: nn.Module) -> None:
+    own, wanted = (_axes(model.config, family) for model in (student, teacher))
+    for axis in own.keys() - {"layers"}:
+        if own[axis] != wanted[axis]:
+            raise ArchitectureError(
+                f"a student with {axis} {own[axis]} cannot copy layers of a teacher with {axis} "
+                f"{wanted[axis]}; choose {axis} {wanted[axis]}, or student.init warm"
+            )
+    if own["layers"] > wanted["layers"]:
+        raise ArchitectureError(
+            f"a student of {own['layers']} layers cannot copy those of a teacher of "
+            f"{wanted['layers']}; choose at most {wanted['layers']}, or student.init warm"
+        )
+    width = family.word_embeddings(teacher).shape[1]
+    if width != own["hidden"]:
+        raise ArchitectureError(
+            f"a student of width {own['hidden']} cannot copy the embeddings of its teacher, which "
+            f"are {width} wide; choose student.init warm"
+        )
+    layers, sources = map(family.transformer_layers, (student, teacher))
+    parts: list[tuple[nn.Module, nn.Module]] = [
+        (student.get_submodule(path), teacher.get_submodule(path))
+        for path in ("embeddings", family.final)
+        if path
+    ]
+    for i, layer in enumerate(layers, 1):
+        parts.append((layer, sources[-(-i * len(sources) // len(layers)) - 1]))
+    for part, source in parts:
+        values = source.state_dict()  # ModernBERT's first layer lacks a norm that others have
+        part.load_state_dict({name: values[name] for name in part.state_dict()})
+
+
 def load_weights(student: nn.Module, origin: TeacherHandle) -> None:
     """Begin with the weights of an earlier student of the same architecture.
 
     Raises:
-        TeacherError: it is of another architecture or family, or lacks weights.
+        TeacherError: it is of another family, architecture or vocabulary, or lacks weights.
     """
-    student.load_state_dict(load_teacher_model(origin).state_dict())
+    config: Any = student.config
+    family, shape = family_of(config.model_type), origin.shape
+    own = {"model type": config.model_type, **_axes(config, family)}
+    own |= {"vocabulary": config.vocab_size, "positions": config.max_position_embeddings}
+    theirs = {"model type": shape.model_type, **{axis: getattr(shape, axis) for axis in AXES}}
+    theirs |= {"vocabulary": shape.vocab_size, "positions": shape.max_positions}
+    for what, wanted in own.items():
+        if theirs[what] != wanted:
+            raise TeacherError(
+                f"init_from {origin.ref!r} has {what} {theirs[what]}, and the student has "
+                f"{what} {wanted}; name a model whose architecture is that of the student "
+                f"({','.join(str(own[axis]) for axis in AXES)}), distilled from the same teacher"
+            )
+    try:
+        student.load_state_dict(load_teacher_model(origin).state_dict())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[-160:]
+        raise TeacherError(
+            f"the weights of init_from {origin.ref!r} do not fit the student ({reason}); name a "
+            "student that was distilled from the same teacher"
+        ) from None
+
+
+def _axes(config: Any, family: Family) -> dict[str, Any]:
+    return {axis: getattr(config, family.config_keys[axis]) for axis in AXES}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,11 +11,19 @@ from torch import nn
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kdnas.architecture import Architecture
+from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.families import FAMILIES, Family, family_of, family_problem
-from kdnas.models.student import EmbeddingBasis, build_student, start_student, student_config
+from kdnas.models.student import (
+    EmbeddingBasis,
+    build_student,
+    load_weights,
+    start_student,
+    student_config,
+)
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.records import TeacherShape
 from kdnas.testing.tiny_teacher import make_tiny_teacher
+from kdnas.testing.tiny_tokenizer import make_tiny_tokenizer
 
 Teacher = tuple[nn.Module, Family, PretrainedConfig]
 NARROW = Architecture(3, 4, 24, 60, "relu")
@@ -287,3 +296,95 @@ def test_students_with_even_heads_run_and_others_do_not() -> None:
         else:
             with pytest.raises(RuntimeError, match="must match"):
                 student(input_ids=ids)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_copied_layers_follow_the_uniform_mapping(model_type: str, tmp_path: Path) -> None:
+    """Layer i comes from layer ⌈i·L^T/L^S⌉, and the embeddings come whole."""
+    folder = make_tiny_teacher(tmp_path, model_type, layers=5, **unfactorised(model_type))
+    handle, family = prepare_teacher(str(folder)), FAMILIES[model_type]
+    model = load_teacher_model(handle)
+    for layers, sources in ((2, (3, 5)), (3, (2, 4, 5)), (5, (1, 2, 3, 4, 5))):
+        student = build_student(handle.config, Architecture(layers, 4, 48, 96))
+        start_student(student, family, "copy", None, model)
+        own, theirs = (family.transformer_layers(m) for m in (student, model))
+        for layer, source in zip(own, sources, strict=True):
+            wanted = theirs[source - 1].state_dict()
+            assert layer.state_dict()
+            assert all(torch.equal(v, wanted[name]) for name, v in layer.state_dict().items())
+        wanted = model.get_submodule("embeddings").state_dict()
+        copied = student.get_submodule("embeddings").state_dict()
+        assert wanted.keys() == copied.keys()
+        assert all(torch.equal(value, wanted[name]) for name, value in copied.items())
+    ids = torch.tensor([[2, 9, 17, 4, 30]])
+    with torch.no_grad():  # the last one has all layers
+        one, other = (m.eval()(input_ids=ids).last_hidden_state for m in (student, model))
+    assert torch.equal(one, other)
+
+
+def unfactorised(model_type: str) -> dict[str, int]:
+    return {"embedding_size": 48} if FAMILIES[model_type].factorised_embedding else {}
+
+
+@pytest.mark.parametrize(
+    ("student", "message"),
+    [
+        (Architecture(2, 4, 24, 96), "hidden 24 cannot copy layers of a teacher with hidden 48"),
+        (Architecture(2, 2, 48, 96), "heads 2 cannot .* heads 4; choose heads 4"),
+        (Architecture(2, 4, 48, 96, "relu"), "activation relu cannot .* activation gelu"),
+        (Architecture(3, 4, 48, 96), "3 layers cannot copy those of a teacher of 2"),
+    ],
+)
+def test_layers_of_another_size_cannot_be_copied(
+    student: Architecture, message: str, tmp_path: Path
+) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path)))
+    with pytest.raises(ArchitectureError, match=message):
+        start_student(
+            build_student(handle.config, student),
+            FAMILIES["bert"],
+            "copy",
+            None,
+            load_teacher_model(handle),
+        )
+
+
+def test_a_factorised_embedding_cannot_be_copied(tmp_path: Path) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path, "electra")))
+    student = build_student(handle.config, Architecture(1, 4, 48, 96))
+    with pytest.raises(ArchitectureError, match=r"which are 24 wide; choose student\.init warm"):
+        start_student(student, FAMILIES["electra"], "copy", None, load_teacher_model(handle))
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_weights_of_an_earlier_student_are_taken_whole(model_type: str, tmp_path: Path) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "teacher", model_type)))
+    earlier = build_student(handle.config, NARROW, seed=1)
+    assert isinstance(earlier, PreTrainedModel)
+    earlier.save_pretrained(tmp_path / "earlier")
+    make_tiny_tokenizer(tmp_path / "earlier")
+    student = build_student(handle.config, NARROW, seed=2)
+    load_weights(student, prepare_teacher(str(tmp_path / "earlier")))
+    pairs = zip(student.parameters(), earlier.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert all(p.requires_grad for p in student.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model_type", "values", "message"),
+    [
+        ("bert", {"layers": 3}, "has layers 3, and the student has layers 2; .*2,4,48,96,gelu"),
+        ("bert", {"hidden": 24}, "has hidden 24, and the student has hidden 48"),
+        ("roberta", {}, "model type roberta, and the student has model type bert"),
+        ("bert", {"words": ["more"]}, r"has vocabulary (\d+), and the student has vocabulary"),
+        ("bert", {"type_vocab_size": 3}, r"do not fit the student .*token_type"),
+    ],
+)
+def test_weights_of_another_model_are_refused(
+    model_type: str, values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "teacher")))
+    other = prepare_teacher(str(make_tiny_teacher(tmp_path / "other", model_type, **values)))
+    student = build_student(handle.config, Architecture(2, 4, 48, 96))
+    with pytest.raises(TeacherError, match=message):
+        load_weights(student, other)
