@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from api.preparation import build_space, check_length, ensure_latencies, pin
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.errors import SearchSpaceError, SpecError
-from kdnas.records import LatencyEntry
+from kdnas.models.teacher import TeacherHandle
+from kdnas.objectives.registry import objective_problem
+from kdnas.records import LatencyEntry, TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
@@ -60,6 +63,23 @@ def test_a_space_without_a_possible_state_says_why(lab: TinyLab) -> None:
     axes = {"layers": (9,), "heads": (2,), "hidden": (24,), "intermediate": (48,)}
     with pytest.raises(SearchSpaceError, match="a student of 9 layers"):
         build_space(SpaceSpec(kind="custom", axes=axes), lab.teacher, objective_spec("hs"))
+
+
+def test_a_space_has_only_heads_that_the_teachers_family_can_turn(tmp_path: Path) -> None:
+    """ModernBERT's rotary positions turn pairs of values, whatever the objective is."""
+    shape = TeacherShape("modernbert", 4, 4, 48, 96, "gelu", 99, 64, 0, "f")
+    teacher, hs = TeacherHandle("tiny", tmp_path, shape), objective_spec("hs")
+    axes = {"layers": (1, 2), "heads": (2, 4, 12), "hidden": (36, 48), "intermediate": (48,)}
+    found = build_space(SpaceSpec(kind="custom", axes=axes), teacher, hs)
+    pairs = {(state.heads, state.hidden) for state in found.states}
+    assert pairs == {(2, 36), (2, 48), (4, 48), (12, 48)}
+    assert all(objective_problem(hs, state, shape) is None for state in found.states)
+    odd = objective_problem(hs, Architecture(1, 4, 36, 48), shape)
+    assert odd
+    assert "needs heads of an even width" in odd
+    none = SpaceSpec(kind="custom", axes={**axes, "heads": (12,), "hidden": (36,)})
+    with pytest.raises(SearchSpaceError, match="width is a multiple of 2"):
+        build_space(none, teacher, hs)
 
 
 def test_positions_bound_the_length(lab: TinyLab) -> None:

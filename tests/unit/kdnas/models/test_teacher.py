@@ -14,10 +14,13 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from kdnas.errors import TeacherError
 from kdnas.models.families import FAMILIES
 from kdnas.models.teacher import (
+    TeacherHandle,
     load_teacher_model,
     open_teacher,
     prepare_teacher,
+    read_shape,
 )
+from kdnas.records import TeacherShape
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -51,6 +54,34 @@ def test_every_family_is_prepared_stored_and_loaded(model_type: str, tmp_path: P
     assert not any(p.requires_grad for p in model.parameters())
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert not any("pooler" in name for name, _ in model.named_parameters())
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_longest_sequence_runs_and_a_longer_one_has_no_positions(
+    model_type: str, tmp_path: Path
+) -> None:
+    """RoBERTa's positions begin behind the padding token's; rotary ones have no table at all."""
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "teacher", model_type)))
+    offset = 1 if model_type in {"roberta", "xlm-roberta"} else 0  # [PAD] is 0 here
+    assert handle.longest_sequence == 64 - offset
+    model = load_teacher_model(handle)
+    with torch.no_grad():
+        ids = torch.full((1, handle.longest_sequence), 7)
+        assert torch.isfinite(model(input_ids=ids).last_hidden_state).all()
+        if FAMILIES[model_type].positions is not None:
+            with pytest.raises((IndexError, RuntimeError)):
+                model(input_ids=torch.full((1, handle.longest_sequence + 1), 7))
+
+
+def test_a_modernbert_takes_8192_tokens(tmp_path: Path) -> None:
+    """By default, as the published ones do."""
+    config = AutoConfig.for_model("modernbert").to_dict()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shape = read_shape(tmp_path, "modernbert", "f")
+    assert shape == TeacherShape(
+        "modernbert", 22, 12, 768, 1152, "gelu", 50368, 8192, 0, fingerprint="f"
+    )
+    assert TeacherHandle("modernbert", tmp_path, shape).longest_sequence == 8192
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
