@@ -1,0 +1,323 @@
+"""Full distillation by several workers at once, on Ray Train.
+
+The workers share each batch and sum their gradients (``kdnas.distill.parallel``); they are made
+and watched by Ray Train, one process group of torch's for all of them. When one dies the group
+ends, and a new one goes on from the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import ray.train
+from ray.exceptions import RayError
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
+
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.full import FullDistillation, FullProgress
+from kdnas.distill.numerics import choose_device, choose_dtype, num_threads
+from kdnas.distill.parallel import Parallel
+from kdnas.errors import BackendError, KdnasError, SpecError
+from kdnas.latency.device_lock import training_lock
+from kdnas.models.teacher import open_teacher
+from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.store import Store
+from workers.cluster import cluster
+
+MAX_DEATHS = 3
+"""So often workers may die without a new checkpoint in between."""
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 24 * 3600
+"""Longest wait of a worker for the others, who may wait for the first to read held-out losses.
+
+Ray notices by itself, within seconds, when a worker dies.
+"""
+GOODBYE_SECONDS = 20.0
+_QUIET = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths keep their meaning
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """All that a worker needs, as plain values that travel to any node."""
+
+    spec: DistillationSpec
+    store_url: str
+    checkpoints_url: str
+
+
+def distil_in_parallel(
+    spec: DistillationSpec,
+    store_url: str,
+    checkpoints_url: str,
+    on_progress: Callable[[FullProgress], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run a distillation on ``num_workers`` workers, from its newest checkpoint or the start.
+
+    The caller must not hold the training lock: each worker takes it on its own machine.
+
+    Args:
+        spec: what to distil, with all fingerprints, threads, device and dtype written out.
+        store_url: where workers fetch teacher and corpus.
+        checkpoints_url: where the run keeps its checkpoints; all nodes have to reach it.
+        on_progress: is told a few times a second, in the calling thread.
+        should_stop: is asked as often; the workers then write a checkpoint and end.
+
+    Returns:
+        Steps made so far.
+
+    Raises:
+        SpecError: the checkpoints are in the memory of this process.
+        BackendError: no cluster, no room on it, or workers that died too often.
+        KdnasError: whatever a worker says, such as a training that diverged.
+    """
+    checkpoints = Checkpoints(checkpoints_url)
+    if checkpoints.in_this_process:
+        raise SpecError(
+            f"checkpoints at {checkpoints_url!r} are out of reach of other processes; give "
+            "training.checkpoints a folder, or num_workers 1"
+        )
+    work = _Work(spec, store_url, checkpoints_url)
+    with cluster(spec.training.address):
+        deaths, newest = 0, _newest(checkpoints)
+        while True:
+            try:
+                return _run_group(work, on_progress, should_stop)
+            except _GroupDiedError as died:
+                before, newest = newest, _newest(checkpoints)
+                deaths = deaths + 1 if newest == before else 1
+                if deaths >= MAX_DEATHS:
+                    raise BackendError(
+                        f"workers died {deaths} times without getting beyond step {newest} (the "
+                        f"last time: {died}); if memory ran out, give a smaller batch_size or a "
+                        "larger accumulate, and resume"
+                    ) from died.__cause__
+
+
+class _GroupDiedError(Exception):
+    """Workers are gone, or failed in a way that is not theirs to word."""
+
+
+def _newest(checkpoints: Checkpoints) -> int:
+    return max(checkpoints.steps(), default=0)
+
+
+def _run_group(
+    work: _Work, on_progress: Callable[[FullProgress], None], should_stop: Callable[[], bool]
+) -> int:
+    """Run one group of workers to its end, and pass on what it tells in the meantime."""
+    line: Any = _LINE.remote()
+    found: list[int | BaseException] = []
+
+    def fit() -> None:
+        try:
+            found.append(_fit(work, line))
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            found.append(error)
+
+    # Ray Train blocks, and takes over Ctrl-C if it runs in the main thread.
+    thread = threading.Thread(target=fit, name="ray-train", daemon=True)
+    try:
+        thread.start()
+        told_to_stop = False
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            if not told_to_stop and should_stop():
+                told_to_stop = True
+                ray.get(line.stop.remote())
+            for progress in ray.get(line.take.remote()):
+                on_progress(progress)
+    finally:
+        ray.kill(line)  # a group that is still there ends when it finds nobody on the line
+        thread.join(GOODBYE_SECONDS)
+    (result,) = found
+    if isinstance(result, BaseException):
+        raise _meaning(result, work.spec) from result
+    return result
+
+
+def _fit(work: _Work, line: Any) -> int:
+    training = work.spec.training
+    on_gpu = choose_device(training.device) == "cuda"
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdnas-train-"))
+        stack.enter_context(_environment(_QUIET))
+        trainer = TorchTrainer(
+            _worker,
+            train_loop_config={"work": work, "line": line},
+            torch_config=TorchConfig(
+                backend="cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout_s=PATIENCE_SECONDS
+            ),
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=training.num_workers,
+                use_gpu=on_gpu,
+                resources_per_worker=_resources(training.num_workers, training.threads, on_gpu),
+            ),
+            run_config=ray.train.RunConfig(
+                storage_path=folder,
+                failure_config=ray.train.FailureConfig(max_failures=0, controller_failure_limit=0),
+                logging_config=ray.train.LoggingConfig("ERROR"),
+            ),
+        )
+        steps: int = trainer.fit().return_value
+    return steps
+
+
+def _resources(num_workers: int, threads: int | None, on_gpu: bool) -> dict[str, float]:
+    """What each worker reserves: no more cores than there are, or it would wait for ever.
+
+    Raises:
+        BackendError: there are fewer GPUs than workers.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if on_gpu:
+        gpus = int(sum(node.get("GPU", 0) for node in nodes))
+        if gpus < num_workers:
+            raise BackendError(
+                f"num_workers {num_workers} need a GPU each, and the cluster has {gpus}; ask for "
+                "fewer workers, or device cpu"
+            )
+        return {"CPU": 1, "GPU": 1}
+    cores = [float(node.get("CPU", 0)) for node in nodes]
+    return {"CPU": min(threads or 1, max(cores), sum(cores) / num_workers)}
+
+
+def _meaning(error: BaseException, spec: DistillationSpec) -> BaseException:
+    """What an error of Ray Train's comes down to."""
+    if isinstance(error, WorkerGroupError):
+        failures = list(error.worker_failures.values())
+        ours = next((e for e in failures if isinstance(e, KdnasError)), None)
+        return ours or _GroupDiedError(_short(failures[0] if failures else error))
+    if isinstance(error, ControllerError):
+        cause = error.controller_failure
+        if type(cause).__name__ in {
+            "WorkerGroupStartupTimeoutError",
+            "InsufficientClusterResourcesError",
+        }:
+            training = spec.training
+            return BackendError(
+                f"the Ray cluster has no room for {training.num_workers} workers of "
+                f"{training.threads} threads each; wait until other work on it ends, or ask for "
+                "fewer workers or threads, and resume"
+            )
+        return _GroupDiedError(_short(cause))
+    if isinstance(error, TrainingFailedError | RayError):
+        return _GroupDiedError(_short(error))
+    return error
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Set variables that are not set yet, for the time of a ``with`` block."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+class _Line:
+    """Between the driver and the first worker: progress one way, the wish to stop the other."""
+
+    def __init__(self) -> None:
+        self._told: list[FullProgress] = []
+        self._stopping = False
+
+    def tell(self, progress: FullProgress) -> None:
+        self._told.append(progress)
+
+    def take(self) -> list[FullProgress]:
+        told, self._told = self._told, []
+        return told
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def stopping(self) -> bool:
+        return self._stopping
+
+
+_LINE: Any = ray.remote(num_cpus=0, max_restarts=0)(_Line)
+
+
+class _WorkerEnd:
+    """The first worker's end of the line; nothing here waits for an answer during a step."""
+
+    def __init__(self, line: Any) -> None:
+        self._line, self._stopping = line, False
+        self._asked = time.monotonic()
+        self._answer = line.stopping.remote()
+        self._told: Any = None
+
+    def tell(self, progress: FullProgress) -> None:
+        self._told = self._line.tell.remote(progress)
+
+    def should_stop(self) -> bool:
+        """Whether the driver wants an end, as of a moment ago.
+
+        Raises:
+            RayActorError: the driver is gone.
+        """
+        now = time.monotonic()
+        if now - self._asked >= POLL_SECONDS and ray.wait([self._answer], timeout=0)[0]:
+            self._stopping = ray.get(self._answer)
+            self._asked, self._answer = now, self._line.stopping.remote()
+        return self._stopping
+
+    def flush(self) -> None:
+        """Wait until everything was told."""
+        if self._told is not None:
+            with suppress(RayError):  # nobody is left who wants to know
+                ray.get(self._told)
+
+
+def _worker(config: dict[str, Any]) -> int:
+    """What each worker does; Ray Train calls it in a process of its own."""
+    work: _Work = config["work"]
+    spec, training = work.spec, work.spec.training
+    context = ray.train.get_context()
+    parallel = Parallel(context.get_world_rank(), context.get_world_size())
+    store = Store(work.store_url, Settings.from_environment().home / "cache")
+    device = choose_device(training.device)
+    origin = spec.student.init_from
+    assert spec.teacher.fingerprint  # a stored spec has all of them written out
+    assert spec.corpus.fingerprint
+    with training_lock(), num_threads(training.threads or 1):
+        run = FullDistillation(
+            spec,
+            open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
+            TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
+            Checkpoints(work.checkpoints_url),
+            device,
+            choose_dtype(training.dtype, device),
+            open_teacher(origin.fingerprint, store) if origin and origin.fingerprint else None,
+            parallel,
+        )
+        if not parallel.leads:
+            return run.run()
+        end = _WorkerEnd(config["line"])
+        try:
+            return run.run(end.tell, end.should_stop)
+        finally:
+            end.flush()
