@@ -16,6 +16,7 @@ from kdnas.cli import (
     distillations,
     full_distill,
     latency,
+    reference,
     schema,
     search,
     searches,
@@ -39,6 +40,7 @@ app.command("demo")(demo.demo)
 app.command("arch")(arch.arch)
 app.command("space")(space.space)
 app.command("schema")(schema.schema)
+app.command("reference")(reference.reference)
 app.add_typer(searches.app, name="searches")
 app.add_typer(distillations.app, name="distillations")
 app.add_typer(latency.app, name="latency")

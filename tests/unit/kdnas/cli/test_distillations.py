@@ -75,7 +75,7 @@ def run(*arguments: str) -> str:
 def test_nothing_yet(home: Path) -> None:
     assert run("list") == "no distillation yet; start one with kdnas full-distill --arch ...\n"
     assert json.loads(run("list", "--json")) == []
-    with pytest.raises(NotFoundError, match="'mine'.*kdnas distillations list"):
+    with pytest.raises(NotFoundError, match=r"'mine'.*kdnas distillations list"):
         run("show", "mine")
 
 
@@ -113,7 +113,7 @@ def test_filters(database: Database) -> None:
     )
     with pytest.raises(SpecError, match="unknown status 'faild', did you mean 'failed'"):
         run("list", "--status", "faild")
-    with pytest.raises(SpecError, match="unknown objective 'minilm'.*direct-minilm"):
+    with pytest.raises(SpecError, match=r"unknown objective 'minilm'.*direct-minilm"):
         run("list", "--objective", "minilm")
 
 
@@ -177,7 +177,7 @@ def test_cancelling_removes_checkpoints_and_is_final(database: Database, home: P
     assert not (home / "distillations" / identity).exists()
     with pytest.raises(ConflictError, match="is cancelled, so it cannot be cancelled"):
         run("cancel", identity)
-    with pytest.raises(ConflictError, match="was cancelled.*start a new one"):
+    with pytest.raises(ConflictError, match=r"was cancelled.*start a new one"):
         run("resume", "stopped")
 
 

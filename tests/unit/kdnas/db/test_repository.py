@@ -275,7 +275,7 @@ def test_a_finished_distillation_is_not_cancelled(database: Database) -> None:
             session, made.id, metrics={"relative": 0.1}, output_path="students/small"
         )
         distillations.set_distillation_status(session, made.id, "succeeded")
-        with pytest.raises(ConflictError, match="succeeded.*student is in students/small"):
+        with pytest.raises(ConflictError, match=r"succeeded.*student is in students/small"):
             distillations.cancel_distillation(session, made.id)
         assert distillations.get_distillation(session, made.id).status == "succeeded"
 
