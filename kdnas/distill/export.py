@@ -16,6 +16,7 @@ from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.distill.stages import plan_stages
 from kdnas.distill.tensorboard import write_student_events
 from kdnas.errors import ConflictError, StoreError
+from kdnas.models.lm_head import save_masked_lm
 from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transformers
 from kdnas.objectives.registry import build_stages
 
@@ -135,6 +136,10 @@ def export_student(
 
 
 def _save_model(distilled: Distilled, folder: Path) -> None:
+    """Save the encoder, with the masked-LM head if one was trained: AutoModel loads either."""
+    if distilled.lm_head is not None:
+        save_masked_lm(distilled.student, distilled.lm_head, folder)
+        return
     with quiet_transformers():
         distilled.student.save_pretrained(folder)  # type: ignore[operator]
 
