@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.distillation_run import checkpoints_of
+from api.distillation_run import remove_run_files
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord, LeaseHolder
@@ -48,13 +48,13 @@ def cancel_stored_distillation(
         with database.read() as session:
             worked_on = leases.holder(session, Distillation, record.id) is not None
         if not worked_on:
-            _remove_checkpoints(record, settings)  # a kill may have left them
+            _remove_files(record, settings)  # a kill may have left them
         raise
     if holder is None:
-        _remove_checkpoints(record, settings)
+        _remove_files(record, settings)
     return Cancellation(record, holder)
 
 
-def _remove_checkpoints(record: DistillationRecord, settings: Settings) -> None:
+def _remove_files(record: DistillationRecord, settings: Settings) -> None:
     spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
-    checkpoints_of(spec, settings, record.id).remove()
+    remove_run_files(spec, settings, record.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
+from kdnas.distill.tensorboard import RunEvents
 from kdnas.errors import ArchitectureError, CancelledError, ConflictError, KdnasError, TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
@@ -195,8 +197,20 @@ def create_distillation(prepared: PreparedDistillation, database: Database) -> D
 
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
     """Return a distillation's checkpoints: where it was asked to keep them, or under KDNAS_HOME."""
-    root = spec.training.checkpoints or str(settings.home / "distillations")
-    return Checkpoints(f"{root.rstrip('/')}/{distillation_id}")
+    if spec.training.checkpoints:
+        return Checkpoints(f"{spec.training.checkpoints.rstrip('/')}/{distillation_id}")
+    return Checkpoints(str(run_folder(settings, distillation_id) / "checkpoints"))
+
+
+def run_folder(settings: Settings, distillation_id: str) -> Path:
+    """Return where a distillation keeps its files while it goes on."""
+    return settings.home / "distillations" / distillation_id
+
+
+def remove_run_files(spec: DistillationSpec, settings: Settings, distillation_id: str) -> None:
+    """Remove checkpoints and events of a run that is over."""
+    checkpoints_of(spec, settings, distillation_id).remove()
+    shutil.rmtree(run_folder(settings, distillation_id), ignore_errors=True)
 
 
 def output_folder(settings: Settings, spec: DistillationSpec, distillation_id: str) -> Path:
@@ -224,7 +238,6 @@ def run_stored_distillation(
         raise ConflictError(f"distillation {record.name!r} is {record.status}; start a new one")
     spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
     output = output_folder(settings, spec, record.id)
-    checkpoints = checkpoints_of(spec, settings, record.id)
     with (
         held_lease(database, Distillation, record.id, "cli") as lost,
         watched(lambda: is_cancelled(database, record.id), f"watch-{record.id}") as cancelled,
@@ -254,10 +267,10 @@ def run_stored_distillation(
                 )
             record = note_end(database, record, distilled, output)
         except CancelledError:
-            checkpoints.remove()
+            remove_run_files(spec, settings, record.id)
             raise
     if distilled.finished:
-        checkpoints.remove()
+        remove_run_files(spec, settings, record.id)
     return DistillationOutcome(record, output, distilled)
 
 
@@ -273,12 +286,14 @@ def _train(
     prepared = prepare_distillation(spec.model_copy(update={"output": None}), settings)
     pinned = prepared.pinned
     checkpoints = checkpoints_of(spec, settings, record.id)
+    events = run_folder(settings, record.id) / "tensorboard"
+    with RunEvents(events, max(checkpoints.steps(), default=0)) as written:
 
-    def tell(progress: FullProgress) -> None:
-        note_progress(database, record.id, progress)
-        on_progress(progress)
+        def tell(progress: FullProgress) -> None:
+            note_progress(database, record.id, progress)
+            written.add(progress)
+            on_progress(progress)
 
-    with training_lock():
         _run(spec, prepared, checkpoints, settings, tell, should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
@@ -291,7 +306,7 @@ def _train(
             device=prepared.device,
             latency=_latency_sentence(spec, pinned, database),
         )
-        export_student(distilled, spec, pinned.teacher, facts, output)
+        export_student(distilled, spec, pinned.teacher, facts, output, events)
     return distilled
 
 
@@ -316,15 +331,16 @@ def _run(
             should_stop,
         )
         return
-    FullDistillation(
-        spec,
-        pinned.teacher,
-        pinned.corpus,
-        checkpoints,
-        device,
-        prepared.dtype,
-        prepared.origin,
-    ).run(on_progress, should_stop)
+    with training_lock():
+        FullDistillation(
+            spec,
+            pinned.teacher,
+            pinned.corpus,
+            checkpoints,
+            device,
+            prepared.dtype,
+            prepared.origin,
+        ).run(on_progress, should_stop)
 
 
 def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database) -> str | None:

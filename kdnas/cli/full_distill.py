@@ -183,7 +183,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> No
         ConflictError: it was cancelled.
         KdnasError: it failed.
     """
-    from api.distillation_run import checkpoints_of
+    from api.distillation_run import remove_run_files
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
@@ -197,7 +197,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> No
         say(f"resuming   {run}, spec as stored")
         if record.status == "succeeded":
             spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
-            checkpoints_of(spec, settings, record.id).remove()  # a kill may have left them
+            remove_run_files(spec, settings, record.id)  # a kill may have left them
             say(f"it is finished; the student is in {record.output_path}")
             if as_json:
                 typer.echo(json.dumps(distillation_json(record)))
