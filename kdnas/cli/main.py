@@ -14,6 +14,7 @@ from kdnas.cli import (
     db,
     demo,
     distillations,
+    export,
     full_distill,
     latency,
     reference,
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
+app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.command("arch")(arch.arch)
 app.command("space")(space.space)

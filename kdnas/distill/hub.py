@@ -77,7 +77,7 @@ def _api(repo_id: str, endpoint: str | None) -> HfApi:
     """Make a client with a token, for a name that is well formed."""
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     try:
         validate_repo_id(repo_id)
@@ -97,7 +97,11 @@ def _api(repo_id: str, endpoint: str | None) -> HfApi:
 
 @contextmanager
 def _in_words(repo_id: str, api: HfApi) -> Iterator[None]:
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HTTPError,  # type: ignore[attr-defined]
+        OfflineModeIsEnabled,
+    )
 
     try:
         yield

@@ -1,0 +1,135 @@
+"""``kdnas export``: a model as ONNX, and model folders to the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kdnas.cli import options
+
+
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Student or teacher folder, alias or hub id.")
+    ],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="onnx; leave it out to push the folder as it is.")
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Write an int8 model too (dynamic quantisation).")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Empty or new folder.  [default: NAME-onnx in the working folder]"),
+    ] = None,
+    sequence_length: Annotated[
+        int, typer.Option(min=4, help="Tokens of the sequence that is timed.")
+    ] = 32,
+    threads: Annotated[int, typer.Option(min=1, help="Threads while timing.")] = 1,
+    latency: Annotated[
+        bool, typer.Option("--latency/--no-latency", help="Time PyTorch and ONNX side by side.")
+    ] = True,
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Push the result to this hub repository."),
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make the hub repository private if it is new.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write a model as ONNX, push it to the hub, or both.
+
+    The ONNX model is compared with PyTorch before it is kept, and timed beside it.
+    """
+    from kdnas.cli.screen import say
+    from kdnas.errors import RequestError, unknown_name
+
+    if format_ is None and push_to_hub is None:
+        raise RequestError("there is nothing to do; add --format onnx, --push-to-hub, or both")
+    if format_ is not None and format_ != "onnx":
+        raise RequestError(unknown_name("format", format_, ["onnx"]))
+    if format_ is None and (int8 or output is not None):
+        raise RequestError("--int8 and --output are for --format onnx; add it, or leave them out")
+    if private and push_to_hub is None:
+        raise RequestError("--private is for --push-to-hub OWNER/NAME; add it, or leave it out")
+    if push_to_hub is not None:
+        from kdnas.distill.hub import check_push
+
+        check_push(push_to_hub)
+    result: dict[str, Any] = {"model": model, "folder": model}
+    folder = Path(model).expanduser()
+    if format_ == "onnx":
+        folder, figures = _to_onnx(model, output, int8, sequence_length, threads, latency)
+        result |= {**figures, "folder": str(folder)}
+    elif not folder.is_dir():
+        raise RequestError(
+            f"{model!r} is no folder, so there is nothing of yours to push; give a model folder, "
+            "or add --format onnx to push it as ONNX"
+        )
+    if push_to_hub is not None:
+        from kdnas.distill.hub import push_folder
+
+        say(f"pushing    {folder} to {push_to_hub}")
+        result["hub"] = push_folder(folder, push_to_hub, private)
+    if as_json:
+        typer.echo(json.dumps(result))
+    elif push_to_hub is not None:
+        typer.echo(f"{'hub':<10} {result['hub']}")
+
+
+def _to_onnx(
+    model: str, output: Path | None, int8: bool, length: int, threads: int, latency: bool
+) -> tuple[Path, Mapping[str, Any]]:
+    from kdnas.cli.screen import say
+    from kdnas.distill.onnx_export import export_onnx
+    from kdnas.latency.side_by_side import time_side_by_side
+
+    target = output or Path(f"{Path(model).expanduser().absolute().name}-onnx")
+
+    def timer(runs: Any, threads: int, length: int) -> Any:
+        return time_side_by_side(runs, threads, length, say)
+
+    done = export_onnx(
+        model,
+        target.absolute(),
+        timer if latency else None,
+        int8=int8,
+        length=length,
+        threads=threads,
+        on_step=lambda step: say(f"{step} ..."),
+    )
+    for line in _lines(done.folder, done.figures):
+        say(line)
+    return done.folder, done.figures
+
+
+def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
+    from kdnas.distill.onnx_card import (
+        agreement_text,
+        conditions_text,
+        doubt_text,
+        int8_text,
+        latency_rows,
+    )
+
+    rows = {
+        "model": f"{figures['model']}: {figures['family']}, {figures['layers']} layers of "
+        f"{figures['hidden']}, up to {figures['longest_sequence']} tokens",
+        "verified": agreement_text(figures["agreement"]),
+    }
+    lines = [f"{name:<10} {text}" for name, text in rows.items()]
+    if "int8" in figures:
+        lines.append(f"{'int8':<10} {int8_text(figures['int8'])}")
+        doubt = doubt_text(figures["int8"])
+        lines += [f"warning: {doubt}"] if doubt else []
+    if "latency" in figures:
+        lines.append(f"{'latency':<10} median, {conditions_text(figures['latency'])}")
+        for title, ms, share in latency_rows(figures["latency"]):
+            lines.append(f"{'':<10} {title:<10} {ms:8.2f} ms  {share:5.2f} of PyTorch's")
+    files = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures["bytes"].items())
+    return [*lines, f"{'written':<10} {folder}  ({files})"]

@@ -1,0 +1,105 @@
+"""What a person reads of an ONNX export: the lines on the screen, and the card in the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_RUNTIMES = {"pytorch": "PyTorch", "onnx": "ONNX", "int8": "ONNX int8"}
+
+
+def agreement_text(agreement: Mapping[str, Any]) -> str:
+    """Say how near float32 comes to PyTorch."""
+    return (
+        f"largest difference {agreement['max_difference']:.1e} from PyTorch (allowed "
+        f"{agreement['allowed']:.1e}; values up to {agreement['largest_value']:.1f}; "
+        f"{agreement['tokens']} tokens)"
+    )
+
+
+def int8_text(int8: Mapping[str, Any]) -> str:
+    """Say how near int8 comes to PyTorch."""
+    return (
+        f"largest difference {int8['max_difference']:.2g} from PyTorch, mean cosine "
+        f"{int8['mean_cosine']:.4f}"
+    )
+
+
+def doubt_text(int8: Mapping[str, Any]) -> str | None:
+    """Warn of an int8 graph that is far from PyTorch, or None."""
+    if not int8["doubtful"]:
+        return None
+    return (
+        f"the int8 model is far from the original (mean cosine {int8['mean_cosine']:.4f}); "
+        "measure it on your task before you serve it, or serve model.onnx"
+    )
+
+
+def conditions_text(latency: Mapping[str, Any]) -> str:
+    """Say under which conditions latency was measured."""
+    threads = latency["threads"]
+    return (
+        f"batch {latency['batch_size']}, {latency['tokens']} tokens, {threads} "
+        f"thread{'' if threads == 1 else 's'}, {latency['device'].partition(':')[2]}"
+    )
+
+
+def latency_rows(latency: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """Return runtime, milliseconds, and the share of PyTorch's for each that was timed."""
+    own = latency["pytorch_ms"]
+    return [
+        (title, latency[f"{name}_ms"], latency[f"{name}_ms"] / own)
+        for name, title in _RUNTIMES.items()
+        if f"{name}_ms" in latency
+    ]
+
+
+def export_card(figures: Mapping[str, Any]) -> str:
+    """Write the README of an exported folder, with the hub's metadata block."""
+    int8 = ""
+    if "int8" in figures:
+        int8 = f"\n\n`model.int8.onnx`, on the same tokens: {int8_text(figures['int8'])}."
+    return f"""---
+library_name: onnx
+tags:
+- onnx
+- kdnas
+pipeline_tag: feature-extraction
+---
+
+# {figures["model"]} as ONNX
+
+A {figures["family"]} encoder of {figures["layers"]} layers, {figures["hidden"]} wide, for sequences
+of up to {figures["longest_sequence"]} tokens, exported by kdnas {figures["versions"]["kdnas"]}
+(opset {figures["opset"]}, model fingerprint `{figures["fingerprint"]}`).
+
+`model.onnx`: {agreement_text(figures["agreement"])}.{int8}
+
+{_latency_table(figures.get("latency"))}
+
+## Use
+
+```python
+import onnxruntime
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+session = onnxruntime.InferenceSession("path/to/this/folder/model.onnx")
+encoded = tokenizer(["a sentence", "another one"], padding=True, return_tensors="np")
+inputs = {{name: encoded[name] for name in ("input_ids", "attention_mask")}}
+(last_hidden_state,) = session.run(None, inputs)
+```
+"""
+
+
+def _latency_table(latency: Mapping[str, Any] | None) -> str:
+    if latency is None:
+        return "Latency was not measured."
+    rows = "\n".join(
+        f"| {title} | {ms:.2f} ms | {share:.2f} |" for title, ms, share in latency_rows(latency)
+    )
+    return f"""Median latency ({conditions_text(latency)}):
+
+| runtime | latency | of PyTorch's |
+|---|---|---|
+{rows}"""

@@ -1,0 +1,380 @@
+"""An encoder as ONNX: exported, compared with PyTorch, made int8 if asked for, and timed.
+
+The graph has the inputs ``input_ids`` and ``attention_mask``, both int64 (B, T), and the output
+``last_hidden_state``, float32 (B, T, D); B and T are free.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kdnas import __version__
+from kdnas.distill.export import copy_tokenizer, refuse_used_folder
+from kdnas.distill.numerics import num_threads
+from kdnas.distill.onnx_card import export_card
+from kdnas.errors import RequestError, StoreError
+from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
+from kdnas.records import LatencyProfile
+
+FLOAT_FILE, INT8_FILE, FIGURES_FILE = "model.onnx", "model.int8.onnx", "export.json"
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+TOLERANCE = 1e-4
+"""Of float32, as a share of the largest value (or of 1): a hundred times what is seen."""
+INT8_COSINE = 0.98
+"""A mean cosine below this is warned of; minilm has 0.99."""
+LONGEST_CHECKED = 512
+
+Runs = Mapping[str, Callable[[], object]]
+Timer = Callable[[Runs, int, int], tuple[LatencyProfile, Mapping[str, float]]]
+"""Times single inferences, given the threads and the tokens: conditions, and ms of each run."""
+
+_TEXT = (
+    "Rain fell all night on the old roof, and by morning the river had risen above its banks. "
+    "She wrote 14 letters to the council; nobody answered. Why does a small model answer sooner "
+    "than a large one, and what does it lose? Invoices over 2,500 euros need a second signature. "
+    "The committee met on Tuesday to discuss the bridge, the school, and a leaking pipe. "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How near a graph comes to PyTorch, over real tokens only.
+
+    Attributes:
+        max_difference: largest difference of a value.
+        largest_value: largest value of PyTorch's output.
+        mean_cosine: mean cosine between the two vectors of a token.
+        tokens: real tokens compared.
+    """
+
+    max_difference: float
+    largest_value: float
+    mean_cosine: float
+    tokens: int
+
+    def within(self, tolerance: float) -> bool:
+        """Whether no value differs by more than this share of the largest (or of 1)."""
+        return self.max_difference <= self.allowed(tolerance)
+
+    def allowed(self, tolerance: float) -> float:
+        """Largest difference that is within a tolerance."""
+        return tolerance * max(1.0, self.largest_value)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxExport:
+    """What was written, and its figures (``export.json``)."""
+
+    folder: Path
+    figures: Mapping[str, Any]
+
+
+def require_packages() -> None:
+    """Check that the extra ``onnx`` is installed.
+
+    Raises:
+        RequestError: a package is missing.
+    """
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RequestError(
+            f"the format onnx needs the package {missing[0]}, which is not installed; run: "
+            "pip install 'kdnas[onnx]'"
+        )
+
+
+def export_onnx(
+    reference: str,
+    output: Path,
+    timer: Timer | None = None,
+    *,
+    int8: bool = False,
+    length: int = 32,
+    threads: int = 1,
+    tolerance: float = TOLERANCE,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> OnnxExport:
+    """Write an encoder as ONNX, with its configuration and tokenizer; all of it or nothing.
+
+    The int8 graph has weights of 8 bits with a scale for each output channel; activations are
+    quantised as they come (onnxruntime's dynamic quantisation).
+
+    Args:
+        reference: a model folder, an alias or a hub id.
+        output: an empty or new folder.
+        timer: times PyTorch and the graphs side by side; None leaves latency out.
+        int8: write an int8 graph too.
+        length: tokens of the sequence that is timed.
+        threads: intra-op threads while timing.
+        tolerance: largest difference between ONNX and PyTorch, as a share of the largest value.
+        on_step: is told what is being done.
+
+    Raises:
+        RequestError: the model is not supported, the extra ``onnx`` is not installed, the output
+            folder is not empty, or the sequence is longer than the model takes.
+        StoreError: the graph differs from PyTorch, or cannot be made or written.
+    """
+    require_packages()
+    refuse_used_folder(output)
+    model = prepare_teacher(reference)
+    if length > model.longest_sequence:
+        raise RequestError(
+            f"a sequence of {length} tokens is longer than the {model.longest_sequence} that "
+            f"{reference} takes; give a smaller --sequence-length"
+        )
+    draft = output.parent / f".{output.name}.draft-{os.getpid()}"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        shutil.copyfile(model.folder / "config.json", draft / "config.json")
+        copy_tokenizer(model, draft)
+        with num_threads(threads):
+            figures = _write_graphs(model, draft, timer, int8, length, threads, tolerance, on_step)
+        (draft / FIGURES_FILE).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+        (draft / "README.md").write_text(export_card(figures), "utf-8")
+        if output.is_dir():
+            output.rmdir()
+        draft.rename(output)
+    except OSError as error:
+        raise StoreError(
+            f"the ONNX model could not be written to {output} ({error.strerror or error}); free "
+            "space there or name another folder with --output"
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return OnnxExport(output, figures)
+
+
+def _write_graphs(
+    model: TeacherHandle,
+    draft: Path,
+    timer: Timer | None,
+    int8: bool,
+    length: int,
+    threads: int,
+    tolerance: float,
+    on_step: Callable[[str], None],
+) -> dict[str, Any]:
+    import onnxruntime
+
+    encoder = _Encoder(load_teacher_model(model)).eval()
+    on_step("exporting to ONNX")
+    opset = _export(encoder, model, draft / FLOAT_FILE)
+    graphs = {"onnx": _Graph(draft / FLOAT_FILE, threads)}
+    on_step("comparing with PyTorch")
+    batches = check_batches(model)
+    agreement = compare(encoder, graphs["onnx"], batches)
+    if not agreement.within(tolerance):
+        raise StoreError(
+            f"the ONNX model of {model.ref} differs from PyTorch by "
+            f"{agreement.max_difference:.2g}, more than {agreement.allowed(tolerance):.2g}, and "
+            "was not kept; report the model's family and the versions of torch and onnxscript"
+        )
+    figures: dict[str, Any] = {
+        "model": model.ref,
+        "fingerprint": model.fingerprint,
+        "family": model.shape.model_type,
+        "layers": model.shape.layers,
+        "hidden": model.shape.hidden,
+        "longest_sequence": model.longest_sequence,
+        "opset": opset,
+        "agreement": asdict(agreement) | {"allowed": agreement.allowed(tolerance)},
+    }
+    if int8:
+        on_step("quantising to int8")
+        _quantise(draft)
+        graphs["int8"] = _Graph(draft / INT8_FILE, threads)
+        of_int8 = compare(encoder, graphs["int8"], batches)
+        figures["int8"] = asdict(of_int8) | {"doubtful": of_int8.mean_cosine < INT8_COSINE}
+    if timer is not None:
+        on_step("timing")
+        figures["latency"] = _latency(encoder, graphs, model, timer, length, threads)
+    names = (FLOAT_FILE, f"{FLOAT_FILE}.data", INT8_FILE, f"{INT8_FILE}.data")
+    figures["bytes"] = {n: (draft / n).stat().st_size for n in names if (draft / n).is_file()}
+    figures["versions"] = {
+        "kdnas": __version__,
+        "torch": torch.__version__,
+        "onnxruntime": onnxruntime.__version__,
+    }
+    return figures
+
+
+class _Encoder(nn.Module):
+    """The encoder as a function of two tensors."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the last hidden state, (B, T, D)."""
+        states: Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return states
+
+
+class _Graph:
+    """An ONNX file in onnxruntime on the CPU."""
+
+    def __init__(self, file: Path, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+
+    def __call__(self, inputs: Mapping[str, Any]) -> Any:
+        """Run the graph on NumPy arrays."""
+        return self._session.run(None, dict(inputs))[0]
+
+
+def _export(encoder: nn.Module, model: TeacherHandle, file: Path) -> int:
+    """Write the graph; return its opset."""
+    ids = torch.full((2, min(8, model.longest_sequence)), 5)
+    mask = torch.ones_like(ids)
+    mask[1, -2:] = 0
+    axes = {0: "batch", 1: "sequence"}
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                encoder,
+                kwargs={"input_ids": ids, "attention_mask": mask},
+                input_names=["input_ids", "attention_mask"],
+                output_names=["last_hidden_state"],
+                dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None  # it is None only without dynamo
+            program.save(file)
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise StoreError(
+            f"{model.ref} could not be exported to ONNX ({reason}); check the versions of torch "
+            "and onnxscript against constraints.txt"
+        ) from error
+    return int(program.model.opset_imports[""])
+
+
+def _quantise(draft: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet():
+        quantize_dynamic(
+            draft / FLOAT_FILE,
+            draft / INT8_FILE,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=(draft / f"{FLOAT_FILE}.data").is_file(),
+        )
+
+
+def check_batches(model: TeacherHandle) -> list[dict[str, Tensor]]:
+    """Make batches of English text in uneven lengths, up to the model's longest (or 512)."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.folder, trust_remote_code=False)
+    longest = min(model.longest_sequence, LONGEST_CHECKED)
+    lengths: Sequence[Sequence[int]] = (
+        (3,),
+        (17, 4, 30, 9),
+        (longest,),
+        (longest // 2, longest, longest // 3),
+    )
+    pad = int(model.config.pad_token_id or 0)
+    batches = []
+    for wanted in lengths:
+        rows = [
+            torch.tensor(
+                tokenizer(_TEXT * 16, truncation=True, max_length=min(n, longest))["input_ids"]
+            )
+            for n in wanted
+        ]
+        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+        ends = torch.tensor([len(row) for row in rows])
+        mask = (torch.arange(ids.shape[1])[None] < ends[:, None]).long()
+        batches.append({"input_ids": ids, "attention_mask": mask})
+    return batches
+
+
+def compare(
+    encoder: nn.Module, graph: Callable[[Mapping[str, Any]], Any], batches: list[dict[str, Tensor]]
+) -> Agreement:
+    """Compare a graph with PyTorch, at real tokens; what stands at padding means nothing."""
+    differences, values, cosines = [], [], []
+    for batch in batches:
+        real = batch["attention_mask"].bool()
+        with torch.inference_mode():
+            expected = encoder(**batch)[real]
+        found = torch.from_numpy(graph({k: v.numpy() for k, v in batch.items()}))[real]
+        differences.append((found - expected).abs().max())
+        values.append(expected.abs().max())
+        cosines.append(F.cosine_similarity(found.double(), expected.double(), dim=-1))
+    cosine = torch.cat(cosines)
+    return Agreement(
+        float(torch.stack(differences).max()),
+        float(torch.stack(values).max()),
+        float(cosine.mean()),
+        len(cosine),
+    )
+
+
+def _latency(
+    encoder: nn.Module,
+    graphs: Mapping[str, _Graph],
+    model: TeacherHandle,
+    timer: Timer,
+    length: int,
+    threads: int,
+) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = model.shape.vocab_size
+    ids = torch.randint(min(5, vocabulary - 1), vocabulary, (1, length), generator=generator)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+
+    def of_graph(graph: _Graph) -> Callable[[], object]:
+        return lambda: graph(arrays)
+
+    runs: dict[str, Callable[[], object]] = {"pytorch": lambda: encoder(**inputs)}
+    runs |= {name: of_graph(graph) for name, graph in graphs.items()}
+    profile, medians = timer(runs, threads, length)
+    return {
+        "device": profile.device,
+        "batch_size": 1,
+        "tokens": length,
+        "threads": threads,
+        **{f"{name}_ms": ms for name, ms in medians.items()},
+    }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporters' advice to their developers off the user's screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from kdnas.distill.onnx_card import doubt_text, export_card
+from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
+from kdnas.errors import ConflictError, RequestError, StoreError, TeacherError
+from kdnas.latency.side_by_side import time_side_by_side
+from kdnas.models.families import FAMILIES
+from kdnas.models.teacher import load_teacher_model, prepare_teacher
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_teacher(tmp_path_factory.mktemp("model"), layers=1, hidden=24, heads=2)
+
+
+@pytest.fixture(scope="module")
+def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("exported") / "onnx"
+    steps: list[str] = []
+    done = export_onnx(
+        str(model), output, time_side_by_side, int8=True, length=16, on_step=steps.append
+    )
+    assert done.folder == output
+    assert len(steps) == 4
+    return output
+
+
+def agrees(folder: Path, source: Path) -> None:
+    """Check against PyTorch on batches that the export itself did not use."""
+    encoder = load_teacher_model(prepare_teacher(str(source)))
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for texts in (["a b c"], ["x", "one two three four, five"], ["hello"] * 7):
+        encoded = tokenizer(texts, padding=True, return_tensors="pt")
+        inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+        (found,) = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
+        with torch.inference_mode():
+            expected = encoder(**inputs).last_hidden_state
+        real = inputs["attention_mask"].bool()
+        assert torch.allclose(torch.from_numpy(found)[real], expected[real], atol=1e-5)
+
+
+def test_the_folder_serves_with_onnxruntime_alone(exported: Path, model: Path) -> None:
+    agrees(exported, model)
+    assert {p.name for p in exported.iterdir()} == {
+        "README.md",
+        "config.json",
+        "export.json",
+        "model.int8.onnx",
+        "model.onnx",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert [p.name for p in exported.parent.iterdir()] == ["onnx"]
+    session = onnxruntime.InferenceSession(str(exported / "model.onnx"))
+    assert [i.name for i in session.get_inputs()] == ["input_ids", "attention_mask"]
+    assert [i.shape for i in session.get_inputs()] == [["batch", "sequence"]] * 2
+    (output,) = session.get_outputs()
+    assert (output.name, output.shape) == ("last_hidden_state", ["batch", "sequence", 24])
+
+
+def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -> None:
+    figures = json.loads((exported / "export.json").read_text("utf-8"))
+    handle = prepare_teacher(str(model))
+    assert figures["fingerprint"] == handle.fingerprint
+    assert (figures["family"], figures["layers"], figures["hidden"]) == ("bert", 1, 24)
+    agreement = figures["agreement"]
+    assert 0 < agreement["max_difference"] < 1e-5 < agreement["allowed"]
+    assert agreement["mean_cosine"] > 1 - 1e-6
+    batches = check_batches(handle)
+    assert agreement["tokens"] == sum(int(b["attention_mask"].sum()) for b in batches)
+    assert figures["int8"]["max_difference"] > agreement["max_difference"]
+    assert 0.9 < figures["int8"]["mean_cosine"] < 1
+    latency = figures["latency"]
+    assert (latency["batch_size"], latency["tokens"], latency["threads"]) == (1, 16, 1)
+    assert all(latency[f"{name}_ms"] > 0 for name in ("pytorch", "onnx", "int8"))
+    for name, size in figures["bytes"].items():
+        assert (exported / name).stat().st_size == size
+    card = (exported / "README.md").read_text("utf-8")
+    assert f"| ONNX int8 | {latency['int8_ms']:.2f} ms |" in card
+    assert "onnxruntime.InferenceSession" in card
+    assert card == export_card(figures)
+
+
+def test_batches_are_uneven_and_reach_the_longest(model: Path) -> None:
+    handle = prepare_teacher(str(model))
+    batches = check_batches(handle)
+    lengths = [batch["attention_mask"].sum(1).tolist() for batch in batches]
+    assert lengths == [[3], [17, 4, 30, 9], [64], [32, 64, 21]]
+    assert all((b["input_ids"][~b["attention_mask"].bool()] == 0).all() for b in batches)
+
+
+def test_padding_is_not_compared(model: Path) -> None:
+    handle = prepare_teacher(str(model))
+    batches = check_batches(handle)
+
+    def reference(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return input_ids[..., None].float() + 1
+
+    def graph(inputs: dict[str, np.ndarray]) -> np.ndarray:
+        states = inputs["input_ids"][..., None] + 1.5
+        return np.where(inputs["attention_mask"][..., None] == 1, states, 1e6).astype(np.float32)
+
+    found = compare(reference, graph, batches)  # type: ignore[arg-type]
+    assert found.max_difference == 0.5
+    assert found.mean_cosine == pytest.approx(1)
+
+
+def test_a_graph_that_differs_is_not_kept(model: Path, tmp_path: Path) -> None:
+    """No export is exact to the bit."""
+    with pytest.raises(StoreError, match=r"differs from PyTorch by .*and was not kept"):
+        export_onnx(str(model), tmp_path / "out", tolerance=1e-12)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_tolerance_grows_with_the_values() -> None:
+    assert Agreement(1e-3, 20.0, 1.0, 5).within(1e-4)
+    assert not Agreement(1e-3, 5.0, 1.0, 5).within(1e-4)
+    assert not Agreement(1.5e-4, 0.01, 1.0, 5).within(1e-4)
+    assert not Agreement(float("nan"), 1.0, 1.0, 5).within(1e-4)
+
+
+def test_a_doubtful_int8_model_is_warned_of() -> None:
+    assert doubt_text({"doubtful": False, "mean_cosine": 0.99}) is None
+    words = doubt_text({"doubtful": True, "mean_cosine": 0.9123})
+    assert words is not None
+    assert "mean cosine 0.9123" in words
+    assert "measure it on your task" in words
+
+
+@pytest.mark.parametrize("size", [100, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_full_disk_leaves_nothing(model: Path, tmp_path: Path, size: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        with pytest.raises(StoreError, match=r"could not be written to .*out .*free space"):
+            export_onnx(str(model), tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_requests_are_refused_before_anything_is_made(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "precious.txt").write_text("mine")
+    with pytest.raises(ConflictError, match="used is not empty"):
+        export_onnx(str(model), used)
+    with pytest.raises(RequestError, match=r"65 tokens is longer than the 64 .*--sequence-length"):
+        export_onnx(str(model), tmp_path / "out", length=65)
+    with pytest.raises(TeacherError, match="does not exist"):
+        export_onnx(str(tmp_path / "nowhere"), tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    with pytest.raises(RequestError, match=r"needs .* onnxruntime, .*pip install 'kdnas\[onnx\]'"):
+        export_onnx(str(model), tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["used"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_every_family_can_be_exported(model_type: str, tmp_path: Path) -> None:
+    model = make_tiny_teacher(tmp_path / "model", model_type, max_positions=160)
+    export_onnx(str(model), tmp_path / "out")
+    agrees(tmp_path / "out", model)
