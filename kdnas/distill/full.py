@@ -301,9 +301,8 @@ def load_distilled(
     student.load_state_dict(best_state["student"])
     lm_head = None
     if best_state["lm_head"] is not None:
-        lm_head = MaskedLMHead(
-            spec.arch.hidden, spec.arch.hidden, len(best_state["lm_head"]["bias"])
-        )
+        config: Any = student.config
+        lm_head = MaskedLMHead.of_config(config)
         lm_head.load_state_dict(best_state["lm_head"])
     curve = tuple(CurvePoint(*point) for point in state["curve"])
     held_out, step, total = _readings(state), int(state["step"]), int(state["total_steps"])

@@ -110,6 +110,8 @@ class OutputDistributionHead(Head):
         self.teacher_taps = TapPoints(hidden=frozenset({teacher.layers}))
         self.own = lm_head.for_student(student, family_of(teacher.model_type), seed)
         self.teachers = lm_head.requires_grad_(False)
+        with torch.no_grad():  # how often each token occurs takes long to learn
+            self.own.bias.copy_(lm_head.bias)
 
     @property
     def student_lm_head(self) -> MaskedLMHead:

@@ -149,3 +149,12 @@ def test_all_heads_of_a_group_share_the_teachers() -> None:
     assert one.teachers is other.teachers is lm_head
     assert one.own is not other.own
     assert one.student_lm_head is one.own
+
+
+def test_the_students_head_begins_with_the_teachers_bias() -> None:
+    lm_head = MaskedLMHead(TEACHER.hidden, TEACHER.hidden, TEACHER.vocab_size)
+    loosen(lm_head, 4)
+    head = OutputDistribution().head(STUDENT, TEACHER, 0, lm_head)
+    assert torch.equal(head.own.bias, lm_head.bias)
+    assert head.own.bias.requires_grad
+    assert not lm_head.bias.requires_grad
