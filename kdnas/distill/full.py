@@ -21,7 +21,7 @@ from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.held_out import held_out_losses
-from kdnas.distill.numerics import Device, keep_freed_memory, num_threads
+from kdnas.distill.numerics import Device, check_compiler, keep_freed_memory, num_threads
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.setup import Setup
@@ -110,6 +110,9 @@ class FullDistillation:
         dtype: format of training's forward passes.
         origin: the student whose weights it begins with, if there is one.
         parallel: this worker's place among the run's workers.
+
+    Raises:
+        SpecError: the student is to be compiled, and there is no compiler.
     """
 
     def __init__(
@@ -123,6 +126,8 @@ class FullDistillation:
         origin: TeacherHandle | None = None,
         parallel: Parallel = ALONE,
     ) -> None:
+        if spec.training.compile:
+            check_compiler()
         keep_freed_memory()
         self._spec, self._training = spec, spec.training
         self._corpus, self._checkpoints, self._parallel = corpus, checkpoints, parallel

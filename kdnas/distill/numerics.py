@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
+import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -56,6 +59,26 @@ def cpu_flags() -> frozenset[str]:
 def autocast(device: Device, dtype: str) -> AbstractContextManager[object]:
     """Run matrix products in ``dtype``; weights, losses and sums stay in float32."""
     return torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def check_compiler() -> None:
+    """Make sure that ``torch.compile`` finds what it builds its kernels with.
+
+    Raises:
+        SpecError: there is no C++ compiler, or no header files of Python.
+    """
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise SpecError(
+            f"training.compile needs a C++ compiler, and there is no {compiler} here; install one "
+            "(on Debian the package g++), name yours in CXX, or leave compile out"
+        )
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.is_file():
+        raise SpecError(
+            f"training.compile needs Python's header files, and {header} is not there; install "
+            "them (on Debian the package python3-dev), or leave compile out"
+        )
 
 
 def derived_seed(*parts: object) -> int:

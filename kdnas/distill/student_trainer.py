@@ -64,7 +64,9 @@ class StudentTrainer:
         self.error: str | None = None
         self._device, self._dtype, self._parallel = device, dtype, parallel
         self._tap = Tap(student, family, head.student_taps)
-        self._forward: Any = torch.compile(self.student) if compile_student else self.student
+        self._forward: Any = (
+            torch.compile(self.student, dynamic=True) if compile_student else self.student
+        )
         self._parameters = [
             p for p in (*student.parameters(), *head.parameters()) if p.requires_grad
         ]
