@@ -81,10 +81,11 @@ def uniform_relation_loss(
     with _exact(real):
         relations = _Relations(teacher, places)
         kl = torch.empty_like(places.weights)  # (N, T)
-        for chunk, (scores, log_p) in places.chunks(2, chunk_elements):
-            relations.log_probabilities(chunk, scores, out=log_p)
-            torch.exp(log_p, out=scores)
-            torch.sum(log_p.mul_(scores), -1, out=kl[chunk])
+        for chunk, (scores, p, log_p) in places.chunks(3, chunk_elements):
+            relations.write_scores(chunk, out=scores)
+            torch.softmax(scores, -1, out=p)
+            torch.log_softmax(scores, -1, out=log_p)
+            torch.sum(log_p.mul_(p), -1, out=kl[chunk])
         return places.total(kl + places.counts.clamp_min(1).log()[:, None])
 
 
@@ -93,7 +94,7 @@ class _Places:
 
     Attributes:
         padding: (B, T, 1), True at the places that do not count.
-        masked_columns: (N, 1, T), True at the columns that do not count.
+        column_scores: (N, 1, T), added to the scores: -1e30 at columns that do not count, else 0.
         counts: (N,) real tokens |x|.
         weights: (N, T), 1/(A_r·|x|) at real rows, 0 at the others.
     """
@@ -102,7 +103,7 @@ class _Places:
         self.heads, self.dtype = heads, dtype
         self.padding = ~real[..., None]
         each = real.repeat_interleave(heads, 0)  # (N, T)
-        self.masked_columns = ~each[:, None]
+        self.column_scores = torch.where(each, 0.0, _MASKED).to(dtype)[:, None]
         self.counts = each.sum(1).to(dtype)
         self.weights = each / (heads * self.counts.clamp_min(1))[:, None]
 
@@ -124,10 +125,10 @@ class _Places:
 
 
 class _Relations:
-    """One model's relations: A_α / √d_r and A_β, zero at the padding, cut anew into heads.
+    """One model's A_α and A_β in float32, zero at the padding, cut anew into relation heads.
 
     Attributes:
-        alpha: (N, T, d_r), scaled.
+        alpha: (N, T, d_r).
         beta: (N, T, d_r).
         scale: 1/√d_r.
     """
@@ -138,8 +139,7 @@ class _Relations:
         if width % places.heads:
             raise ValueError(f"{places.heads} relation heads do not divide the width {width}")
         self.scale = (width // places.heads) ** -0.5
-        self.alpha = self._cut(pair[0]).mul_(self.scale)
-        self.beta = self._cut(pair[1])
+        self.alpha, self.beta = self._cut(pair[0]), self._cut(pair[1])
 
     def _cut(self, values: Tensor) -> Tensor:
         """(B, T, D) → (N, T, d_r)."""
@@ -150,11 +150,15 @@ class _Relations:
         """(N, T, d_r) → (B, T, D)."""
         return torch.unflatten(values, 0, (-1, self._places.heads)).transpose(1, 2).flatten(2)
 
-    def log_probabilities(self, chunk: slice, scores: Tensor, out: Tensor) -> None:
-        """Write log R of some relations, (n, T, T), to ``out``; ``scores`` is scratch."""
-        torch.bmm(self.alpha[chunk], self.beta[chunk].mT, out=scores)
-        scores.masked_fill_(self._places.masked_columns[chunk], _MASKED)
-        torch.log_softmax(scores, -1, out=out)
+    def write_scores(self, chunk: slice, out: Tensor) -> None:
+        """Write A_α A_βᵀ / √d_r of some relations, with padded columns far below all others."""
+        torch.baddbmm(
+            self._places.column_scores[chunk],
+            self.alpha[chunk],
+            self.beta[chunk].mT,
+            alpha=self.scale,
+            out=out,
+        )
 
 
 class _RelationLoss(torch.autograd.Function):
@@ -180,20 +184,24 @@ class _RelationLoss(torch.autograd.Function):
             teacher = _Relations((teacher_alpha, teacher_beta), places)
             kl = torch.empty_like(places.weights)  # (N, T)
             if learns:
-                weighted = student.alpha * places.weights[..., None]
+                row_weights = places.weights[..., None] * student.scale  # (N, T, 1)
+                weighted = student.alpha * row_weights
                 grad_alpha = torch.empty_like(student.alpha)
                 grad_beta = torch.empty_like(student.beta)
-            for chunk, (p, log_p, log_q) in places.chunks(3, chunk_elements):
-                teacher.log_probabilities(chunk, p, out=log_p)
-                student.log_probabilities(chunk, p, out=log_q)
-                torch.exp(log_p, out=p)
-                torch.sum(log_p.sub_(log_q).mul_(p), -1, out=kl[chunk])
+            for chunk, (scores, p, log_p, q) in places.chunks(4, chunk_elements):
+                teacher.write_scores(chunk, out=scores)
+                torch.softmax(scores, -1, out=p)
+                torch.log_softmax(scores, -1, out=log_p)
+                student.write_scores(chunk, out=scores)
+                log_ratio = log_p.sub_(torch.log_softmax(scores, -1, out=q))  # q holds log R^S
+                torch.sum(log_ratio.mul_(p), -1, out=kl[chunk])
                 if learns:
-                    grad_scores = log_q.exp_().sub_(p)  # R^S − R^T; a row's weight comes later
+                    torch.softmax(scores, -1, out=q)  # much faster than the exponential of log R^S
+                    grad_scores = q.sub_(p)  # R^S − R^T; the row's weight comes with the products
                     torch.bmm(grad_scores, student.beta[chunk], out=grad_alpha[chunk])
                     torch.bmm(grad_scores.mT, weighted[chunk], out=grad_beta[chunk])
             if learns:
-                grad_alpha.mul_(places.weights[..., None] * student.scale)
+                grad_alpha.mul_(row_weights)
                 ctx.save_for_backward(student.join(grad_alpha), student.join(grad_beta))
                 ctx.input_dtypes = student_alpha.dtype, student_beta.dtype
             return places.total(kl)
