@@ -89,7 +89,12 @@ class Outputs:
 class OutputDistributionHead(Head):
     """The student's masked-LM head beside the teacher's, which is frozen.
 
-    The teacher's head is one module that all students of a group share.
+    The teacher's head is one module that all students of a group share. The student's starts with
+    the teacher's bias, for how often each token occurs takes long to learn, and with a dense layer
+    that is the identity beside the usual noise, for its residual stream begins in the space of its
+    word embeddings. From scratch, `relative` after 80 steps of 16 sequences is 0.47 so; without
+    the identity 0.67 to 0.69, without the bias too 0.97 to 1.10 (3 × 288 and 3 × 384 students of a
+    6 × 384 teacher with a fitted head).
     """
 
     def __init__(
@@ -110,8 +115,9 @@ class OutputDistributionHead(Head):
         self.teacher_taps = TapPoints(hidden=frozenset({teacher.layers}))
         self.own = lm_head.for_student(student, family_of(teacher.model_type), seed)
         self.teachers = lm_head.requires_grad_(False)
-        with torch.no_grad():  # how often each token occurs takes long to learn
+        with torch.no_grad():
             self.own.bias.copy_(lm_head.bias)
+            self.own.dense_weight.add_(torch.eye(student.hidden))
 
     @property
     def student_lm_head(self) -> MaskedLMHead:

@@ -151,10 +151,12 @@ def test_all_heads_of_a_group_share_the_teachers() -> None:
     assert one.student_lm_head is one.own
 
 
-def test_the_students_head_begins_with_the_teachers_bias() -> None:
+def test_the_students_head_begins_with_the_teachers_bias_near_the_identity() -> None:
     lm_head = MaskedLMHead(TEACHER.hidden, TEACHER.hidden, TEACHER.vocab_size)
     loosen(lm_head, 4)
     head = OutputDistribution().head(STUDENT, TEACHER, 0, lm_head)
     assert torch.equal(head.own.bias, lm_head.bias)
     assert head.own.bias.requires_grad
     assert not lm_head.bias.requires_grad
+    noise = head.own.dense_weight - torch.eye(STUDENT.hidden)
+    assert 0 < float(noise.detach().std()) < 0.03
