@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kdnas.architecture import Architecture
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.distill.group import MiniKD
 from kdnas.records import MiniKDRequest, MiniKDResult
 from kdnas.testing.tiny_lab import TinyLab
@@ -61,3 +66,29 @@ def test_losses_are_finite_and_equal_to_the_bit_in_any_company(
         assert all(map(math.isfinite, astuple(alone.losses)))
         assert (alone.losses, alone.curve) == (group[name].losses, group[name].curve)
     assert len({result.losses for result in group.values()}) == len(STUDENTS)
+
+
+def distil(lab: TinyLab, objective: dict[str, Any], place: Path, *stops: int) -> Distilled:
+    """Distil a student, stopping and going on after these numbers of steps."""
+    spec = lab.distillation(STUDENTS[1], objective, checkpoint_every=5, steps=8)
+    checkpoints = Checkpoints(str(place))
+    for stop in (*stops, 0):
+        asked = count(1)
+        run = FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32")
+        run.run(should_stop=lambda asked=asked, stop=stop: next(asked) == stop)
+    found = load_distilled(spec, lab.teacher, checkpoints)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_a_full_distillation_that_stopped_goes_on_to_the_bit(
+    lab: TinyLab, objective: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = distil(lab, objective, tmp_path / "whole")
+    halved = distil(lab, objective, tmp_path / "halved", 3)
+    assert whole.finished
+    assert halved.finished
+    assert (whole.curve, whole.held_out) == (halved.curve, halved.held_out)
+    pairs = zip(whole.student.parameters(), halved.student.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)

@@ -101,8 +101,8 @@ def test_float32_equals_float64_within_1e_5(chunk: int | None) -> None:
     exact, right = value_and_gradients(
         eager_relation_loss(learning(student), teacher, real, 48), student
     )
-    single = learning(tuple(x.detach().float() for x in student))  # type: ignore[arg-type]
-    loss = relation_loss(single, tuple(x.float() for x in teacher), real, 48, chunk)  # type: ignore[arg-type]
+    single = learning(tuple(x.detach().float() for x in student))
+    loss = relation_loss(single, tuple(x.float() for x in teacher), real, 48, chunk)
     value, gradients = value_and_gradients(loss, single)
     assert loss.dtype == torch.float32
     assert value == pytest.approx(exact, rel=1e-5)
@@ -138,7 +138,7 @@ def test_what_is_in_the_padding_changes_no_bit(rubbish: float) -> None:
             tuple(x.masked_fill(~real[..., None], padding) for x in pair(LENGTHS, 6, seed))
             for seed in (1, 2)
         )
-        loss = relation_loss(learning(student), teacher, real, 2)  # type: ignore[arg-type]
+        loss = relation_loss(learning(student), teacher, real, 2)
         results.append((loss.detach(), *torch.autograd.grad(loss, student)))
         assert not results[-1][1][~real].any()
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
@@ -196,8 +196,8 @@ def test_autocast_rounds_nothing_and_bfloat16_gets_bfloat16_back() -> None:
         loss = relation_loss(student, teacher, real, 2)
         uniform = uniform_relation_loss(teacher, real, 2)
     value, gradients = value_and_gradients(loss, student)
-    wide = learning(tuple(x.detach().float() for x in student))  # type: ignore[arg-type]
-    wide_teacher: Pair = tuple(x.float() for x in teacher)  # type: ignore[assignment]
+    wide = learning(tuple(x.detach().float() for x in student))
+    wide_teacher: Pair = tuple(x.float() for x in teacher)
     exact, right = value_and_gradients(relation_loss(wide, wide_teacher, real, 2), wide)
     assert loss.dtype == uniform.dtype == torch.float32
     assert value == exact
