@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -331,7 +332,15 @@ def _run(
             should_stop,
         )
         return
-    with training_lock():
+    with ExitStack() as machine:
+        machine.enter_context(training_lock())
+
+        def tell(progress: FullProgress) -> None:
+            on_progress(progress)
+            if progress.held_out is not None:  # at a checkpoint a measurement may have its turn
+                machine.close()
+                machine.enter_context(training_lock())
+
         FullDistillation(
             spec,
             pinned.teacher,
@@ -340,7 +349,7 @@ def _run(
             device,
             prepared.dtype,
             prepared.origin,
-        ).run(on_progress, should_stop)
+        ).run(tell, should_stop)
 
 
 def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database) -> str | None:
