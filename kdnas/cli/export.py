@@ -130,6 +130,7 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
     if "latency" in figures:
         lines.append(f"{'latency':<10} median, {conditions_text(figures['latency'])}")
         for title, ms, share in latency_rows(figures["latency"]):
-            lines.append(f"{'':<10} {title:<10} {ms:8.2f} ms  {share:5.2f} of PyTorch's")
+            compared = "" if title == "PyTorch" else f"  {share:.2f} of PyTorch's"
+            lines.append(f"{'':<10} {title:<10} {ms:8.2f} ms{compared}")
     files = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures["bytes"].items())
     return [*lines, f"{'written':<10} {folder}  ({files})"]

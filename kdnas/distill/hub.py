@@ -97,9 +97,9 @@ def _api(repo_id: str, endpoint: str | None) -> HfApi:
 
 @contextmanager
 def _in_words(repo_id: str, api: HfApi) -> Iterator[None]:
-    from huggingface_hub.errors import (
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]
         HfHubHTTPError,
-        HTTPError,  # type: ignore[attr-defined]
+        HTTPError,
         OfflineModeIsEnabled,
     )
 

@@ -64,8 +64,8 @@ _HIDDEN_RELATIVE = (
     "0 is a student whose projected hidden states equal the teacher's, 1 one that ignores its input"
 )
 _OUTPUT_RELATIVE = (
-    "the cross-entropy with the teacher's distributions, as a share of what one distribution for "
-    "all places would have; 1 is a student that ignores its input"
+    "0 is a student that answers like its teacher, 1 one that ignores its input (KL divergence of "
+    "the output distributions)"
 )
 
 
@@ -130,10 +130,11 @@ def _output_words(spec: OutputSpec) -> ObjectiveWords:
 def _distilbert_words(spec: DistilBertSpec) -> ObjectiveWords:
     cosine, output, masked = spec.weights
     return ObjectiveWords(
-        "the direction of its teacher's hidden states, the output distributions of its masked-LM "
-        f"head (temperature {spec.temperature:g}) and masked-LM itself, weighted {cosine:g} : "
-        f"{output:g} : {masked:g} (the DistilBERT recipe)",
-        _OUTPUT_RELATIVE,
+        "the direction of its teacher's last hidden states, the output distributions of its "
+        f"masked-LM head (temperature {spec.temperature:g}) and masked-LM itself, weighted "
+        f"{cosine:g} : {output:g} : {masked:g} (the DistilBERT recipe)",
+        "the mean over these losses; 1 is a student that ignores its input, and 0 cannot be had "
+        "where masked-LM counts, since the teacher itself does not guess every token",
     )
 
 

@@ -69,9 +69,10 @@ pipeline_tag: feature-extraction
 
 # {figures["model"]} as ONNX
 
-A {figures["family"]} encoder of {figures["layers"]} layers, {figures["hidden"]} wide, for sequences
-of up to {figures["longest_sequence"]} tokens, exported by kdnas {figures["versions"]["kdnas"]}
-(opset {figures["opset"]}, model fingerprint `{figures["fingerprint"]}`).
+An encoder of the family `{figures["family"]}`, {figures["layers"]} layers of {figures["hidden"]},
+for sequences of up to {figures["longest_sequence"]} tokens. Exported by kdnas
+{figures["versions"]["kdnas"]} (opset {figures["opset"]}, model fingerprint
+`{figures["fingerprint"]}`).
 
 `model.onnx`: {agreement_text(figures["agreement"])}.{int8}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import (
@@ -25,6 +25,7 @@ from kdnas.distill.export import (
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.distill.tensorboard import read_events
 from kdnas.errors import ConflictError, StoreError
+from kdnas.models.lm_head import MaskedLMHead
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab
 
@@ -106,6 +107,31 @@ def test_the_exported_folder_is_an_ordinary_model(
     assert (output / "loss_curve.png").read_bytes().startswith(b"\x89PNG")
     assert equal(load_file(output / "model.safetensors"), weights(distilled))
     assert list(output.parent.iterdir()) == [output]
+
+
+def test_a_student_with_a_masked_lm_head_loads_either_way(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    head = MaskedLMHead(36, 36, lab.teacher.shape.vocab_size, seed=3)
+    with torch.no_grad():
+        head.bias += torch.arange(len(head.bias)) / 10
+    whole, output = replace(distilled, lm_head=head), tmp_path / "out"
+    spec = lab.distillation(STUDENT, "od")
+    export_student(whole, spec, lab.teacher, FACTS, output)
+    encoder, report = AutoModel.from_pretrained(
+        output, add_pooling_layer=False, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert equal(encoder.state_dict(), weights(distilled))
+    model, report = AutoModelForMaskedLM.from_pretrained(output, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    encoded = AutoTokenizer.from_pretrained(output)("balan kosor mivek", return_tensors="pt")
+    with torch.no_grad():
+        states = encoder(**encoded).last_hidden_state[0]
+        expected = head(states, encoder.get_input_embeddings().weight)
+        assert torch.allclose(model(**encoded).logits[0], expected, atol=1e-5)
+    assert "AutoModelForMaskedLM" in (output / "README.md").read_text("utf-8")
 
 
 def test_the_files_beside_the_model_have_the_facts(

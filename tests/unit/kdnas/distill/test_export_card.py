@@ -55,14 +55,15 @@ OBJECTIVES: list[tuple[Any, tuple[str, ...]]] = [
         (
             "the output distributions of its teacher's masked-LM head at the masked tokens "
             "(temperature 2)",
-            "the cross-entropy with the teacher's distributions",
+            "0 is a student that answers like its teacher, 1 one that ignores its input (KL",
         ),
     ),
     (
         "distilbert",
         (
-            "the direction of its teacher's hidden states",
+            "the direction of its teacher's last hidden states",
             "weighted 1 : 5 : 2",
+            "0 cannot be had where masked-LM counts",
             "| start | copy: embeddings and layers of the teacher |",
         ),
     ),
@@ -72,7 +73,7 @@ OBJECTIVES: list[tuple[Any, tuple[str, ...]]] = [
             "first the hidden states of its teacher through linear projections (layer mapping "
             "`kdnas`; 70% of the steps), then the output distributions of its masked-LM head at "
             "all tokens",
-            "in the second stage, the cross-entropy",
+            "in the second stage, 0 is a student that answers like its teacher",
         ),
     ),
 ]
