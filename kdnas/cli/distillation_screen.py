@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 48
 READINGS = 6
+UNTOLD = {"name", "lm_head", "trials", "trial_steps"}
+"""Keys of an objective that are left to `--json`."""
 HEADER = ("name", "status", "architecture", "objective", "teacher", "step", "relative", "age")
 
 
@@ -69,30 +71,30 @@ def shown(
 ) -> str:
     """Write one distillation out."""
     record = seen.record
-    lines = [f"{record.name}  (id {record.id})", f"status      {_status(seen)}"]
-    lines += [f"{part:<11} {text}" for part, text in _spec_lines(record.spec).items()]
-    lines.append(f"step        {_step(record)}")
+    lines = [f"{record.name}  (id {record.id})", f"status       {_status(seen)}"]
+    lines += [f"{part:<12} {text}" for part, text in _spec_lines(record.spec).items()]
+    lines.append(f"step         {_step(record)}")
     if curve:
         first, last = curve[0], curve[-1]
         lines.append(
-            f"loss        {sparkline([point.loss for point in curve])}  {first.loss:.4f} at step "
+            f"loss         {sparkline([point.loss for point in curve])}  {first.loss:.4f} at step "
             f"{first.step}, {last.loss:.4f} at step {last.step}"
         )
     if readings:
         lines += ["", "held-out losses", _readings(readings, record.metrics.get("step")), ""]
     if record.output_path:
-        lines.append(f"student     {record.output_path}")
+        lines.append(f"student      {record.output_path}")
     elif record.spec.get("output"):
-        lines.append(f"output      {record.spec['output']}")
+        lines.append(f"output       {record.spec['output']}")
     for name, moment in (
         ("created", record.created_at),
         ("started", record.started_at),
         ("ended", record.finished_at),
     ):
         if moment is not None:
-            lines.append(f"{name:<11} {moment:%Y-%m-%d %H:%M} UTC")
+            lines.append(f"{name:<12} {moment:%Y-%m-%d %H:%M} UTC")
     next_step = _next(seen)
-    return "\n".join([*lines, f"next        {next_step}"] if next_step else lines)
+    return "\n".join([*lines, f"next         {next_step}"] if next_step else lines)
 
 
 def sparkline(values: Sequence[float], width: int = CURVE_WIDTH) -> str:
@@ -141,7 +143,7 @@ def _spec_lines(spec: Any) -> dict[str, str]:
     options = [
         f"{key} {_plain(value)}"
         for key, value in objective.items()
-        if key != "name" and value is not None
+        if key not in UNTOLD and value is not None
     ]
     start = student.get("init_from")
     length = (

@@ -138,14 +138,14 @@ def test_one_in_full(database: Database) -> None:
     text = run("show", "done")
     for fact in (
         f"done  (id {identity})",
-        "status      succeeded",
+        "status       succeeded",
         "architecture 3,4,288,384,gelu",
-        "objective   hs, mapping kdnas",
-        "teacher     my/teacher",
-        "corpus      pydocs, 256 tokens at most",
-        "step        40/200",
+        "objective    hs, mapping kdnas",
+        "teacher      my/teacher",
+        "corpus       pydocs, 256 tokens at most",
+        "step         40/200",
         "0.1000 at step 10, 0.0250 at step 40",
-        "student     students/mine",
+        "student      students/mine",
         "AutoModel.from_pretrained('students/mine')",
     ):
         assert fact in text
@@ -164,8 +164,8 @@ def test_one_in_full(database: Database) -> None:
 def test_a_failure_is_shown_with_the_way_on(database: Database) -> None:
     add(database, "broken", "failed")
     text = run("show", "broken")
-    assert "status      failed: the disk is full" in text
-    assert text.endswith("next        kdnas distillations resume broken\n")
+    assert "status       failed: the disk is full" in text
+    assert text.endswith("next         kdnas distillations resume broken\n")
 
 
 def test_cancelling_removes_checkpoints_and_is_final(database: Database, home: Path) -> None:
