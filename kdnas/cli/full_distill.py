@@ -78,6 +78,8 @@ def full_distill(
     resume: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored distillation.")
     ] = None,
+    push_to_hub: options.PushToHub = None,
+    private: options.Private = False,
     as_json: options.Json = False,
 ) -> None:
     """Distil one architecture into a model folder.
@@ -88,6 +90,7 @@ def full_distill(
     the working folder, else the preset; the first lines say which.
     """
     from kdnas.cli.inputs import nested, refuse_with_resume
+    from kdnas.cli.pushing import check_push_options, push
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -130,9 +133,13 @@ def full_distill(
     settings = Settings.from_environment()
     if resume is not None:
         refuse_with_resume({**values, "--preset": preset, "--config": config})
-        resume_distillation(resume, settings, as_json)
-        return
-    _start(nested(values), preset, config, settings, as_json)
+    check_push_options(push_to_hub, private)
+    if resume is not None:
+        folder = resume_distillation(resume, settings, as_json)
+    else:
+        folder = _start(nested(values), preset, config, settings, as_json)
+    if push_to_hub is not None:
+        push(folder, push_to_hub, private)
 
 
 def _start(
@@ -141,7 +148,7 @@ def _start(
     config: Path | None,
     settings: Settings,
     as_json: bool,
-) -> None:
+) -> Path:
     from api.distillation_run import create_distillation, output_folder, prepare_distillation
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
@@ -172,11 +179,14 @@ def _start(
             say(f"warning: {warning}")
         record = create_distillation(prepared, database)
         say(f"student    goes to {output_folder(settings, prepared.spec, record.id)}")
-        run_and_report(record, database, settings, as_json)
+        return run_and_report(record, database, settings, as_json)
 
 
-def resume_distillation(reference: str, settings: Settings, as_json: bool) -> None:
+def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Path:
     """Go on with a stored distillation, on the screen.
+
+    Returns:
+        The student's folder.
 
     Raises:
         NotFoundError: there is no such distillation.
@@ -201,13 +211,13 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> No
             say(f"it is finished; the student is in {record.output_path}")
             if as_json:
                 typer.echo(json.dumps(distillation_json(record)))
-            return
+            return Path(record.output_path or "")
         if record.status == "cancelled":
             raise ConflictError(
                 f"distillation {record.name!r} was cancelled and its checkpoints are removed; "
                 "start a new one with kdnas full-distill"
             )
-        run_and_report(record, database, settings, as_json)
+        return run_and_report(record, database, settings, as_json)
 
 
 def run_and_report(

@@ -80,6 +80,11 @@ Name = Annotated[str | None, typer.Option(help="A name to call it by.  [default:
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object last on stdout; progress to stderr.")
 ]
+PushToHub = Annotated[
+    str | None,
+    typer.Option(metavar="OWNER/NAME", help="Push the folder to this repository of the hub."),
+]
+Private = Annotated[bool, typer.Option("--private", help="Make a new repository private.")]
 
 
 def objective_values(
