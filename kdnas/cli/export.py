@@ -33,20 +33,15 @@ def export(
     latency: Annotated[
         bool, typer.Option("--latency/--no-latency", help="Time PyTorch and ONNX side by side.")
     ] = True,
-    push_to_hub: Annotated[
-        str | None,
-        typer.Option(metavar="OWNER/NAME", help="Push the result to this hub repository."),
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Make the hub repository private if it is new.")
-    ] = False,
+    push_to_hub: options.PushToHub = None,
+    private: options.Private = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a model as ONNX, push it to the hub, or both.
 
     The ONNX model is compared with PyTorch before it is kept, and timed beside it.
     """
-    from kdnas.cli.screen import say
+    from kdnas.cli.pushing import check_push_options, push
     from kdnas.errors import RequestError, unknown_name
 
     if format_ is None and push_to_hub is None:
@@ -55,12 +50,7 @@ def export(
         raise RequestError(unknown_name("format", format_, ["onnx"]))
     if format_ is None and (int8 or output is not None):
         raise RequestError("--int8 and --output are for --format onnx; add it, or leave them out")
-    if private and push_to_hub is None:
-        raise RequestError("--private is for --push-to-hub OWNER/NAME; add it, or leave it out")
-    if push_to_hub is not None:
-        from kdnas.distill.hub import check_push
-
-        check_push(push_to_hub)
+    check_push_options(push_to_hub, private)
     result: dict[str, Any] = {"model": model, "folder": model}
     folder = Path(model).expanduser()
     if format_ == "onnx":
@@ -72,10 +62,7 @@ def export(
             "or add --format onnx to push it as ONNX"
         )
     if push_to_hub is not None:
-        from kdnas.distill.hub import push_folder
-
-        say(f"pushing    {folder} to {push_to_hub}")
-        result["hub"] = push_folder(folder, push_to_hub, private)
+        result["hub"] = push(folder, push_to_hub, private)
     if as_json:
         typer.echo(json.dumps(result))
     elif push_to_hub is not None:

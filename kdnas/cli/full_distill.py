@@ -91,6 +91,7 @@ def full_distill(
     """
     from kdnas.cli.inputs import nested, refuse_with_resume
     from kdnas.cli.pushing import check_push_options, push
+    from kdnas.cli.screen import say
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -139,7 +140,8 @@ def full_distill(
     else:
         folder = _start(nested(values), preset, config, settings, as_json)
     if push_to_hub is not None:
-        push(folder, push_to_hub, private)
+        address = push(folder, push_to_hub, private)
+        say(f"hub        {address}")
 
 
 def _start(

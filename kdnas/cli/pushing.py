@@ -35,9 +35,7 @@ def push(folder: Path, repo_id: str, private: bool) -> str:
 
     say(f"pushing    {folder} to {repo_id}")
     try:
-        address = push_folder(folder, repo_id, private)
+        return push_folder(folder, repo_id, private)
     except KdnasError:
         say(f"not pushed; try again with: kdnas export {folder} --push-to-hub {repo_id}")
         raise
-    say(f"pushed     {address}")
-    return address
