@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import ray
 import ray.train
@@ -69,7 +69,7 @@ def distil_in_parallel(
 ) -> int:
     """Run a distillation on ``num_workers`` workers, from its newest checkpoint or the start.
 
-    The caller must not hold the training lock: each worker takes it on its own machine.
+    The caller must not hold the training lock: on each node one of the workers takes it.
 
     Args:
         spec: what to distil, with all fingerprints, threads, device and dtype written out.
@@ -285,7 +285,10 @@ class _WorkerEnd:
             self._asked, self._answer = now, self._line.stopping.remote()
         return self._stopping
 
-    def flush(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Wait until everything was told."""
         if self._told is not None:
             with suppress(RayError):  # nobody is left who wants to know
@@ -303,7 +306,17 @@ def _worker(config: dict[str, Any]) -> int:
     origin = spec.student.init_from
     assert spec.teacher.fingerprint  # a stored spec has all of them written out
     assert spec.corpus.fingerprint
-    with training_lock(), num_threads(training.threads or 1):
+    with ExitStack() as stack:
+        stack.enter_context(num_threads(training.threads or 1))
+        end = stack.enter_context(_WorkerEnd(config["line"])) if parallel.leads else None
+        turns = stack.enter_context(_Turns(training.checkpoint_every))
+        if context.get_local_rank() == 0:
+            turns.begin()
+
+        def should_stop() -> bool:
+            turns.step()
+            return end is not None and end.should_stop()
+
         run = FullDistillation(
             spec,
             open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
@@ -314,10 +327,38 @@ def _worker(config: dict[str, Any]) -> int:
             open_teacher(origin.fingerprint, store) if origin and origin.fingerprint else None,
             parallel,
         )
-        if not parallel.leads:
-            return run.run()
-        end = _WorkerEnd(config["line"])
-        try:
-            return run.run(end.tell, end.should_stop)
-        finally:
-            end.flush()
+        return run.run(end.tell if end else lambda _: None, should_stop)
+
+
+class _Turns:
+    """The machine's training lock, held by one worker for all of its node.
+
+    If two held it, a measurement that comes to wait between them would let the second one wait
+    for the measurement, the first one for the second, and the measurement for the first.
+
+    Args:
+        steps: so often a measurement that waits may have its turn.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._every, self._made = steps, 0
+        self._lock: ExitStack | None = None
+
+    def begin(self) -> None:
+        """Take the lock; waits while latency is being measured."""
+        self._lock = ExitStack()
+        self._lock.enter_context(training_lock())
+
+    def step(self) -> None:
+        """Count a step, and let go of the lock for a moment every so often."""
+        self._made += 1
+        if self._lock is not None and self._made % self._every == 0:
+            self._lock.close()
+            self.begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from kdnas.corpus.batches import BatchPlan, pad_batch
@@ -227,7 +228,7 @@ class FullDistillation:
         parts = self._setup.parts(padded, self._parallel, self._training.accumulate)
         for number, batch in enumerate(parts):
             trainer.learn(batch, teacher(batch), number)
-        trainer.update()
+        trainer.update(torch.from_numpy(np.unique(padded.input_ids)))
         return parts[0].totals.tokens
 
     def _progress(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed, nn
 
+PACKED = 2**16
+"""Gradients of fewer numbers share a message; 256 KiB take longer to copy than to announce."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
@@ -31,16 +34,45 @@ class Parallel:
         """Whether this is the worker that reads held-out losses and writes checkpoints."""
         return self.rank == 0
 
-    def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Replace each gradient by the sum over all workers, in one exchange."""
+    def sum_gradients(
+        self,
+        parameters: Sequence[nn.Parameter],
+        table: nn.Parameter | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        """Replace each gradient by the sum over all workers.
+
+        Large gradients are exchanged where they are, small ones packed into one message. An
+        embedding table is most of a small student and its gradient mostly zeros; where the rows
+        are known that any worker has looked up, these alone are exchanged.
+
+        Args:
+            parameters: the same on every worker.
+            table: one of them whose gradient is zero outside of ``rows``.
+            rows: (n,) of the table, the same on every worker.
+        """
         if self.world_size == 1:
             return
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in gradients])
-        distributed.all_reduce(flat)
-        parts = torch.split(flat, [g.numel() for g in gradients])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+        gradients = [p.grad for p in parameters if p.grad is not None and p is not table]
+        looked_up = None
+        if table is not None and table.grad is not None and rows is not None:
+            looked_up = table.grad, rows, table.grad.index_select(0, rows)
+            gradients.append(looked_up[2])
+        whole = [g for g in gradients if g.numel() >= PACKED and g.is_contiguous()]
+        small = [g for g in gradients if g.numel() < PACKED or not g.is_contiguous()]
+        messages = [distributed.all_reduce(g, async_op=True) for g in whole]
+        if small:
+            packed = torch.cat([g.flatten() for g in small])
+            distributed.all_reduce(packed)
+            for gradient, part in zip(
+                small, torch.split(packed, [g.numel() for g in small]), strict=True
+            ):
+                gradient.copy_(part.view_as(gradient))
+        for message in messages:
+            message.wait()
+        if looked_up is not None:
+            gradient, places, sums = looked_up
+            gradient.index_copy_(0, places, sums)
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum of the workers' values."""

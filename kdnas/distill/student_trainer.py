@@ -77,6 +77,8 @@ class StudentTrainer:
             weight_decay=spec.weight_decay,
             fused=True,
         )
+        self._words = family.word_embeddings(student)
+        self._words_are_looked_up: bool | None = None
         self._losses = torch.zeros((), dtype=torch.float64, device=device)
         self._since = 0
         self._dropout_seed = dropout_seed
@@ -94,8 +96,13 @@ class StudentTrainer:
         loss.backward()
         self._losses += loss.detach()
 
-    def update(self) -> None:
-        """Make the optimiser step; a loss that is not finite sets :attr:`error`."""
+    def update(self, tokens: Tensor | None = None) -> None:
+        """Make the optimiser step; a loss that is not finite sets :attr:`error`.
+
+        Args:
+            tokens: (n,) all tokens of the step's whole batch, once each. Workers that give them
+                exchange no other rows of the word embeddings, where that is the same.
+        """
         rate = (
             self.spec.learning_rate
             * self.plan.rate
@@ -105,7 +112,8 @@ class StudentTrainer:
         )
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        self._parallel.sum_gradients(self._parameters)
+        rows = self._rows_of_words(tokens)
+        self._parallel.sum_gradients(self._parameters, None if rows is None else self._words, rows)
         if self.spec.max_grad_norm:
             nn.utils.clip_grad_norm_(self._parameters, self.spec.max_grad_norm, foreach=True)
         self._optimizer.step()
@@ -114,6 +122,21 @@ class StudentTrainer:
         self._since += 1
         if self.step_number % self.plan.curve_every == 0 or self.finished:
             self._note(rate)
+
+    def _rows_of_words(self, tokens: Tensor | None) -> Tensor | None:
+        """Rows outside of which no worker's word embeddings have a gradient; None for no such rows.
+
+        A masked-LM head that is tied to them gives every row one. Which it is shows in the first
+        step of the stage.
+        """
+        gradient = self._words.grad
+        if tokens is None or gradient is None or self._parallel.world_size == 1:
+            return None
+        tokens = tokens.to(gradient.device, non_blocking=True)
+        if self._words_are_looked_up is None:
+            elsewhere = gradient.count_nonzero() > gradient[tokens].count_nonzero()
+            self._words_are_looked_up = not self._parallel.any(bool(elsewhere))
+        return tokens if self._words_are_looked_up else None
 
     @contextmanager
     def _own_randomness(self, part: int) -> Iterator[None]:

@@ -1,0 +1,258 @@
+"""Data-parallel distillation on a real local Ray cluster: equal curves, kills, stops, errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
+from kdnas.errors import BackendError, NotFoundError, SpecError, StoreError, TrainingError
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
+from workers.cluster import cluster
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+
+STUDENT = "2,4,36,96,gelu"
+STEPS, EVERY = 300, 50
+"""Long enough for a kill to come in the middle."""
+ORDER_OF_SUMS = 5e-6
+"""Relative difference of float32 losses whose sums were taken in another order, over 30 steps."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home of its own: nothing may be written there but what is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("HOME", str(home))
+        patch.setenv("KDNAS_HOME", str(home / "kdnas"))
+        patch.setenv("KDNAS_LOCKS", str(home / "locks"))
+        yield home
+
+
+@pytest.fixture(scope="module")
+def ray_cluster(home: Path) -> Iterator[None]:
+    with cluster(None, 2):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    return make_tiny_lab(tmp_path_factory.mktemp("lab"))
+
+
+def spec_of(lab: TinyLab, **training: Any) -> DistillationSpec:
+    settings = {"steps": STEPS, "checkpoint_every": EVERY, "dropout": 0.1, "num_workers": 2}
+    return lab.distillation(
+        STUDENT, **{**settings, "device": "cpu", "dtype": "float32", **training}
+    )
+
+
+def distil(
+    lab: TinyLab,
+    spec: DistillationSpec,
+    place: Path | str,
+    on_progress: Callable[[FullProgress], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> int:
+    from workers.distillation import distil_in_parallel
+
+    return distil_in_parallel(spec, lab.store.url, str(place), on_progress, should_stop)
+
+
+def result(lab: TinyLab, spec: DistillationSpec, place: Path) -> Distilled:
+    found = load_distilled(spec, lab.teacher, Checkpoints(str(place)))
+    assert found is not None
+    return found
+
+
+def newest_weights(place: Path) -> dict[str, torch.Tensor]:
+    state = Checkpoints(str(place)).load()
+    assert state is not None
+    weights: dict[str, torch.Tensor] = state["trainer"]["student"]
+    return weights
+
+
+def assert_same(lab: TinyLab, spec: DistillationSpec, place: Path, other: Path) -> None:
+    one, two = newest_weights(place), newest_weights(other)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    found, expected = result(lab, spec, place), result(lab, spec, other)
+    assert found.finished
+    assert found.curve == expected.curve
+    assert found.held_out == expected.held_out
+
+
+def worker_pids() -> list[int]:
+    """Processes of the group's workers, which Ray names after their class."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if "ray::RayTrainWorker" in " ".join(process.info["cmdline"] or ())
+    ]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    lab: TinyLab, ray_cluster: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[FullProgress]]:
+    place, told = tmp_path_factory.mktemp("undisturbed") / "run", []
+    assert distil(lab, spec_of(lab), place, told.append) == STEPS
+    return place, told
+
+
+def test_two_workers_learn_what_one_does(
+    lab: TinyLab, ray_cluster: None, tmp_path: Path, home: Path
+) -> None:
+    """And so they do where the last batch of an epoch leaves the second one without a sequence."""
+    for settings in ({"steps": 30}, {"batch_size": 269, "steps": 4, "accumulate": 2}):
+        spec = spec_of(lab, dropout=0.0, **settings)
+        two, one = tmp_path / f"two-{len(settings)}", tmp_path / f"one-{len(settings)}"
+        assert distil(lab, spec, two) == spec.training.steps
+        alone = Checkpoints(str(one))
+        FullDistillation(spec, lab.teacher, lab.corpus, alone, "cpu", "float32").run()
+        expected, found = result(lab, spec, one), result(lab, spec, two)
+        losses = [point.loss for point in expected.curve]
+        assert [point.loss for point in found.curve] == pytest.approx(losses, rel=ORDER_OF_SUMS)
+        assert found.best.losses.relative == pytest.approx(
+            expected.best.losses.relative, rel=ORDER_OF_SUMS
+        )
+    assert not (home / "ray_results").exists()
+
+
+def test_progress_reaches_the_driver(
+    lab: TinyLab, undisturbed: tuple[Path, list[FullProgress]]
+) -> None:
+    place, told = undisturbed
+    found = result(lab, spec_of(lab), place)
+    assert tuple(p.held_out for p in told if p.held_out) == found.held_out
+    assert sum((p.points for p in told), ()) == found.curve
+    assert all(p.total_steps == STEPS and p.tokens_per_second > 0 for p in told)
+    assert told[-1].step == STEPS
+
+
+def test_a_killed_worker_costs_only_time(
+    lab: TinyLab, tmp_path: Path, undisturbed: tuple[Path, list[FullProgress]]
+) -> None:
+    spec, killed = spec_of(lab), []
+
+    def kill_one(progress: FullProgress) -> None:
+        if progress.step >= EVERY and not killed:
+            pids = worker_pids()
+            assert len(pids) == 2
+            killed.append(pids[-1])
+            os.kill(killed[0], signal.SIGKILL)
+
+    assert distil(lab, spec, tmp_path / "run", kill_one) == STEPS
+    assert killed
+    assert_same(lab, spec, tmp_path / "run", undisturbed[0])
+
+
+def test_a_stop_writes_a_checkpoint_from_which_it_goes_on(
+    lab: TinyLab, tmp_path: Path, undisturbed: tuple[Path, list[FullProgress]]
+) -> None:
+    spec, place = spec_of(lab), tmp_path / "run"
+    steps = distil(lab, spec, place, should_stop=lambda: True)
+    assert 1 <= steps < STEPS
+    assert Checkpoints(str(place)).steps() == [steps]
+    assert distil(lab, spec, place) == STEPS
+    assert_same(lab, spec, place, undisturbed[0])
+
+
+def test_an_error_of_ours_comes_out_as_itself_and_at_once(
+    lab: TinyLab, ray_cluster: None, tmp_path: Path
+) -> None:
+    """Of all workers (diverged), of each before the start, and of the first alone (its disk)."""
+    with pytest.raises(TrainingError, match="diverged: the training loss was"):
+        distil(lab, spec_of(lab, learning_rate=1e30), tmp_path / "wild")
+    lost = spec_of(lab)
+    lost = lost.model_copy(
+        update={"teacher": lost.teacher.model_copy(update={"fingerprint": "0" * 16})}
+    )
+    with pytest.raises(NotFoundError, match="there is no teacher '0000000000000000'"):
+        distil(lab, lost, tmp_path / "lost")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match=f"checkpoint of step {EVERY} could not be written"):
+        distil(lab, spec_of(lab), tmp_path / "file" / "run")
+
+
+def test_workers_that_keep_dying_are_given_up(
+    lab: TinyLab, ray_cluster: None, tmp_path: Path
+) -> None:
+    spec = spec_of(lab, checkpoint_every=10_000, steps=10_000)
+
+    def kill_all(progress: FullProgress) -> None:
+        for pid in worker_pids():
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(BackendError, match=r"died 3 times without getting beyond step 0 .*resume"):
+        distil(lab, spec, tmp_path / "run", kill_all)
+
+
+def test_what_goes_wrong_in_the_driver_ends_the_workers(
+    lab: TinyLab, ray_cluster: None, tmp_path: Path
+) -> None:
+    def fail(progress: FullProgress) -> None:
+        raise ZeroDivisionError("the screen is gone")
+
+    with pytest.raises(ZeroDivisionError, match="the screen is gone"):
+        distil(lab, spec_of(lab, steps=100_000, checkpoint_every=10_000), tmp_path / "run", fail)
+    assert worker_pids() == []
+
+
+def test_checkpoints_in_memory_are_refused(lab: TinyLab) -> None:
+    with pytest.raises(SpecError, match="out of reach of other processes"):
+        distil(lab, spec_of(lab), "memory://run")
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from kdnas.specs.distillation import DistillationSpec
+from workers.distillation import distil_in_parallel
+
+spec = DistillationSpec.model_validate_json(sys.argv[1])
+told = lambda progress: print("step", progress.step, flush=True)
+print("made", distil_in_parallel(spec, sys.argv[2], sys.argv[3], told), flush=True)
+"""
+
+
+def test_a_killed_driver_resumes_to_the_same_weights(
+    lab: TinyLab, tmp_path: Path, home: Path, undisturbed: tuple[Path, list[FullProgress]]
+) -> None:
+    """With a cluster of its own, whose chatter stays off the screen."""
+    spec, place = spec_of(lab), tmp_path / "run"
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, spec.model_dump_json(), lab.store.url, str(place)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    driver = start()
+    deadline = time.monotonic() + 200
+    while not Checkpoints(str(place)).steps() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    assert Checkpoints(str(place)).steps()
+    driver = start()
+    output, errors = driver.communicate(timeout=300)
+    assert driver.returncode == 0, errors
+    assert output.splitlines()[-1] == f"made {STEPS}"
+    assert errors == ""
+    assert_same(lab, spec, place, undisturbed[0])
