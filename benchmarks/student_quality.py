@@ -440,9 +440,21 @@ sentences. The probe itself draws nothing but its folds, which are the same for 
 {made}
 
 {result["minutes"]:.0f} minutes on {result["threads"]} of {os.cpu_count()} cores. Made with
-`python benchmarks/student_quality.py --data-dir GLUE --student NAME=FOLDER … --undistilled
---output docs/results/student_quality`; the program's head shows how the students are made.
+`{result["command"]}`; the program's head shows how the students are made.
 """
+
+
+def command(arguments: argparse.Namespace) -> str:
+    """Return the command line, without the folders of this machine."""
+    words = ["python benchmarks/student_quality.py --data-dir GLUE"]
+    words += [f"--student {pair.partition('=')[0]}=FOLDER" for pair in arguments.student]
+    words += ["--undistilled"] if arguments.undistilled else []
+    words += [f"--arch {arguments.arch} --limit {arguments.limit} --pooling {arguments.pooling}"]
+    if arguments.fine_tune:
+        words.append(
+            f"--fine-tune {arguments.fine_tune} --fine-tune-rate {arguments.fine_tune_rate:g}"
+        )
+    return " ".join(words)
 
 
 def students_of(pairs: list[str]) -> dict[str, list[str]]:
@@ -530,6 +542,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
             }
             for name, judged in found.items()
         ],
+        "command": command(arguments),
         "pooling": arguments.pooling,
         "fine_tune_steps": arguments.fine_tune,
         "fine_tune_rate": arguments.fine_tune_rate,
