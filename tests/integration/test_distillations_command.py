@@ -30,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 def checkpoints(program: Program) -> list[Path]:
-    return list((program.folder / "home" / "distillations").glob("*/step-*/checkpoint.json"))
+    return list((program.folder / "home" / "distillations").glob("**/checkpoint.json"))
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def test_a_failure_is_shown_with_the_way_on(database: Database) -> None:
 
 def test_cancelling_removes_checkpoints_and_is_final(database: Database, home: Path) -> None:
     identity = add(database, "stopped")
-    checkpoints = Checkpoints(str(home / "distillations" / identity))
+    checkpoints = Checkpoints(str(home / "distillations" / identity / "checkpoints"))
     checkpoints.save({"step": 40}, 40)
     assert run("cancel", "stopped") == "cancelled stopped; its checkpoints are removed\n"
     assert checkpoints.steps() == []
@@ -183,7 +183,7 @@ def test_cancelling_removes_checkpoints_and_is_final(database: Database, home: P
 
 def test_what_a_kill_left_is_removed_by_cancelling_again(database: Database, home: Path) -> None:
     identity = add(database, "stopped", "cancelled")
-    checkpoints = Checkpoints(str(home / "distillations" / identity))
+    checkpoints = Checkpoints(str(home / "distillations" / identity / "checkpoints"))
     checkpoints.save({"step": 40}, 40)
     with pytest.raises(ConflictError):
         run("cancel", "stopped")
@@ -195,7 +195,7 @@ def test_a_runner_keeps_its_checkpoints_to_itself(database: Database, home: Path
     owner = leases.LeaseOwner.of_this_process("cli")
     with database.write() as session:
         leases.acquire(session, Distillation, identity, owner, 60)
-    checkpoints = Checkpoints(str(home / "distillations" / identity))
+    checkpoints = Checkpoints(str(home / "distillations" / identity / "checkpoints"))
     checkpoints.save({"step": 40}, 40)
     said = run("cancel", "busy")
     assert f"cancelled busy; process {owner.pid} on" in said
