@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -47,6 +47,7 @@ GOODBYE_SECONDS = 20.0
 _QUIET = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a worker that is gone is noticed anyway
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths keep their meaning
 }
 
@@ -139,8 +140,8 @@ def _run_group(
             thread.join(POLL_SECONDS)
             if not told_to_stop and should_stop():
                 told_to_stop = True
-                ray.get(line.stop.remote())
-            for progress in ray.get(line.take.remote()):
+                _answer(line.stop.remote())
+            for progress in _answer(line.take.remote()):
                 on_progress(progress)
     finally:
         ray.kill(line)  # a group that is still there ends when it finds nobody on the line
@@ -151,9 +152,22 @@ def _run_group(
     return result
 
 
+def _answer(reference: Any) -> Any:
+    """Wait for the line.
+
+    Raises:
+        _GroupDiedError: it is gone, and so the first worker ends as well.
+    """
+    try:
+        return ray.get(reference)
+    except RayError as error:
+        raise _GroupDiedError(_short(error)) from error
+
+
 def _fit(work: _Work, line: Any) -> int:
     training = work.spec.training
-    on_gpu = choose_device(training.device) == "cuda"
+    on_gpu = training.device == "cuda"
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdnas-train-"))
         stack.enter_context(_environment(_QUIET))
@@ -166,7 +180,9 @@ def _fit(work: _Work, line: Any) -> int:
             scaling_config=ray.train.ScalingConfig(
                 num_workers=training.num_workers,
                 use_gpu=on_gpu,
-                resources_per_worker=_resources(training.num_workers, training.threads, on_gpu),
+                resources_per_worker=_resources(
+                    nodes, training.num_workers, training.threads or 1, on_gpu
+                ),
             ),
             run_config=ray.train.RunConfig(
                 storage_path=folder,
@@ -178,13 +194,14 @@ def _fit(work: _Work, line: Any) -> int:
     return steps
 
 
-def _resources(num_workers: int, threads: int | None, on_gpu: bool) -> dict[str, float]:
+def _resources(
+    nodes: Sequence[Mapping[str, float]], num_workers: int, threads: int, on_gpu: bool
+) -> dict[str, float]:
     """What each worker reserves: no more cores than there are, or it would wait for ever.
 
     Raises:
         BackendError: there are fewer GPUs than workers.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if on_gpu:
         gpus = int(sum(node.get("GPU", 0) for node in nodes))
         if gpus < num_workers:
@@ -194,7 +211,7 @@ def _resources(num_workers: int, threads: int | None, on_gpu: bool) -> dict[str,
             )
         return {"CPU": 1, "GPU": 1}
     cores = [float(node.get("CPU", 0)) for node in nodes]
-    return {"CPU": min(threads or 1, max(cores), sum(cores) / num_workers)}
+    return {"CPU": min(threads, max(cores), sum(cores) / num_workers)}
 
 
 def _meaning(error: BaseException, spec: DistillationSpec) -> BaseException:

@@ -17,7 +17,7 @@ import torch
 
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
-from kdnas.errors import BackendError, NotFoundError, SpecError, StoreError, TrainingError
+from kdnas.errors import BackendError, NotFoundError, StoreError, TrainingError
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.cluster import cluster
@@ -173,9 +173,9 @@ def test_a_stop_writes_a_checkpoint_from_which_it_goes_on(
 def test_an_error_of_ours_comes_out_as_itself_and_at_once(
     lab: TinyLab, ray_cluster: None, tmp_path: Path
 ) -> None:
-    """Of all workers (diverged), of each before the start, and of the first alone (its disk)."""
-    with pytest.raises(TrainingError, match="diverged: the training loss was"):
-        distil(lab, spec_of(lab, learning_rate=1e30), tmp_path / "wild")
+    """Of each worker before the start, and of the first alone: its held-out losses, its disk."""
+    with pytest.raises(TrainingError, match="diverged: the held-out loss was nan"):
+        distil(lab, spec_of(lab, learning_rate=1e30, steps=1), tmp_path / "wild")
     lost = spec_of(lab)
     lost = lost.model_copy(
         update={"teacher": lost.teacher.model_copy(update={"fingerprint": "0" * 16})}
@@ -209,11 +209,6 @@ def test_what_goes_wrong_in_the_driver_ends_the_workers(
     with pytest.raises(ZeroDivisionError, match="the screen is gone"):
         distil(lab, spec_of(lab, steps=100_000, checkpoint_every=10_000), tmp_path / "run", fail)
     assert worker_pids() == []
-
-
-def test_checkpoints_in_memory_are_refused(lab: TinyLab) -> None:
-    with pytest.raises(SpecError, match="out of reach of other processes"):
-        distil(lab, spec_of(lab), "memory://run")
 
 
 DRIVER = """
