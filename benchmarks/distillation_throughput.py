@@ -444,7 +444,7 @@ divided by real tokens times dimensions, weight 1 a pair; its projections have a
 at 0. The last column is the loss of one held-out batch before and after the run, in the variant's
 own format.
 
-{"".join(sections)}
+{chr(10).join(sections)}
 Made with `python benchmarks/distillation_throughput.py --output
 docs/results/distillation_throughput`.
 """
