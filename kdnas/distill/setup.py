@@ -15,6 +15,7 @@ from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
+from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
@@ -67,6 +68,7 @@ class Setup:
         student = build_student(
             self.teacher.config, architecture, seed=spec.seed, dropout=spec.dropout
         )
+        use_training_attention(student)
         if self._origin is not None:
             load_weights(student, self._origin)
             return student
