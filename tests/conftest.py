@@ -34,6 +34,12 @@ def _own_locks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def ray_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The HOME of every Ray cluster: Ray keeps a token there, and a process keeps its first."""
+    return tmp_path_factory.mktemp("ray-home")
+
+
+@pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """URL of a running PostgreSQL server."""
     from kdnas.testing.postgres import running_server

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,11 +41,11 @@ CORES = 2
 
 
 @pytest.fixture(scope="module")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A small local cluster that leaves the user's home alone (Ray writes a token there)."""
+def ray_cluster(ray_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A small local cluster that leaves the user's home alone."""
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("home")
-        patch.setenv("HOME", str(home))
+        patch.setenv("HOME", str(ray_home))
         patch.setenv("KDNAS_HOME", str(home / "kdnas"))
         patch.setenv("KDNAS_LOCKS", str(home))  # locks of its own: nobody measures in there
         with cluster(None, CORES):

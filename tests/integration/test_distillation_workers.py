@@ -32,11 +32,11 @@ ORDER_OF_SUMS = 5e-6
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(ray_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of its own: nothing may be written there but what is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("home")
-        patch.setenv("HOME", str(home))
+        patch.setenv("HOME", str(ray_home))
         patch.setenv("KDNAS_HOME", str(home / "kdnas"))
         patch.setenv("KDNAS_LOCKS", str(home / "locks"))
         yield home
@@ -113,7 +113,7 @@ def undisturbed(
 
 
 def test_two_workers_learn_what_one_does(
-    lab: TinyLab, ray_cluster: None, tmp_path: Path, home: Path
+    lab: TinyLab, ray_cluster: None, tmp_path: Path, ray_home: Path
 ) -> None:
     """And so they do where the last batch of an epoch leaves the second one without a sequence."""
     for settings in ({"steps": 30}, {"batch_size": 269, "steps": 4, "accumulate": 2}):
@@ -128,7 +128,7 @@ def test_two_workers_learn_what_one_does(
         assert found.best.losses.relative == pytest.approx(
             expected.best.losses.relative, rel=ORDER_OF_SUMS
         )
-    assert not (home / "ray_results").exists()
+    assert not (ray_home / "ray_results").exists()
 
 
 def test_progress_reaches_the_driver(
