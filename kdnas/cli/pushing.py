@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 
@@ -37,5 +38,6 @@ def push(folder: Path, repo_id: str, private: bool) -> str:
     try:
         return push_folder(folder, repo_id, private)
     except KdnasError:
-        say(f"not pushed; try again with: kdnas export {folder} --push-to-hub {repo_id}")
+        again = ["kdnas", "export", str(folder), "--push-to-hub", repo_id]
+        say(f"not pushed; try again with: {shlex.join(again + ['--private'] * private)}")
         raise

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from kdnas.testing.commands import Finished, Program
+from kdnas.testing.stub_hub import FORBIDDEN_OWNER, TOKEN, running_stub_hub
 
 ARCHITECTURE = "2,4,24,48,silu"
 DISTIL = (
@@ -33,6 +34,12 @@ def finished(program: Program) -> Finished:
     result = program.run(*DISTIL, "--output", "student", "--name", "undisturbed", "--json")
     assert result.code == 0, result.err
     return result
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What the hub shows of a folder: everything but TensorBoard's events and hidden files."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -111,6 +118,41 @@ def test_a_student_larger_than_its_teacher_is_warned_about(program: Program) -> 
     )
     assert result.code == 0, result.err
     assert "is larger than its teacher" in result.err
+
+
+def test_a_student_goes_to_the_hub_when_it_is_done(program: Program) -> None:
+    """A wrong token is refused before the work; a hub that says no afterwards loses nothing."""
+    short = ("full-distill", "--arch", ARCHITECTURE, "--steps", "3", "--batch-size", "8")
+    with running_stub_hub() as hub:
+        online = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "0"}
+        to_team = ("--push-to-hub", "team/student", "--output", "pushed", "--json")
+        refused = program.run(*short, *to_team, **online | {"HF_TOKEN": "hf_wrong"})
+        assert refused.code == 2
+        assert not (program.folder / "pushed").exists()
+        done = program.run(*short, *to_team, **online)
+        assert done.code == 0, done.err
+        assert hub.files == {"team/student": files(program.folder / "pushed")}
+        elsewhere = f"{FORBIDDEN_OWNER}/student"
+        late = program.run(*short, "--push-to-hub", elsewhere, "--output", "kept", **online)
+        assert late.code == 2
+        assert f"kdnas export '{program.folder / 'kept'}' --push-to-hub {elsewhere}" in late.err
+        assert files(program.folder / "kept").keys() == files(program.folder / "pushed").keys()
+    assert f"hub        {hub.url}/team/student\n" in done.err
+
+
+def test_an_objective_that_needs_a_head_has_one_fitted(program: Program) -> None:
+    """The last line of errors names the option; with it the student is a masked-LM model."""
+    asked = (*DISTIL, "--objective", "hs+od", "--steps", "10")
+    refused = program.run(*asked, "--output", "with-head")
+    assert refused.code == 2
+    assert "has no masked-LM head" in refused.err
+    assert "--fit-lm-head" in refused.err
+    done = program.run(*asked, "--fit-lm-head", "5", "--output", "with-head", "--json")
+    assert done.code == 0, done.err
+    assert "fitting the teacher's masked-LM head" in done.err
+    config = json.loads((program.folder / "with-head" / "config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]
+    AutoModelForMaskedLM.from_pretrained(program.folder / "with-head")
 
 
 @pytest.mark.slow
