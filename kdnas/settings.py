@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+_YES = {"1", "true", "yes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,12 @@ class Settings:
         corpus: default corpus (``KDNAS_CORPUS``).
         locks: folder of the locks that keep training and measuring apart on a machine
             (``KDNAS_LOCKS``); the default is one a user in the system's temporary folder.
+        operator_token: lets a client of the service do everything (``KDNAS_OPERATOR_TOKEN``).
+        viewer_token: lets a client of the service read (``KDNAS_VIEWER_TOKEN``).
+        data_roots: folders and fsspec URLs that requests to the service may name
+            (``KDNAS_DATA_ROOTS``, separated by ``:``).
+        allow_custom_code: requests to the service may name ``package.module:Class``
+            (``KDNAS_ALLOW_CUSTOM_CODE=1``).
     """
 
     home: Path
@@ -33,6 +42,10 @@ class Settings:
     teacher: str | None
     corpus: str | None
     locks: Path
+    operator_token: str | None = field(default=None, repr=False)
+    viewer_token: str | None = field(default=None, repr=False)
+    data_roots: tuple[str, ...] = ()
+    allow_custom_code: bool = False
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -44,10 +57,19 @@ class Settings:
             database_url=env.get("KDNAS_DATABASE_URL") or f"sqlite:///{home / 'kdnas.db'}",
             store_url=env.get("KDNAS_STORE") or str(home / "store"),
             ray_address=env.get("KDNAS_RAY_ADDRESS") or None,
-            auto_migrate=env.get("KDNAS_AUTO_MIGRATE", "") in {"1", "true", "yes"},
+            auto_migrate=env.get("KDNAS_AUTO_MIGRATE", "") in _YES,
             teacher=env.get("KDNAS_TEACHER") or None,
             corpus=env.get("KDNAS_CORPUS") or None,
             locks=Path(
                 env.get("KDNAS_LOCKS") or Path(tempfile.gettempdir()) / f"kdnas-locks-{os.getuid()}"
             ).expanduser(),
+            operator_token=env.get("KDNAS_OPERATOR_TOKEN") or None,
+            viewer_token=env.get("KDNAS_VIEWER_TOKEN") or None,
+            data_roots=_roots(env.get("KDNAS_DATA_ROOTS", "")),
+            allow_custom_code=env.get("KDNAS_ALLOW_CUSTOM_CODE", "") in _YES,
         )
+
+
+def _roots(text: str) -> tuple[str, ...]:
+    """Cut at colons, but not at the one of a URL's ``://``."""
+    return tuple(part for part in re.split(r":(?!//)", text) if part)

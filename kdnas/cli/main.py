@@ -21,6 +21,7 @@ from kdnas.cli import (
     schema,
     search,
     searches,
+    serve,
     space,
 )
 from kdnas.errors import KdnasError, RequestError
@@ -39,6 +40,7 @@ app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)
+app.command("serve")(serve.serve)
 app.command("arch")(arch.arch)
 app.command("space")(space.space)
 app.command("schema")(schema.schema)

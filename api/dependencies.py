@@ -1,0 +1,37 @@
+"""What a route asks for: the database, the settings, who is asking.
+
+A route names what it needs by type::
+
+    @router.get("/things")
+    def list_things(database: DatabaseDep, settings: SettingsDep) -> Page[Thing]: ...
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from api.security import Role
+from kdnas.db.engine import Database
+from kdnas.settings import Settings
+
+
+def get_database(request: Request) -> Database:
+    """Return the database of the application."""
+    return cast(Database, request.app.state.database)
+
+
+def get_settings(request: Request) -> Settings:
+    """Return the settings of the application."""
+    return cast(Settings, request.app.state.settings)
+
+
+def get_role(request: Request) -> Role:
+    """Return who is asking, as the middleware of :mod:`api.security` found."""
+    return cast(Role, getattr(request.state, "role", "operator"))
+
+
+DatabaseDep = Annotated[Database, Depends(get_database)]
+SettingsDep = Annotated[Settings, Depends(get_settings)]
+RoleDep = Annotated[Role, Depends(get_role)]

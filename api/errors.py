@@ -1,0 +1,112 @@
+"""Errors as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from api.schemas import FieldProblem, Problem
+from kdnas.errors import (
+    ConflictError,
+    DatabaseError,
+    KdnasError,
+    NotFoundError,
+    RequestError,
+)
+
+PROBLEM_TYPE = "application/problem+json"
+STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (RequestError, 422),
+    (DatabaseError, 503),
+    (KdnasError, 500),
+)
+"""The first class that fits an error gives its status."""
+
+log = structlog.get_logger()
+
+
+def problem(
+    status: int,
+    detail: str,
+    errors: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Make the answer that says what is wrong.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence with the offending value, then what to do about it.
+        errors: places of a body or of parameters that do not fit.
+        headers: more headers, such as ``Retry-After``.
+    """
+    body = Problem(
+        title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
+    )
+    return JSONResponse(
+        body.model_dump(exclude=None if errors else {"errors"}),
+        status_code=status,
+        headers=dict(headers or {}),
+        media_type=PROBLEM_TYPE,
+    )
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have every error answered as a problem."""
+    app.add_exception_handler(KdnasError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def _ours(request: Request, error: Exception) -> Response:
+    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    if status >= 500:
+        log.error("request failed", error=str(error))
+    return problem(status, str(error))
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    details = {
+        404: f"there is no {request.url.path}; see /api/v1/docs",
+        405: f"{request.url.path} does not take {request.method}; see /api/v1/docs",
+        413: "the body is above 1 MiB; send less",
+    }
+    detail = details.get(error.status_code, str(error.detail))
+    return problem(error.status_code, detail, headers=error.headers)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    items: Sequence[Mapping[str, Any]] = error.errors()
+    broken = next((item for item in items if item["type"] == "json_invalid"), None)
+    if broken is not None:
+        reason = broken.get("ctx", {}).get("error", broken["msg"])
+        return problem(400, f"the body is no JSON: {reason}")
+    problems = [
+        FieldProblem(where=".".join(map(str, item["loc"])), message=_worded(item)) for item in items
+    ]
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
+    return problem(422, f"{first.where}: {first.message}{more}", problems)
+
+
+def _worded(item: Mapping[str, Any]) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    given = item.get("input")
+    shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""
+    return f"{message[0].lower()}{message[1:]}{shown}"
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    log.error("request failed unforeseen", exc_info=error)
+    return problem(500, "the service failed at this request; its log says why")

@@ -1,0 +1,21 @@
+"""The routes of the service, a module for each thing; here they are put together."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI
+
+from api.routes import health, session
+
+API_ROUTERS: tuple[APIRouter, ...] = (session.router,)
+"""What answers under ``/api/v1``."""
+
+ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router,)
+"""What answers at the root: probes, and the pages of the dashboard."""
+
+
+def add_routes(app: FastAPI) -> None:
+    """Give the application all of its routes."""
+    for router in API_ROUTERS:
+        app.include_router(router, prefix="/api/v1")
+    for router in ROOT_ROUTERS:
+        app.include_router(router)

@@ -1,0 +1,57 @@
+"""Shapes that all routes share: a page, a problem, who is asking."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+Item = TypeVar("Item")
+
+PAGE_LENGTH, LONGEST_PAGE = 50, 500
+
+Limit = Annotated[
+    int, Query(ge=1, le=LONGEST_PAGE, description="Length of the page.", examples=[PAGE_LENGTH])
+]
+Cursor = Annotated[
+    str | None, Query(max_length=500, description="`next_cursor` of the page before.")
+]
+
+
+class Shape(BaseModel):
+    """Base of everything that is answered: read from values by their attributes."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class Page(Shape, Generic[Item]):
+    """A part of a list; `next_cursor` is null on the last page."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+class FieldProblem(Shape):
+    """What is wrong at one place of a request."""
+
+    where: str = Field(description="Such as `body.controller.episodes` or `query.limit`.")
+    message: str
+
+
+class Problem(Shape):
+    """Why a request was refused or failed (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldProblem] = []
+
+
+class SessionState(Shape):
+    """Who is asking, and whether there is anything to log in to."""
+
+    role: Literal["operator", "viewer"]
+    login_required: bool
+    version: str

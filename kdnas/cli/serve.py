@@ -1,0 +1,37 @@
+"""``kdnas serve``: the service with REST API, dashboard and coordinator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    no_coordinator: Annotated[
+        bool,
+        typer.Option(
+            "--no-coordinator", help="Answer only; `kdnas coordinator` elsewhere does the work."
+        ),
+    ] = False,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="Running Ray cluster.  [default: KDNAS_RAY_ADDRESS, else a local one]"),
+    ] = None,
+) -> None:
+    """Serve the REST API and the dashboard, and do what is queued."""
+    import uvicorn
+
+    from api.app import create_app
+    from kdnas.db.migrate import open_database
+    from kdnas.settings import Settings
+
+    settings = Settings.from_environment()
+    if ray_address:
+        settings = replace(settings, ray_address=ray_address)
+    with open_database(settings) as database:
+        app = create_app(settings, database, coordinator=not no_coordinator)
+        uvicorn.run(app, host=host, port=port, log_config=None, loop="asyncio")
