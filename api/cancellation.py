@@ -9,6 +9,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord, LeaseHolder
 from kdnas.db.repository import distillations, leases
+from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import ConflictError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -43,7 +44,9 @@ def cancel_stored_distillation(
         record = distillations.get_distillation(session, reference)
     try:
         with database.write() as session:
-            record, holder = distillations.cancel_distillation(session, record.id)
+            apply_action(session, Distillation, record.id, "cancel")
+            record = distillations.get_distillation(session, record.id)
+            holder = leases.holder(session, Distillation, record.id)
     except ConflictError:
         with database.read() as session:
             worked_on = leases.holder(session, Distillation, record.id) is not None

@@ -20,7 +20,6 @@ from kdnas.db.records import (
     DistillationOverview,
     DistillationRecord,
     HeldOutReading,
-    LeaseHolder,
     OwnerKind,
 )
 from kdnas.db.repository import leases
@@ -108,7 +107,7 @@ def set_distillation_status(
         NotFoundError: no such distillation.
         ConflictError: its status is not among ``expected``.
     """
-    row = _locked(session, distillation_id)
+    row = locked_distillation(session, distillation_id)
     if expected is not None and row.status not in expected:
         raise ConflictError(
             f"distillation {row.name!r} is {row.status}, so it cannot become {status}; that takes "
@@ -122,33 +121,6 @@ def set_distillation_status(
     payload = {"status": status, "error": error}
     append_event(session, "distillation_status", payload, distillation_id=row.id)
     return _record(row)
-
-
-def cancel_distillation(
-    session: Session, distillation_id: str
-) -> tuple[DistillationRecord, LeaseHolder | None]:
-    """Cancel a distillation for good.
-
-    Returns:
-        The cancelled distillation, and who works on it still: a process that sees its row
-        cancelled stops by itself.
-
-    Raises:
-        NotFoundError: no such distillation.
-        ConflictError: it has succeeded, or is cancelled already.
-    """
-    row = _locked(session, distillation_id)
-    if row.status not in UNFINISHED:
-        reason = (
-            f"its student is in {row.output_path}"
-            if row.status == "succeeded"
-            else "a distillation is cancelled once"
-        )
-        raise ConflictError(
-            f"distillation {row.name!r} is {row.status}, so it cannot be cancelled; {reason}"
-        )
-    holder = leases.holder(session, Distillation, row.id)
-    return set_distillation_status(session, row.id, "cancelled"), holder
 
 
 def set_distillation_progress(
@@ -166,7 +138,7 @@ def set_distillation_progress(
     Raises:
         NotFoundError: no such distillation.
     """
-    row = _locked(session, distillation_id)
+    row = locked_distillation(session, distillation_id)
     row.step, row.total_steps = step, total_steps
     if points:
         session.execute(
@@ -224,7 +196,7 @@ def set_distillation_result(
     Raises:
         NotFoundError: no such distillation.
     """
-    row = _locked(session, distillation_id)
+    row = locked_distillation(session, distillation_id)
     row.metrics, row.artefact, row.output_path = dict(metrics), artefact, output_path
     session.flush()
 
@@ -292,7 +264,8 @@ def _reading(row: DistillationReading) -> HeldOutReading:
     return HeldOutReading(row.step, losses)
 
 
-def _locked(session: Session, distillation_id: str) -> Distillation:
+def locked_distillation(session: Session, distillation_id: str) -> Distillation:
+    """The row of a distillation, kept from other writers until the end of the transaction."""
     row = session.get(
         Distillation, distillation_id, with_for_update=ROW_LOCK, populate_existing=True
     )

@@ -14,7 +14,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kdnas.architecture import Architecture
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation
 from kdnas.db.records import HeldOutReading
 from kdnas.db.repository import distillations, events, latencies, leases, searches
 from kdnas.errors import ConflictError, NotFoundError
@@ -254,44 +253,3 @@ def test_distillations_are_listed_by_objective(database: Database) -> None:
         for name, count in (("hs", 2), ("hs+od", 1), ("od", 0)):
             found = distillations.list_distillations(session, objective=name)
             assert [row.spec["objective"]["name"] for row in found] == [name] * count
-
-
-@pytest.mark.parametrize("status", ["queued", "running", "paused", "failed"])
-def test_an_unfinished_distillation_can_be_cancelled(database: Database, status: str) -> None:
-    with database.write() as session:
-        made = distillations.create_distillation(session, {}, SMALL, name="small")
-        distillations.set_distillation_status(session, made.id, status)  # type: ignore[arg-type]
-        cancelled, holder = distillations.cancel_distillation(session, made.id)
-        assert (cancelled.status, holder) == ("cancelled", None)
-        assert cancelled.finished_at is not None
-        with pytest.raises(ConflictError, match="'small' is cancelled, so it cannot be cancelled"):
-            distillations.cancel_distillation(session, made.id)
-
-
-def test_a_finished_distillation_is_not_cancelled(database: Database) -> None:
-    with database.write() as session:
-        made = distillations.create_distillation(session, {}, SMALL, name="small")
-        distillations.set_distillation_result(
-            session, made.id, metrics={"relative": 0.1}, output_path="students/small"
-        )
-        distillations.set_distillation_status(session, made.id, "succeeded")
-        with pytest.raises(ConflictError, match=r"succeeded.*student is in students/small"):
-            distillations.cancel_distillation(session, made.id)
-        assert distillations.get_distillation(session, made.id).status == "succeeded"
-
-
-def test_cancelling_tells_who_works_on_it(database: Database) -> None:
-    owner = leases.LeaseOwner.of_this_process("cli")
-    with database.write() as session:
-        made = distillations.create_distillation(session, {}, SMALL)
-        distillations.set_distillation_status(session, made.id, "running")
-        (seen,) = distillations.overviews(session, [made])
-        assert seen.holder is None
-        leases.acquire(session, Distillation, made.id, owner, 60)
-        running = distillations.get_distillation(session, made.id)
-        (seen,) = distillations.overviews(session, [running])
-        _, holder = distillations.cancel_distillation(session, made.id)
-    assert holder is not None
-    assert (holder.kind, holder.pid) == ("cli", owner.pid)
-    assert seen.holder == holder
-    assert not seen.abandoned

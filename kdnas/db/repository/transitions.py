@@ -1,0 +1,102 @@
+"""What a user may do to a search or a distillation in each of its states.
+
+``docs/api.md`` shows the table to users. The row changes at once; the process that works on it
+sees that and stops by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, cast
+
+from sqlalchemy.orm import Session
+
+from kdnas.db.models import Distillation, Search
+from kdnas.db.repository.distillations import locked_distillation, set_distillation_status
+from kdnas.db.repository.searches import locked_search, set_search_status
+from kdnas.errors import ConflictError
+from kdnas.records import SearchStatus
+
+Action = Literal["pause", "resume", "cancel"]
+WorkTable = type[Search] | type[Distillation]
+
+TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
+    "pause": {"queued": "paused", "running": "paused"},
+    "resume": {"paused": "queued", "failed": "queued"},
+    "cancel": {
+        "queued": "cancelled",
+        "running": "cancelled",
+        "paused": "cancelled",
+        "failed": "cancelled",
+    },
+}
+"""Action → status before → status after; what is not here is refused."""
+
+_PARTICIPLES: Final[Mapping[Action, str]] = {
+    "pause": "paused",
+    "resume": "resumed",
+    "cancel": "cancelled",
+}
+
+
+def apply_action(session: Session, table: WorkTable, row_id: str, action: Action) -> SearchStatus:
+    """Pause, resume or cancel, with an event.
+
+    Args:
+        session: of a write transaction.
+        table: of searches or of distillations.
+        row_id: the row.
+        action: what a user asks for.
+
+    Returns:
+        The new status.
+
+    Raises:
+        NotFoundError: no such row.
+        ConflictError: its status forbids it; says why, and what to do otherwise.
+    """
+    row = (
+        locked_search(session, row_id) if table is Search else locked_distillation(session, row_id)
+    )
+    status = cast(SearchStatus, row.status)
+    after = TRANSITIONS[action].get(status)
+    if after is None:
+        raise ConflictError(_refusal(row, status, action))
+    if action == "resume" and row.owner_kind == "cli":
+        raise ConflictError(
+            f"{_noun(row)} {row.name!r} was started by the command line, which resumes it with "
+            f"`{_command(row)} --resume {row.name}`"
+        )
+    if table is Search:
+        set_search_status(session, row.id, after)
+    else:
+        set_distillation_status(session, row.id, after)
+    return after
+
+
+def _refusal(row: Search | Distillation, status: SearchStatus, action: Action) -> str:
+    said = {"succeeded": "has succeeded"}.get(status, f"is {status}")
+    return f"{_noun(row)} {row.name!r} {said}, so it cannot be {_PARTICIPLES[action]}; " + _advice(
+        row, status, action
+    )
+
+
+def _advice(row: Search | Distillation, status: SearchStatus, action: Action) -> str:
+    if status == "succeeded":
+        output = row.output_path if isinstance(row, Distillation) else None
+        return f"its student is in {output}" if output else "its result is there to be read"
+    if status == "cancelled":
+        return f"what is cancelled stays so: start a new {_noun(row)}"
+    if action == "resume":
+        return "pause it first, or leave it to go on"
+    if status == "failed":
+        return "nothing works on it; resume it to try again, or cancel it"
+    return "resume it to go on, or cancel it"  # paused twice
+
+
+def _noun(row: Search | Distillation) -> str:
+    return "search" if isinstance(row, Search) else "distillation"
+
+
+def _command(row: Search | Distillation) -> str:
+    return "kdnas search" if isinstance(row, Search) else "kdnas full-distill"

@@ -1,0 +1,140 @@
+"""What a user may do to a search or a distillation: the table of docs/api.md, cell by cell."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database
+from kdnas.db.models import Distillation, Search
+from kdnas.db.records import OwnerKind
+from kdnas.db.repository import distillations, events, leases, searches
+from kdnas.db.repository.transitions import TRANSITIONS, Action, WorkTable, apply_action
+from kdnas.errors import ConflictError, NotFoundError
+from kdnas.records import SearchStatus
+
+SMALL = Architecture.parse("3,4,192,384,gelu")
+TABLES: list[WorkTable] = [Search, Distillation]
+
+
+def make(
+    database: Database, table: WorkTable, status: SearchStatus, owner_kind: OwnerKind = "service"
+) -> str:
+    with database.write() as session:
+        if table is Search:
+            row = searches.create_search(session, {}, name="small", owner_kind=owner_kind)
+            searches.set_search_status(session, row.id, status)
+            return row.id
+        made = distillations.create_distillation(
+            session, {}, SMALL, name="small", owner_kind=owner_kind
+        )
+        distillations.set_distillation_status(session, made.id, status)
+        return made.id
+
+
+def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus:
+    with database.read() as session:
+        if table is Search:
+            return searches.get_search(session, row_id).status
+        return distillations.get_distillation(session, row_id).status
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("action", get_args(Action))
+@pytest.mark.parametrize("status", get_args(SearchStatus))
+def test_every_cell(
+    database: Database, table: WorkTable, action: Action, status: SearchStatus
+) -> None:
+    row_id = make(database, table, status)
+    after = TRANSITIONS[action].get(status)
+    with database.read() as session:
+        before = events.last_event_id(session)
+    if after is None:
+        with (
+            pytest.raises(ConflictError, match=r"'small' (is|has) \w+, so it cannot be \w+; \w+"),
+            database.write() as session,
+        ):
+            apply_action(session, table, row_id, action)
+        assert status_of(database, table, row_id) == status
+        return
+    with database.write() as session:
+        assert apply_action(session, table, row_id, action) == after
+    assert status_of(database, table, row_id) == after
+    with database.read() as session:
+        (event,) = events.events_since(session, before)
+    kind = "search" if table is Search else "distillation"
+    assert (event.type, event.payload) == (f"{kind}_status", {"status": after, "error": None})
+    assert row_id in {event.search_id, event.distillation_id}
+
+
+def test_the_documented_table_is_this_one() -> None:
+    text = Path("docs/api.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    documented = {
+        (action, status): cell.strip("` ")
+        for status, *cells in rows
+        for action, cell in zip(get_args(Action), cells, strict=True)
+        if status in get_args(SearchStatus)
+    }
+    assert documented == {
+        (action, status): TRANSITIONS[action].get(status, "409")
+        for action in get_args(Action)
+        for status in get_args(SearchStatus)
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [
+        (Search, "`kdnas search --resume small`"),
+        (Distillation, "`kdnas full-distill --resume small`"),
+    ],
+)
+def test_what_the_command_line_started_is_resumed_there(
+    database: Database, table: WorkTable, command: str
+) -> None:
+    row_id = make(database, table, "running", "cli")
+    with database.write() as session:
+        assert apply_action(session, table, row_id, "pause") == "paused"
+    with pytest.raises(ConflictError, match=re.escape(command)), database.write() as session:
+        apply_action(session, table, row_id, "resume")
+    with database.write() as session:
+        assert apply_action(session, table, row_id, "cancel") == "cancelled"
+
+
+def test_a_finished_distillation_says_where_its_student_is(database: Database) -> None:
+    row_id = make(database, Distillation, "succeeded")
+    with database.write() as session:
+        distillations.set_distillation_result(
+            session, row_id, metrics={"relative": 0.1}, output_path="students/small"
+        )
+    with (
+        pytest.raises(ConflictError, match=r"has succeeded.*student is in students/small"),
+        database.write() as session,
+    ):
+        apply_action(session, Distillation, row_id, "cancel")
+
+
+def test_a_cancelled_row_keeps_its_holder_until_it_stops(database: Database) -> None:
+    row_id = make(database, Distillation, "running", "cli")
+    owner = leases.LeaseOwner.of_this_process("cli")
+    with database.write() as session:
+        leases.acquire(session, Distillation, row_id, owner, 60)
+    with database.write() as session:
+        apply_action(session, Distillation, row_id, "cancel")
+        record = distillations.get_distillation(session, row_id)
+        (seen,) = distillations.overviews(session, [record])
+    assert record.finished_at is not None
+    assert seen.holder is not None
+    assert (seen.holder.kind, seen.holder.pid) == ("cli", owner.pid)
+    assert not seen.abandoned
+
+
+def test_a_row_that_is_not_there(database: Database) -> None:
+    for table in TABLES:
+        with pytest.raises(NotFoundError, match="no such"), database.write() as session:
+            apply_action(session, table, "no such", "pause")
