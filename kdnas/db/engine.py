@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session as Session  # for annotations elsewhere
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from kdnas.errors import DatabaseError
