@@ -3,9 +3,11 @@
 ::
 
     searches ─┬─ episodes ── candidates ─┬─ attempts
-              ├─ controller_states       └─ distillation_losses ── mini_kd_contexts
+              ├─ search_states           └─ distillation_losses ── mini_kd_contexts
+              ├─ controller_states
               └─ events
-    latency_profiles ── latencies
+    latency_profiles ─┬─ latencies
+                      └─ latency_builds
     distillations ─┬─ distillation_curves
                    ├─ distillation_readings
                    └─ evaluations
@@ -116,9 +118,10 @@ class DistillationLoss(Base):
 
 
 class Candidate(Base):
-    """An architecture proposed in a search.
+    """An architecture proposed in a search; its five numbers are columns, so that they filter.
 
-    The indices serve a table of 100 000 candidates that is sorted by any column of figures.
+    The indices serve a table of 100 000 candidates that is sorted by any column of figures, from
+    either end.
     """
 
     __tablename__ = "candidates"
@@ -133,8 +136,15 @@ class Candidate(Base):
         Index(None, "search_id", "status"),
         Index(None, "search_id", "architecture"),
         Index(None, "search_id", "reward", "id"),
+        Index(None, "search_id", "predicted_reward", "id"),
         Index(None, "search_id", "loss_relative", "id"),
+        Index(None, "search_id", "loss_output", "id"),
+        Index(None, "search_id", "loss_mean", "id"),
         Index(None, "search_id", "latency_ms", "id"),
+        Index(None, "search_id", "params_millions", "id"),
+        Index(None, "search_id", "episode", "id"),
+        Index(None, "search_id", "state_index", "id"),
+        Index(None, "search_id", "created_at", "id"),
         Index(None, "distillation_loss_id"),
     )
 
@@ -144,6 +154,11 @@ class Candidate(Base):
     position: Mapped[int]
     state_index: Mapped[int]
     architecture: Mapped[str]
+    layers: Mapped[int]
+    heads: Mapped[int]
+    hidden: Mapped[int]
+    intermediate: Mapped[int]
+    activation: Mapped[str]
     source: Mapped[str]
     predicted_reward: Mapped[float | None]
     status: Mapped[str]
@@ -164,6 +179,35 @@ class Candidate(Base):
     )
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     finished_at: Mapped[datetime | None]
+
+
+class SearchState(Base):
+    """A state of the space in one search: how often it was proposed, and what came of it.
+
+    There are a few thousand of them whatever the number of candidates, so everything that looks
+    at each state once (ranking, Pareto front, coverage, summary) reads this table.
+
+    ``candidate_id`` is the first candidate of the state, by episode and position, that has a
+    reward; it stands for the state. ``trained``: one of its candidates succeeded with losses of
+    its own; ``failed``: one of them failed.
+    """
+
+    __tablename__ = "search_states"
+    __table_args__ = (Index(None, "candidate_id"),)
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    state_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    architecture: Mapped[str]
+    num_candidates: Mapped[int] = mapped_column(default=0)
+    num_finished: Mapped[int] = mapped_column(default=0)
+    num_attempts: Mapped[int] = mapped_column(default=0)
+    trained: Mapped[bool] = mapped_column(default=False)
+    failed: Mapped[bool] = mapped_column(default=False)
+    candidate_id: Mapped[str | None] = mapped_column(
+        ForeignKey("candidates.id", ondelete="CASCADE")
+    )
 
 
 class Attempt(Base):
@@ -245,14 +289,38 @@ class Latency(Base):
     measured: Mapped[bool]
 
 
+class LatencyBuild(WorkColumns, LeaseColumns, Base):
+    """A latency table that somebody asked the service for.
+
+    ``spec`` is ``{"teacher": TeacherSpec, "latency": LatencySpec, "space": SpaceSpec}`` as plain
+    JSON. A coordinator claims a queued row like a search's and has ``python -m api.runner latency
+    ID`` build the table; that notes ``share`` (0 to 1) on the way and ``profile_id`` at the end.
+    """
+
+    __tablename__ = "latency_builds"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        Index(None, "status", "id"),
+        Index(None, "profile_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    spec: Mapped[dict[str, Any]]
+    share: Mapped[float] = mapped_column(default=0.0)
+    profile_id: Mapped[str | None] = mapped_column(
+        ForeignKey("latency_profiles.id", ondelete="SET NULL")
+    )
+
+
 class Distillation(WorkColumns, LeaseColumns, Base):
-    """A full distillation."""
+    """A full distillation; ``search_id`` is the search whose inputs it took, if it took any."""
 
     __tablename__ = "distillations"
     __table_args__ = (
         one_of("status", STATUSES),
         one_of("owner_kind", OWNER_KINDS),
         Index(None, "status", "id"),
+        Index(None, "search_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
@@ -260,6 +328,7 @@ class Distillation(WorkColumns, LeaseColumns, Base):
     architecture: Mapped[str]
     spec: Mapped[dict[str, Any]]
     owner_kind: Mapped[str]
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
     step: Mapped[int] = mapped_column(default=0)
     total_steps: Mapped[int | None]
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)

@@ -6,11 +6,12 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from kdnas.db import migrate
 from kdnas.db.engine import Database
@@ -125,3 +126,79 @@ def test_downgrade_empties_the_database(database: Database) -> None:
             )
         )
     assert count == 1  # alembic's own
+
+
+def test_candidates_of_an_older_database_are_taken_apart(empty_url: str) -> None:
+    now = "2024-01-01 00:00:00"
+    _upgrade_to(empty_url, "0002")
+    with _connection(empty_url) as connection:
+        connection.execute(
+            text(
+                "INSERT INTO searches (id, name, spec, owner_kind, status, created_at) "
+                f"VALUES ('s', 'old', '{{}}', 'cli', 'succeeded', '{now}')"
+            )
+        )
+        connection.execute(
+            text(
+                "INSERT INTO episodes (search_id, number, started_at) VALUES "
+                f"('s', 1, '{now}'), ('s', 2, '{now}')"
+            )
+        )
+        for row, episode, position, state, architecture, status, reward, reused in (
+            ("a", 1, 0, 7, "4,12,576,768,gelu", "failed", None, False),
+            ("b", 1, 1, 9, "3,2,288,384,relu", "succeeded", 0.5, False),
+            ("c", 2, 0, 9, "3,2,288,384,relu", "succeeded", 0.5, True),
+            ("d", 2, 1, 8, "3,2,288,384,silu", "proposed", None, False),
+        ):
+            connection.execute(
+                text(
+                    "INSERT INTO candidates (id, search_id, episode, position, state_index, "
+                    "architecture, source, status, reward, reused, num_attempts, created_at) "
+                    "VALUES (:id, 's', :episode, :position, :state, :architecture, 'random', "
+                    f":status, :reward, :reused, 1, '{now}')"
+                ),
+                {
+                    "id": row,
+                    "episode": episode,
+                    "position": position,
+                    "state": state,
+                    "architecture": architecture,
+                    "status": status,
+                    "reward": reward,
+                    "reused": reused,
+                },
+            )
+    assert migrate.upgrade(empty_url) == ("0002", migrate.head())
+    assert migrate.check(empty_url) == []
+    with _connection(empty_url) as connection:
+        axes = connection.execute(
+            text(
+                "SELECT layers, heads, hidden, intermediate, activation FROM candidates ORDER BY id"
+            )
+        ).all()
+        states = connection.execute(
+            text(
+                "SELECT state_index, architecture, num_candidates, num_finished, num_attempts, "
+                "trained, failed, candidate_id FROM search_states ORDER BY state_index"
+            )
+        ).all()
+    assert axes[0] == (4, 12, 576, 768, "gelu")
+    assert axes[1:] == [(3, 2, 288, 384, "relu")] * 2 + [(3, 2, 288, 384, "silu")]
+    assert states == [
+        (7, "4,12,576,768,gelu", 1, 1, 1, False, True, None),
+        (8, "3,2,288,384,silu", 1, 0, 1, False, False, None),
+        (9, "3,2,288,384,relu", 2, 2, 2, True, False, "b"),
+    ]
+
+
+def _upgrade_to(url: str, revision: str) -> None:
+    from alembic import command
+
+    config = migrate._config()
+    with _connection(url) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def _connection(url: str) -> AbstractContextManager[Connection]:
+    return migrate._connected(url, writes=True)
