@@ -1,0 +1,393 @@
+"""A database as it looks after a week of use: searches, distillations and a latency table.
+
+The numbers follow a made-up landscape with the shape of real ones. They serve the tests of the
+dashboard and its screenshots, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from kdnas.architecture import Architecture
+from kdnas.db import models
+from kdnas.db.engine import Database
+from kdnas.db.records import HeldOutReading
+from kdnas.db.repository import candidates, distillations, events, latencies, searches
+from kdnas.models.cost import EmbeddingShape, count_parameters
+from kdnas.records import (
+    CurvePoint,
+    LatencyEntry,
+    LatencyProfile,
+    LatencyTable,
+    Losses,
+    MiniKDResult,
+    Proposal,
+)
+from kdnas.search.protocols import NewCandidate
+from kdnas.search.reward import RewardFunction
+from kdnas.search_space import SearchSpace
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.search import SearchSpec
+
+CONTEXT = "made-up"
+TEACHER = Architecture(12, 12, 768, 3072, "gelu")
+WEEK_BEGAN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoIds:
+    """What :func:`fill` wrote: ids of searches and distillations by what they are for."""
+
+    finished: str
+    running: str
+    random: str
+    queued: str
+    failed: str
+    student: str
+    training: str
+    latency_profile: str
+
+
+def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
+    """Fill an empty, migrated database; ``now`` is when the running search is looked at."""
+    now = now or datetime.now(UTC)
+    with database.write() as session:
+        profile = latencies.save_latency_table(session, _latency_table())
+    finished = add_search(
+        database, "distil-bert-week-09", episodes=15, began=now - timedelta(days=2)
+    )
+    chance = add_search(
+        database,
+        "random-baseline",
+        episodes=12,
+        strategy="random",
+        seed=3,
+        began=now - timedelta(days=1, hours=6),
+    )
+    running = add_search(
+        database,
+        "under-8-ms",
+        episodes=15,
+        finished_episodes=8,
+        seed=7,
+        began=now - timedelta(minutes=55),
+    )
+    with database.write() as session:
+        failed = searches.create_search(session, spec("gpu-trial"), name="gpu-trial")
+        searches.set_search_status(session, failed.id, "running")
+        searches.set_search_status(
+            session,
+            failed.id,
+            "failed",
+            "device cuda was asked for, but this machine has no GPU; use device auto or cpu",
+        )
+        queued = searches.create_search(
+            session, spec("wide-students"), name="wide-students", owner_kind="service"
+        )
+    student = add_distillation(database, "student-5-ms", "4,8,384,1024,gelu", steps=4000)
+    training = add_distillation(
+        database, "student-8-ms", "6,6,576,1536,gelu", steps=4000, until=2360
+    )
+    return DemoIds(finished, running, chance, queued.id, failed.id, student, training, profile)
+
+
+def spec(name: str, **controller: Any) -> dict[str, Any]:
+    """A request for a search in the paper's space, as plain JSON."""
+    asked = {
+        "name": name,
+        "teacher": "bert-base-uncased",
+        "corpus": "hub:wikimedia/wikipedia",
+        "space": "paper",
+        "controller": controller,
+    }
+    return SearchSpec.model_validate(asked).model_dump(mode="json")
+
+
+def add_search(
+    database: Database,
+    name: str,
+    *,
+    episodes: int,
+    finished_episodes: int | None = None,
+    strategy: str = "controller",
+    candidates_each: int = 20,
+    seed: int = 1,
+    began: datetime = WEEK_BEGAN,
+) -> str:
+    """Write a search, finished or in the middle of an episode; returns its id."""
+    asked = spec(name, episodes=episodes, candidates=candidates_each, strategy=strategy)
+    search_id = _running_search(database, name, asked)
+    whole = episodes if finished_episodes is None else finished_episodes
+    picks = _picks(episodes, candidates_each, strategy, random.Random(seed))
+    for number in range(1, whole + 1):
+        epsilon = max(0.05, 1 - 0.05 * (number - 1)) if strategy == "controller" else None
+        add_episode(database, search_id, number, picks[number - 1], epsilon=epsilon)
+    if whole < episodes:
+        epsilon = 1 - 0.05 * whole
+        add_episode(database, search_id, whole + 1, picks[whole], epsilon=epsilon, finished=11)
+    else:
+        with database.write() as session:
+            searches.set_search_status(session, search_id, "succeeded")
+    _spread_times(database, search_id, began)
+    return search_id
+
+
+def add_episode(
+    database: Database,
+    search_id: str,
+    number: int,
+    picks: Sequence[tuple[int, str, float | None]],
+    *,
+    epsilon: float | None = None,
+    finished: int | None = None,
+) -> list[str]:
+    """Write an episode, whole or up to ``finished`` candidates; returns the candidates' ids."""
+    with database.write() as session:
+        episode = candidates.begin_episode(
+            session, search_id, number, epsilon, None, None, [_proposed(*pick) for pick in picks]
+        )
+        ids = [candidate.id for candidate in episode.candidates]
+        for start in range(0, len(ids) if finished is None else finished, 4):
+            worker = f"node-{start // 4 % 2 + 1}/0"
+            candidates.start_attempts(session, ids[start : start + 4], worker)
+    for candidate in episode.candidates[:finished]:
+        finish(database, candidate.id, candidate.index)
+    if finished is None:
+        loss = 0.02 + 0.05 * math.exp(-number / 4)
+        with database.write() as session:
+            candidates.end_episode(session, search_id, number, loss, b"made up")
+    return ids
+
+
+def finish(database: Database, candidate_id: str, index: int) -> None:
+    """Finish a running candidate with the landscape's losses; one state in 97 diverges."""
+    architecture = _states()[index]
+    losses = None if index % 97 == 13 else landscape(architecture)
+    if losses is None:
+        why = "the loss is not finite at step 212"
+        result = MiniKDResult(candidate_id, architecture, None, why, 212, 5.1)
+        value, note = None, None
+    else:
+        curve = tuple(
+            CurvePoint(
+                step, losses.training * (1 + 3 * math.exp(-step / 120)), 8e-4 * (1 - step / 601)
+            )
+            for step in range(20, 601, 20)
+        )
+        result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve)
+        value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
+    with database.write() as session:
+        candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
+
+
+def add_distillation(
+    database: Database, name: str, architecture: str, *, steps: int, until: int | None = None
+) -> str:
+    """Write a distillation with its curve, finished or at step ``until``; returns its id."""
+    asked = DistillationSpec.model_validate(
+        {
+            "name": name,
+            "architecture": architecture,
+            "teacher": "bert-base-uncased",
+            "training": {"steps": steps},
+        }
+    )
+    chance = random.Random(name)
+    end = steps if until is None else until
+    points = [
+        CurvePoint(
+            step, 0.9 * (step / 20) ** -0.32 * chance.uniform(0.96, 1.04), _rate(step, steps)
+        )
+        for step in range(20, end + 1, 20)
+    ]
+    readings = [
+        HeldOutReading(step, Losses(1.1 * f, 0.9 * f, 0.62 * f + 0.08, 0.55 * f + 0.1))
+        for step in range(200, end + 1, 200)
+        for f in [0.9 * (step / 200) ** -0.28]
+    ]
+    with database.write() as session:
+        row = distillations.create_distillation(
+            session, asked.model_dump(mode="json"), asked.arch, name=name, owner_kind="service"
+        )
+        distillations.set_distillation_status(session, row.id, "running")
+        distillations.set_distillation_progress(session, row.id, end, steps, points, readings)
+        if until is None:
+            distillations.set_distillation_result(
+                session,
+                row.id,
+                metrics={"relative": readings[-1].losses.relative, "output": 0.31},
+                output_path=f"/data/models/{name}",
+            )
+            distillations.set_distillation_status(session, row.id, "succeeded")
+    return row.id
+
+
+def add_many_candidates(database: Database, name: str, *, count: int, each: int = 500) -> str:
+    """Write a finished search of very many candidates, quickly; returns its id."""
+    asked = spec(name, episodes=count // each, candidates=each, variant="paper")
+    search_id = _running_search(database, name, asked)
+    chance = random.Random(5)
+    states = _states()
+    rows = [_row(index, states[index]) for index in range(len(states))]
+    with database.write() as session:
+        for number in range(1, count // each + 1):
+            session.add(
+                models.Episode(
+                    search_id=search_id, number=number, epsilon=0.05, finished_at=WEEK_BEGAN
+                )
+            )
+            session.flush()
+            session.add_all(
+                models.Candidate(
+                    search_id=search_id, episode=number, position=position, **chance.choice(rows)
+                )
+                for position in range(each)
+            )
+            session.flush()
+            session.expunge_all()
+        searches.set_search_status(session, search_id, "succeeded")
+    return search_id
+
+
+def landscape(architecture: Architecture) -> Losses:
+    """Made-up losses: better with depth and width, worse with ReLU, and a little noise."""
+    depth, width = architecture.layers / 12, architecture.hidden / 768
+    inner = architecture.intermediate / 3072
+    noise = random.Random(str(architecture)).gauss(0, 0.012)
+    gap = 0.11 + 0.34 * math.exp(-3.2 * depth) + 0.3 * math.exp(-2.6 * width)
+    gap += 0.12 * math.exp(-3 * inner) + 0.02 * (architecture.activation == "relu")
+    gap += 0.025 * abs(math.log2(architecture.head_size / 64))
+    relative = min(0.97, max(0.05, gap + noise))
+    return Losses(
+        training=1.9 * relative, mean=1.6 * relative, relative=relative, output=0.92 * relative
+    )
+
+
+def latency_ms(architecture: Architecture) -> float:
+    """Made-up milliseconds of one sequence on one core."""
+    a = architecture
+    work = 4 * a.hidden**2 + 2 * a.hidden * a.intermediate
+    return 0.45 + a.layers * (0.14 + 0.012 * a.heads + work * 2.9e-7) + 3e-4 * a.hidden
+
+
+REWARD = RewardFunction("relative", math.log2(0.9), 0.6)
+
+
+@cache
+def _states() -> tuple[Architecture, ...]:
+    return SearchSpace.paper().states
+
+
+def _reward_of(architecture: Architecture) -> float:
+    return REWARD(landscape(architecture), latency_ms(architecture) / latency_ms(TEACHER)).reward
+
+
+def _picks(
+    episodes: int, each: int, strategy: str, chance: random.Random
+) -> list[list[tuple[int, str, float | None]]]:
+    """What each episode tries: at random, or more and more among the good ones."""
+    states = _states()
+    order = sorted(range(len(states)), key=lambda i: -_reward_of(states[i]))
+    left = set(order)
+    picks: list[list[tuple[int, str, float | None]]] = []
+    for number in range(1, episodes + 1):
+        epsilon = max(0.05, 1 - 0.05 * (number - 1)) if strategy == "controller" else 1.0
+        episode: list[tuple[int, str, float | None]] = []
+        pool = [i for i in order if i in left][: max(60, len(states) // (1 + number))]
+        for _ in range(each):
+            if strategy == "controller" and number > 1 and chance.random() > epsilon:
+                index = chance.choice([i for i in pool if i in left])
+                guess = _reward_of(states[index]) + chance.gauss(0, 0.16 / math.sqrt(number))
+                episode.append((index, "controller", guess))
+            else:
+                index = chance.choice(sorted(left))
+                known = number > 1 and strategy == "controller"
+                guess_or_none = 0.45 + chance.gauss(0, 0.1) if known else None
+                episode.append((index, "random", guess_or_none))
+            left.discard(index)
+        picks.append(episode)
+    return picks
+
+
+def _proposed(index: int, source: str, predicted: float | None) -> NewCandidate:
+    architecture = _states()[index]
+    return NewCandidate(
+        proposal=Proposal(index, source, predicted),
+        architecture=architecture,
+        latency_ms=latency_ms(architecture),
+        latency_ratio=latency_ms(architecture) / latency_ms(TEACHER),
+        params_millions=_params(architecture),
+    )
+
+
+def _params(architecture: Architecture) -> float:
+    return count_parameters(architecture, EmbeddingShape(30522)) / 1e6
+
+
+def _running_search(database: Database, name: str, asked: dict[str, Any]) -> str:
+    with database.write() as session:
+        row = searches.create_search(session, asked, name=name, owner_kind="service")
+        searches.set_search_status(session, row.id, "running")
+    return row.id
+
+
+def _row(index: int, architecture: Architecture) -> dict[str, Any]:
+    losses = landscape(architecture)
+    return {
+        "state_index": index,
+        "architecture": str(architecture),
+        "source": "random" if index % 20 == 0 else "controller",
+        "predicted_reward": _reward_of(architecture) + 0.02,
+        "status": "succeeded",
+        "latency_ms": latency_ms(architecture),
+        "latency_ratio": latency_ms(architecture) / latency_ms(TEACHER),
+        "params_millions": _params(architecture),
+        "loss_training": losses.training,
+        "loss_mean": losses.mean,
+        "loss_relative": losses.relative,
+        "loss_output": losses.output,
+        "reward": _reward_of(architecture),
+        "finished_at": WEEK_BEGAN,
+    }
+
+
+def _rate(step: int, steps: int) -> float:
+    warmup = 0.05 * steps
+    return 8e-4 * (step / warmup if step < warmup else (steps - step) / (steps - warmup))
+
+
+def _spread_times(database: Database, search_id: str, began: datetime) -> None:
+    """Date a search's episodes six and a half minutes apart, as trainings take their time."""
+    with database.write() as session:
+        row = session.get_one(models.Search, search_id)
+        row.created_at = row.started_at = began
+        number, length = 1, timedelta(minutes=6, seconds=30)
+        while (episode := session.get(models.Episode, (search_id, number))) is not None:
+            episode.started_at = began + length * (number - 1)
+            if episode.finished_at is not None:
+                episode.finished_at = began + length * number
+            number += 1
+        if row.finished_at is not None:
+            row.finished_at = began + length * (number - 1)
+        for event in events.events_since(session, search_id=search_id, limit=100_000):
+            at = event.payload.get("episode")
+            stored = session.get_one(models.Event, event.id)
+            stored.created_at = began + length * (at - 1 if isinstance(at, int) else 0)
+
+
+def _latency_table() -> LatencyTable:
+    profile = LatencyProfile("cpu:AMD EPYC 9354", "pytorch-eager", 1, "float32", 32, "node-1")
+    entries = {
+        str(a): LatencyEntry(a, latency_ms(a), 0.02 * latency_ms(a), i % 40 == 0)
+        for i, a in enumerate(_states())
+    }
+    quality = {"median_error": 0.021, "p90_error": 0.058, "spearman": 0.996, "num_checked": 60}
+    return LatencyTable(
+        profile, "bert-512", "made-up-teacher", latency_ms(TEACHER), entries, quality, 212.0
+    )
