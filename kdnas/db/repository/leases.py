@@ -48,11 +48,11 @@ class LeaseOwner:
     token: str
 
     @classmethod
-    def of_this_process(cls, kind: OwnerKind) -> LeaseOwner:
-        """A new owner that lives in this process."""
+    def of_this_process(cls, kind: OwnerKind, token: str | None = None) -> LeaseOwner:
+        """An owner that lives in this process: a new one, or the heir of one with a token."""
         pid = os.getpid()
         started = psutil.Process(pid).create_time()
-        return cls(kind, _host(), pid, started, secrets.token_hex(8))
+        return cls(kind, this_host(), pid, started, token or secrets.token_hex(8))
 
 
 def acquire(
@@ -74,7 +74,7 @@ def acquire(
     row = _locked(session, table, row_id)
     now = database_time(session)
     mine = row.lease_token == owner.token
-    held = _holder(row, now)
+    held = live_holder(row, now)
     if held is not None and not mine:
         raise ConflictError(
             f"{_noun(table)} {row_id} is being worked on by the {held.kind} in process "
@@ -127,7 +127,7 @@ def holder(session: Session, table: LeasedTable, row_id: str) -> LeaseHolder | N
     row = session.get(table, row_id)
     if row is None:
         raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
-    return _holder(row, database_time(session))
+    return live_holder(row, database_time(session))
 
 
 def database_time(session: Session) -> datetime:
@@ -151,7 +151,8 @@ def _noun(table: LeasedTable) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()
 
 
-def _holder(row: LeaseColumns, now: datetime) -> LeaseHolder | None:
+def live_holder(row: LeaseColumns, now: datetime) -> LeaseHolder | None:
+    """Who holds a row's lease at a moment of the database's clock."""
     if row.lease_expires_at is None or row.lease_expires_at <= now or _is_dead(row):
         return None
     host = (row.lease_host or "").split("/")[0]
@@ -160,10 +161,13 @@ def _holder(row: LeaseColumns, now: datetime) -> LeaseHolder | None:
 
 def _is_dead(row: LeaseColumns) -> bool:
     """True only if the owner lived on this host and surely does no more."""
-    if row.lease_host != _host() or row.lease_pid is None:
+    if row.lease_host != this_host() or row.lease_pid is None:
         return False
     try:
-        started = psutil.Process(row.lease_pid).create_time()
+        process = psutil.Process(row.lease_pid)
+        if process.status() == psutil.STATUS_ZOMBIE:  # ended; its parent has not looked yet
+            return True
+        started = process.create_time()
     except psutil.NoSuchProcess:
         return True
     except psutil.AccessDenied:
@@ -172,7 +176,7 @@ def _is_dead(row: LeaseColumns) -> bool:
     return known is not None and abs(started - known) > _CLOCK_SLACK_SECONDS
 
 
-def _host() -> str:
+def this_host() -> str:
     """Name of the host as far as process numbers go: containers may share the name only."""
     namespace = Path("/proc/self/ns/pid")
     suffix = f"/{namespace.readlink()}" if namespace.is_symlink() else ""

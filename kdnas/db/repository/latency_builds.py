@@ -1,0 +1,59 @@
+"""Latency tables that somebody asked the service for: how far their building is."""
+
+from __future__ import annotations
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from kdnas.db.base import utc_now
+from kdnas.db.models import FINAL_STATUSES, LatencyBuild
+from kdnas.db.repository.events import ROW_LOCK
+from kdnas.errors import NotFoundError
+from kdnas.records import SearchStatus
+
+
+def get_build(session: Session, build_id: str) -> LatencyBuild:
+    """Read a build.
+
+    Raises:
+        NotFoundError: no such build.
+    """
+    row = session.get(LatencyBuild, build_id)
+    if row is None:
+        raise NotFoundError(_unknown(build_id))
+    return row
+
+
+def set_build_status(
+    session: Session,
+    build_id: str,
+    status: SearchStatus,
+    error: str | None = None,
+    *,
+    profile_id: str | None = None,
+) -> None:
+    """Change a build's status; ``profile_id`` names the table that came out.
+
+    Raises:
+        NotFoundError: no such build.
+    """
+    row = session.get(LatencyBuild, build_id, with_for_update=ROW_LOCK, populate_existing=True)
+    if row is None:
+        raise NotFoundError(_unknown(build_id))
+    now = utc_now()
+    row.status, row.error = status, error
+    if status == "running" and row.started_at is None:
+        row.started_at = now
+    row.finished_at = now if status in FINAL_STATUSES else None
+    if profile_id is not None:
+        row.profile_id, row.share = profile_id, 1.0
+    session.flush()
+
+
+def note_build_share(session: Session, build_id: str, share: float) -> None:
+    """Note how far a build is, from 0 to 1."""
+    session.execute(update(LatencyBuild).where(LatencyBuild.id == build_id).values(share=share))
+
+
+def _unknown(build_id: str) -> str:
+    return f"there is no latency build {build_id!r}"
