@@ -14,6 +14,7 @@ from kdnas.db.base import new_id, utc_now
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.losses import add_losses
+from kdnas.db.repository.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.repository.searches import locked_search, require_search
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CandidateStatus, Losses, MiniKDResult, Proposal
@@ -98,6 +99,7 @@ def begin_episode(
         for position, new in enumerate(candidates)
     ]
     session.add_all(rows)
+    note_proposed(session, search_id, rows)
     payload = {"episode": number, "epsilon": epsilon, "num_candidates": len(rows)}
     append_event(session, "episode_started", payload, search_id=search_id)
     return _episode(row, rows)
@@ -176,6 +178,7 @@ def start_attempts(session: Session, candidate_ids: Sequence[str], worker: str) 
         row.status = "running"
         row.num_attempts += 1
     session.add_all([Attempt(candidate_id=row.id, worker=worker) for row in rows])
+    note_attempts(session, rows)
     _append_for_group(session, "attempts_started", rows, {"worker": worker})
 
 
@@ -314,6 +317,8 @@ def _finish(
     session: Session, row: Candidate, status: str, reward: float | None, note: str | None
 ) -> records.Candidate:
     row.status, row.reward, row.note, row.finished_at = status, reward, note, utc_now()
+    session.flush()
+    note_finished(session, row)
     payload = {
         "candidate": row.id,
         "episode": row.episode,
