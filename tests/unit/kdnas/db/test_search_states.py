@@ -31,18 +31,18 @@ def expected(database: Database, search_id: str) -> dict[int, dict[str, Any]]:
             .order_by(Candidate.episode, Candidate.position)
         ):
             by_state[row.state_index].append(row)
-    return {
-        state: {
-            "architecture": rows[0].architecture,
-            "num_candidates": len(rows),
-            "num_finished": sum(row.status in ("succeeded", "failed") for row in rows),
-            "num_attempts": sum(row.num_attempts for row in rows),
-            "trained": any(row.status == "succeeded" and not row.reused for row in rows),
-            "failed": any(row.status == "failed" for row in rows),
-            "candidate_id": next((row.id for row in rows if row.reward is not None), None),
+        return {
+            state: {
+                "architecture": rows[0].architecture,
+                "num_candidates": len(rows),
+                "num_finished": sum(row.status in ("succeeded", "failed") for row in rows),
+                "num_attempts": sum(row.num_attempts for row in rows),
+                "trained": any(row.status == "succeeded" and not row.reused for row in rows),
+                "failed": any(row.status == "failed" for row in rows),
+                "candidate_id": next((row.id for row in rows if row.reward is not None), None),
+            }
+            for state, rows in by_state.items()
         }
-        for state, rows in by_state.items()
-    }
 
 
 def stored(database: Database, search_id: str) -> dict[int, dict[str, Any]]:

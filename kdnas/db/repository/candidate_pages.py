@@ -1,0 +1,271 @@
+"""The candidates of a search as a list that is filtered, sorted and read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, cast
+
+from sqlalchemy import BinaryExpression, ColumnElement, Select, UnaryExpression, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.operators import custom_op
+
+from kdnas.db.models import Attempt, Candidate, DistillationLoss, SearchState
+from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
+from kdnas.errors import NotFoundError
+from kdnas.search_space import AXES
+
+FIELDS: Final[tuple[str, ...]] = (
+    "id",
+    "search_id",
+    "episode",
+    "position",
+    "index",
+    "architecture",
+    "layers",
+    "heads",
+    "hidden",
+    "intermediate",
+    "activation",
+    "source",
+    "predicted_reward",
+    "status",
+    "reward",
+    "loss_relative",
+    "loss_output",
+    "loss_mean",
+    "loss_training",
+    "latency_ms",
+    "latency_ratio",
+    "params_millions",
+    "reused",
+    "num_attempts",
+    "error",
+    "note",
+    "created_at",
+    "finished_at",
+)
+"""What a candidate is to the service, in the order of its columns in an export."""
+
+SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
+    "reward": Candidate.reward,
+    "predicted_reward": Candidate.predicted_reward,
+    "loss_relative": Candidate.loss_relative,
+    "loss_output": Candidate.loss_output,
+    "loss_mean": Candidate.loss_mean,
+    "latency_ms": Candidate.latency_ms,
+    "params_millions": Candidate.params_millions,
+    "episode": Candidate.episode,
+    "architecture": Candidate.state_index,
+    "created_at": Candidate.created_at,
+}
+"""Sort → column, each with an index; architectures are in the order of their search space."""
+
+
+_FEW, _FEW_CANDIDATES = 50, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFilter:
+    """Which candidates of a search are wanted; by itself, all.
+
+    Attributes:
+        one_of: column → values, any of which will do; an empty list asks for nothing.
+        at_least: column → smallest value; leaves out candidates without one.
+        at_most: column → largest value; leaves out candidates without one.
+        reused: whether the losses were looked up.
+        architecture: exactly this one.
+    """
+
+    one_of: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    reused: bool | None = None
+    architecture: str | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether few candidates are left for sure, however many the search has."""
+        statuses = self.one_of.get("status", ("succeeded",))
+        return (
+            self.architecture is not None
+            or len(self.one_of.get("episode", range(_FEW))) < _FEW
+            or "succeeded" not in statuses
+        )
+
+
+def list_candidates(
+    session: Session,
+    search_id: str,
+    wanted: CandidateFilter,
+    *,
+    sort: str = "reward",
+    descending: bool = True,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> PageOf[dict[str, Any]]:
+    """Read a page of a search's candidates: :data:`FIELDS` of each.
+
+    Args:
+        session: to read with.
+        search_id: the search.
+        wanted: which of its candidates.
+        sort: one of :data:`SORTS`.
+        descending: from the largest down.
+        limit: length of the page.
+        cursor: of the page before.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    scope = {
+        "list": "candidates",
+        "search": search_id,
+        "sort": sort,
+        "descending": descending,
+        **{name: _plain(value) for name, value in asdict(wanted).items()},
+    }
+    query, few = _selected(search_id), wanted.is_narrow
+    states = _states(session, search_id, wanted)
+    if states is not None:
+        query, few = query.where(Candidate.state_index.in_(states)), True
+    for name, condition in _ranges(wanted):
+        if not few and name != sort and session.get_bind().dialect.name == "sqlite":
+            few = _has_few(session, search_id, condition)
+            query = query.where(condition if few else _without_index(condition))
+        else:
+            query = query.where(condition)
+    query = _filtered(query, wanted)
+    order = Order(SORTS[sort], Candidate.id, descending, indexed=not few)
+    return as_dicts(read_page(session, query, order, scope, limit, cursor))
+
+
+def stream_candidates(
+    session: Session, search_id: str, batch: int = 1000
+) -> Iterator[list[dict[str, Any]]]:
+    """All candidates of a search by episode and position, a batch of them at a time."""
+    query = _selected(search_id).order_by(Candidate.episode, Candidate.position)
+    result = session.execute(query.execution_options(yield_per=batch))
+    for rows in result.partitions():
+        yield [dict(zip(FIELDS, row, strict=True)) for row in rows]
+
+
+def read_candidates(session: Session, candidate_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the candidates with these ids, in the order of the ids."""
+    query = select(*_columns()).where(Candidate.id.in_(candidate_ids))
+    found = {row.id: dict(zip(FIELDS, row, strict=True)) for row in session.execute(query)}
+    return [found[candidate_id] for candidate_id in candidate_ids]
+
+
+def read_candidate(session: Session, candidate_id: str) -> dict[str, Any]:
+    """Read a candidate with its ``attempts`` and the ``curve`` of its own training.
+
+    Raises:
+        NotFoundError: no such candidate.
+    """
+    query = (
+        select(*_columns(), DistillationLoss.curve)
+        .outerjoin(DistillationLoss, DistillationLoss.id == Candidate.distillation_loss_id)
+        .where(Candidate.id == candidate_id)
+    )
+    row = session.execute(query).one_or_none()
+    if row is None:
+        raise NotFoundError(f"there is no candidate {candidate_id!r}; list its search's candidates")
+    attempts = session.scalars(
+        select(Attempt).where(Attempt.candidate_id == candidate_id).order_by(Attempt.id)
+    )
+    return {
+        **dict(zip(FIELDS, row, strict=False)),
+        "attempts": [
+            {
+                "worker": attempt.worker,
+                "outcome": attempt.outcome,
+                "error": attempt.error,
+                "started_at": attempt.started_at,
+                "finished_at": attempt.finished_at,
+            }
+            for attempt in attempts
+        ],
+        "curve": [
+            {"step": step, "loss": loss, "learning_rate": rate}
+            for step, loss, rate in row.curve or ()
+        ],
+    }
+
+
+def _columns() -> list[Any]:
+    return [
+        Candidate.state_index.label("index") if name == "index" else getattr(Candidate, name)
+        for name in FIELDS
+    ]
+
+
+def _selected(search_id: str) -> Select[Any]:
+    return select(*_columns()).where(Candidate.search_id == search_id)
+
+
+def _filtered(query: Select[Any], wanted: CandidateFilter) -> Select[Any]:
+    for name, values in wanted.one_of.items():
+        query = query.where(getattr(Candidate, name).in_(values))
+    if wanted.reused is not None:
+        query = query.where(Candidate.reused.is_(wanted.reused))
+    if wanted.architecture is not None:
+        query = query.where(Candidate.architecture == wanted.architecture)
+    return query
+
+
+def _ranges(wanted: CandidateFilter) -> Iterator[tuple[str, BinaryExpression[bool]]]:
+    for name, bound in wanted.at_least.items():
+        yield name, getattr(Candidate, name) >= bound
+    for name, bound in wanted.at_most.items():
+        yield name, getattr(Candidate, name) <= bound
+
+
+def _has_few(session: Session, search_id: str, condition: ColumnElement[bool]) -> bool:
+    found = (
+        select(Candidate.id)
+        .where(Candidate.search_id == search_id, condition)
+        .limit(_FEW_CANDIDATES + 1)
+        .subquery()
+    )
+    return (session.scalar(select(func.count()).select_from(found)) or 0) <= _FEW_CANDIDATES
+
+
+def _without_index(condition: BinaryExpression[bool]) -> ColumnElement[bool]:
+    """Keep SQLite from collecting half the table along this column's index, to sort it then."""
+    column = condition.left
+    unindexed = UnaryExpression(column, operator=custom_op("+"), type_=column.type)
+    return cast(ColumnElement[bool], condition.operator(unindexed, condition.right))
+
+
+def _states(session: Session, search_id: str, wanted: CandidateFilter) -> list[int] | None:
+    """States with the wanted values of the axes, if they have few candidates together; else None.
+
+    A value or two are common, so that a page of them is soon found anywhere. Four or five are so
+    rare that the whole search would be gone through.
+    """
+    positions = [i for i, axis in enumerate(AXES) if axis in wanted.one_of]
+    if len(positions) < 2:
+        return None
+    allowed = [(i, set(map(str, wanted.one_of[AXES[i]]))) for i in positions]
+    states, count = [], 0
+    for state, architecture, num_candidates in session.execute(
+        select(SearchState.state_index, SearchState.architecture, SearchState.num_candidates).where(
+            SearchState.search_id == search_id
+        )
+    ):
+        parts = architecture.split(",")
+        if all(parts[i] in values for i, values in allowed):
+            states.append(state)
+            count += num_candidates
+    return states if count <= _FEW_CANDIDATES else None
+
+
+def _plain(value: Any) -> Any:
+    """A filter as it goes into a cursor's scope: the order of the values does not matter."""
+    if isinstance(value, Mapping):
+        return {
+            name: sorted(inner) if isinstance(inner, list | tuple) else inner
+            for name, inner in value.items()
+        }
+    return value

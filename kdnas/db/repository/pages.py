@@ -1,0 +1,186 @@
+"""Lists page by page: sorted by a column and then by id, gone on with after the last row.
+
+Rows without a value come last in both directions. They are read as a part of their own, so that
+each part is a walk along one index; a page's cost does not depend on how far down the list it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import ColumnElement, Row, Select, Text, UnaryExpression, literal, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.sql.operators import custom_op
+
+from kdnas.db.base import UtcDateTime
+from kdnas.errors import RequestError
+from kdnas.records import fingerprint
+
+Value = int | float | str | datetime | None
+Item = TypeVar("Item")
+
+_LARGEST_INTEGER = 2**63 - 1  # a larger one fits into no column
+
+
+@dataclass(frozen=True, slots=True)
+class PageOf(Generic[Item]):
+    """A part of a list; ``next_cursor`` is None on the last one."""
+
+    items: Sequence[Item]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a list is sorted.
+
+    Attributes:
+        column: by which column; rows that are equal in it are sorted by ``key``.
+        key: a column whose values are unique in the list.
+        descending: from the largest down; also the order of the keys.
+        indexed: whether to walk along the index of the column; False where the filters leave so
+            little that it is found first and sorted then, which SQLite does not see by itself.
+    """
+
+    column: InstrumentedAttribute[Any]
+    key: InstrumentedAttribute[str]
+    descending: bool = False
+    indexed: bool = True
+
+
+def read_page(
+    session: Session,
+    query: Select[Any],
+    order: Order,
+    scope: Mapping[str, Any],
+    limit: int,
+    cursor: str | None = None,
+) -> PageOf[Row[Any]]:
+    """Read a page.
+
+    Args:
+        session: to read with.
+        query: everything that is wanted, filtered, not sorted.
+        order: how it is sorted.
+        scope: what the list is, its filters and its sort as plain JSON; a cursor of another scope
+            is refused.
+        limit: length of the page.
+        cursor: ``next_cursor`` of the page before, None for the first.
+
+    Raises:
+        RequestError: the cursor is none, or that of another list.
+    """
+    scope_name = fingerprint(scope)
+    after = None if cursor is None else _decoded(cursor, scope_name, order)
+    value, key = _sortable(session, order), order.key.expression
+    query = query.add_columns(order.column.label("_value"), order.key.label("_key"))
+    nullable = _nullable(order)
+    rows: list[Row[Any]] = []
+    if after is None or after[0] is not None:
+        valued = query.where(value.is_not(None)) if nullable else query
+        if after is not None:
+            bound = tuple_(literal(after[0], order.column.type), literal(after[1], order.key.type))
+            place = tuple_(value, key)
+            valued = valued.where(place < bound if order.descending else place > bound)
+        rows += session.execute(_sorted(valued, order, value, key).limit(limit + 1))
+        after = None
+    if nullable and len(rows) <= limit:
+        without = query.where(value.is_(None))
+        if after is not None:
+            bound_key = literal(after[1], order.key.type)
+            without = without.where(key < bound_key if order.descending else key > bound_key)
+        rows += session.execute(_sorted(without, order, value, key).limit(limit + 1 - len(rows)))
+    if len(rows) <= limit:
+        return PageOf(rows, None)
+    rows = rows[:limit]
+    last = rows[-1]._mapping
+    return PageOf(rows, _encoded(scope_name, last["_value"], last["_key"]))
+
+
+def as_dicts(page: PageOf[Row[Any]]) -> PageOf[dict[str, Any]]:
+    """Turn the rows of a page into dictionaries of what was asked for."""
+    return PageOf(
+        [dict(zip(row._fields[:-2], row[:-2], strict=True)) for row in page.items],
+        page.next_cursor,
+    )
+
+
+def _sorted(
+    query: Select[Any], order: Order, value: ColumnElement[Any], key: ColumnElement[Any]
+) -> Select[Any]:
+    if order.descending:
+        return query.order_by(value.desc(), key.desc())
+    return query.order_by(value, key)
+
+
+def _sortable(session: Session, order: Order) -> ColumnElement[Any]:
+    """Text sorts by its bytes on both dialects, not by the language of the database.
+
+    Keys are left as they are, for their index: they sort alike in every language.
+    """
+    plain: ColumnElement[Any] = order.column.expression
+    if session.get_bind().dialect.name == "postgresql":
+        is_text = isinstance(plain.type, Text) and plain is not order.key.expression
+        return plain.collate("C") if is_text else plain
+    if order.indexed:
+        return plain
+    return UnaryExpression(plain, operator=custom_op("+"), type_=plain.type)
+
+
+def _nullable(order: Order) -> bool:
+    return bool(order.column.property.columns[0].nullable)
+
+
+def _encoded(scope: str, value: Value, key: str) -> str:
+    written = value.isoformat() if isinstance(value, datetime) else value
+    text = json.dumps([scope, written, key], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str, scope: str, order: Order) -> tuple[Value, str]:
+    """Take a cursor apart and trust nothing in it."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        content = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        found_scope, written, key = content
+        if found_scope == scope:
+            return _value(written, order), _text(key)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        pass
+    raise RequestError(
+        f"cursor {cursor[:80]!r} does not belong to this list with this sort and these filters; "
+        "leave it out to begin with the first page"
+    )
+
+
+def _value(written: Any, order: Order) -> Value:
+    if written is None:
+        if not _nullable(order):
+            raise ValueError("no value")
+        return None
+    if isinstance(order.column.type, UtcDateTime):
+        moment = datetime.fromisoformat(written)
+        if moment.tzinfo is None:
+            raise ValueError("no time zone")
+        return moment.astimezone(UTC)
+    kind = order.column.type.python_type
+    if kind is str:
+        return _text(written)
+    if isinstance(written, bool) or not isinstance(written, int | float):
+        raise ValueError("no number")
+    if kind is float:
+        return float(written)
+    if not isinstance(written, int) or abs(written) > _LARGEST_INTEGER:
+        raise ValueError("no whole number")
+    return written
+
+
+def _text(written: Any) -> str:
+    if not isinstance(written, str) or "\0" in written:
+        raise ValueError("no text")
+    return written.encode().decode()  # half a surrogate pair is no text either
