@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter, FastAPI
 
-from api.routes import health, session
+from api.dashboard.pages import add_dashboard
+from api.routes import events, health, login, session
 
-API_ROUTERS: tuple[APIRouter, ...] = (session.router,)
+API_ROUTERS: tuple[APIRouter, ...] = (
+    session.router,
+    events.router,
+)
 """What answers under ``/api/v1``."""
 
-ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router,)
+ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, login.router)
 """What answers at the root: probes, and the pages of the dashboard."""
 
 
@@ -19,3 +23,4 @@ def add_routes(app: FastAPI) -> None:
         app.include_router(router, prefix="/api/v1")
     for router in ROOT_ROUTERS:
         app.include_router(router)
+    add_dashboard(app)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Event
+from kdnas.db.models import Distillation, Event, Search
 from kdnas.db.records import EventRecord
 
 ROW_LOCK = {"key_share": True}
@@ -74,3 +74,19 @@ def events_since(
 def last_event_id(session: Session) -> int:
     """Id of the newest event, 0 if there is none."""
     return session.scalar(select(func.max(Event.id))) or 0
+
+
+def start_of_tail(session: Session, reference: str, count: int) -> int:
+    """The id after which come the newest ``count`` events of a search or distillation.
+
+    Args:
+        session: of any transaction.
+        reference: id or name of a search or a distillation; an unknown one has no events.
+        count: how many events, at least 1.
+    """
+    newest: list[int] = []
+    for table, column in ((Search, Event.search_id), (Distillation, Event.distillation_id)):
+        subject = select(table.id).where(or_(table.id == reference, table.name == reference))
+        query = select(Event.id).where(column.in_(subject)).order_by(Event.id.desc()).limit(count)
+        newest += session.scalars(query)
+    return min(sorted(newest)[-count:]) - 1 if newest else last_event_id(session)

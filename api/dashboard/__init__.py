@@ -1,0 +1,1 @@
+"""The dashboard: pages that are filled in the browser from the public REST API."""

@@ -1,0 +1,137 @@
+"""The pages of the dashboard: frames without data, and the files that fill them.
+
+A page carries the number of an event, ``data-since``: its script reads the state once and then
+follows the events after that number, so that nothing falls between the two.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import FileResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from fastapi.templating import Jinja2Templates
+
+import kdnas
+from api.dependencies import get_database, get_role, get_settings
+from kdnas.db.repository import events
+
+HERE = Path(__file__).parent
+NUM_LOGGED = 100
+"""How many events of the time before it was opened a page shows in its log."""
+
+router = APIRouter(include_in_schema=False)
+templates = Jinja2Templates(directory=HERE / "templates")
+
+
+def add_dashboard(app: FastAPI) -> None:
+    """Give an application the pages and their files."""
+    app.include_router(router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+
+
+def render(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """Fill a template; a browser keeps the files of a page, never the page."""
+    return templates.TemplateResponse(
+        request,
+        template,
+        {"version": kdnas.__version__, **context},
+        status_code=status,
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+class Frame:
+    """What all pages share: who looks at them, and from which event on they follow."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._database = get_database(request)
+        self._context: dict[str, Any] = {
+            "role": get_role(request),
+            "login_required": bool(get_settings(request).operator_token),
+        }
+
+    def __call__(self, template: str, subject: str | None = None, **context: Any) -> Response:
+        """Render a page; ``subject`` is the search or distillation that it shows."""
+        with self._database.read() as session:
+            since = events.last_event_id(session)
+            tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
+        return render(
+            self._request,
+            template,
+            since=since,
+            log_since=tail,
+            subject=subject,
+            **self._context,
+            **context,
+        )
+
+
+FrameDep = Annotated[Frame, Depends()]
+
+
+@router.get("/")
+def home() -> Response:
+    """Begin with the list of searches."""
+    return RedirectResponse("/searches", status_code=303)
+
+
+@router.get("/static/plotly.min.js")
+def plotly() -> Response:
+    """Serve the library of the charts from the installed package."""
+    path = Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+    return FileResponse(
+        path, media_type="text/javascript", headers={"Cache-Control": "max-age=604800"}
+    )
+
+
+@router.get("/searches")
+def show_searches(frame: FrameDep) -> Response:
+    """All searches."""
+    return frame("searches.html")
+
+
+@router.get("/searches/new")
+def start_search(frame: FrameDep) -> Response:
+    """The form that starts a search."""
+    return frame("search_new.html")
+
+
+@router.get("/searches/{reference}")
+def show_search(reference: str, frame: FrameDep) -> Response:
+    """One search."""
+    return frame("search.html", reference)
+
+
+@router.get("/compare")
+def compare(frame: FrameDep) -> Response:
+    """Up to four searches side by side."""
+    return frame("compare.html")
+
+
+@router.get("/distillations")
+def show_distillations(frame: FrameDep) -> Response:
+    """All full distillations."""
+    return frame("distillations.html")
+
+
+@router.get("/distillations/new")
+def start_distillation(frame: FrameDep) -> Response:
+    """The form that starts a full distillation."""
+    return frame("distillation_new.html")
+
+
+@router.get("/distillations/{reference}")
+def show_distillation(reference: str, frame: FrameDep) -> Response:
+    """One full distillation."""
+    return frame("distillation.html", reference)
+
+
+@router.get("/latency")
+def latency(frame: FrameDep) -> Response:
+    """Latency tables."""
+    return frame("latency.html")

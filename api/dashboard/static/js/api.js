@@ -1,0 +1,72 @@
+// The REST API, and what its errors say.
+
+/** An answer that is no success; `errors` are the places of a request that do not fit. */
+export class ApiError extends Error {
+  constructor(message, status = 0, errors = []) {
+    super(message);
+    this.status = status;
+    this.errors = errors;
+  }
+}
+
+/** The address of a resource; parameters that are empty are left out, lists are repeated. */
+export function address(path, parameters = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== null && one !== undefined && one !== "") query.append(name, one);
+    }
+  }
+  const text = query.toString();
+  return `/api/v1${path}${text ? `?${text}` : ""}`;
+}
+
+/** Read a resource. */
+export function get(path, parameters = {}, signal = undefined) {
+  return answer(address(path, parameters), { signal });
+}
+
+/** Send a body; a key makes it safe to send the same again. */
+export function send(method, path, body, key = null) {
+  const headers = { "Content-Type": "application/json" };
+  if (key !== null) headers["Idempotency-Key"] = key;
+  return answer(address(path), { method, headers, body: JSON.stringify(body) });
+}
+
+/** Read all pages of a list, `most` items at most. */
+export async function getAll(path, parameters = {}, most = 10_000) {
+  const items = [];
+  let cursor = null;
+  do {
+    const page = await get(path, { ...parameters, limit: 500, cursor });
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor !== null && items.length < most);
+  return items;
+}
+
+/** A key for one attempt to send something. */
+export function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function answer(url, options) {
+  let response;
+  try {
+    response = await fetch(url, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The service does not answer. Is it still running?");
+  }
+  if (response.status === 401) {
+    location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+  }
+  const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
+  const body = isJson ? await response.json() : null;
+  if (!response.ok) {
+    const said = body?.detail ?? `The service answered ${response.status}.`;
+    throw new ApiError(said, response.status, body?.errors ?? []);
+  }
+  return body;
+}

@@ -1,0 +1,75 @@
+// Elements are made with text, never with markup, so that no name can become a script.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Make an element; `on…` are listeners, null and false are left out, children may be text. */
+export function el(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Put other content into an element. */
+export function show(node, ...children) {
+  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** Say something to a screen reader, politely. */
+export function announce(text) {
+  byId("announce").textContent = text;
+}
+
+/** A notice that something did not work, with a way to try again. */
+export function problem(error, retry = null) {
+  return el(
+    "div",
+    { class: "notice bad", role: "alert" },
+    error.message,
+    retry && el("button", { type: "button", class: "small", onclick: retry }, "Try again"),
+  );
+}
+
+/** Call `action` once things have been quiet for a while. */
+export function debounced(action, milliseconds) {
+  let timer = 0;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...given), milliseconds);
+  };
+}
+
+/** Call `action` soon, but never more often than once in a while; one call at a time. */
+export function throttled(action, milliseconds) {
+  let wanted = false;
+  let busy = false;
+  const run = async () => {
+    busy = true;
+    while (wanted) {
+      wanted = false;
+      await action();
+      await new Promise((done) => setTimeout(done, milliseconds));
+    }
+    busy = false;
+  };
+  return () => {
+    wanted = true;
+    if (!busy) run();
+  };
+}
+
+export const isOperator = () => document.body.dataset.role === "operator";

@@ -1,0 +1,62 @@
+// What happens, as it happens. One stream a page; a lost one is taken up where it broke off.
+
+import { byId } from "./dom.js";
+
+const TYPES = [
+  "search_created", "search_status", "search_preparing", "episode_started", "attempts_started",
+  "attempts_interrupted", "candidate_finished", "episode_finished", "distillation_created",
+  "distillation_status", "distillation_progress",
+];
+const RETRY_MS = 2000;
+
+/**
+ * Follow events.
+ *
+ * @param {object} subject `{search: id}`, `{distillation: id}` or `{}` for all.
+ * @param {number} since number of the event after which to begin.
+ * @param {(event: object, isNew: boolean) => void} onEvent called in order, once for each;
+ *   `isNew` is false for what had happened when the page was made.
+ * @param {() => void} onBack called when a lost connection is there again.
+ */
+export function follow(subject, since, onEvent, onBack = () => {}) {
+  const madeAt = Number(document.body.dataset.since);
+  let last = since;
+  let lost = false;
+  let source = null;
+
+  const take = (message) => {
+    const event = JSON.parse(message.data);
+    if (event.id <= last) return;
+    last = event.id;
+    onEvent(event, event.id > madeAt);
+  };
+
+  const open = () => {
+    const query = new URLSearchParams({ ...subject, since: String(last) });
+    source = new EventSource(`/api/v1/events?${query}`);
+    source.addEventListener("open", () => {
+      say("live");
+      if (lost) onBack();
+      lost = false;
+    });
+    source.addEventListener("error", () => {
+      lost = true;
+      say("lost");
+      // The browser tries again by itself unless the answer was no stream at all. It would then
+      // ask with the first `since`; the stream's own numbering sees to the rest.
+      if (source.readyState === EventSource.CLOSED) setTimeout(open, RETRY_MS);
+    });
+    for (const type of TYPES) source.addEventListener(type, take);
+  };
+
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => event.persisted && open());
+  open();
+}
+
+function say(state) {
+  const live = byId("live");
+  live.dataset.state = state;
+  live.querySelector(".live-text").textContent = state === "live" ? "live" : "offline";
+  byId("banner").hidden = state === "live";
+}

@@ -1,0 +1,130 @@
+// The page of a search: it reads the state once, then follows the search's events.
+
+import { ApiError, get, getAll } from "../api.js";
+import { byId, problem, show, throttled } from "../dom.js";
+import { EventLog } from "../parts.js";
+import { follow } from "../events.js";
+import { CandidateTable } from "../search/candidates.js";
+import { Coverage } from "../search/coverage.js";
+import { Panel } from "../search/panel.js";
+import { Parallel } from "../search/parallel.js";
+import { predictedChart, rewardChart, tradeoffChart } from "../search/plots.js";
+import { Ranking } from "../search/ranking.js";
+import { showSummary } from "../search/summary.js";
+
+const reference = document.body.dataset.subject;
+const path = `/searches/${encodeURIComponent(reference)}`;
+const MOST_EPISODES = 10_000;
+
+const panel = new Panel(reference);
+const chooseId = (id) => panel.open(id);
+const rewards = rewardChart(byId("rewards"));
+const tradeoff = tradeoffChart(byId("tradeoff"), chooseId);
+const predicted = predictedChart(byId("predicted"), chooseId);
+const parallel = new Parallel(byId("parallel"), chooseId);
+const coverage = new Coverage(byId("coverage"), path);
+const candidates = new CandidateTable(byId("candidates"), path, chooseId);
+const ranking = new Ranking(byId("ranking"), path, reference);
+const log = new EventLog(byId("log").querySelector("[data-log]"));
+
+let search = null;
+let episodes = [];
+
+async function readSearch() {
+  search = await get(path);
+  showSummary(search, episodes, { path, changed: readState });
+  panel.search = search;
+}
+
+async function readEpisodes() {
+  episodes = await getAll(`${path}/episodes`, {}, MOST_EPISODES);
+  await rewards.update({ episodes });
+  if (search) showSummary(search, episodes, { path, changed: readState });
+}
+
+async function readPoints() {
+  const [{ items: points }, { items: front }] = await Promise.all([
+    get(`${path}/points`),
+    get(`${path}/pareto`),
+  ]);
+  const loss = search?.spec?.reward?.loss ?? "relative";
+  await Promise.all([tradeoff.update({ points, front, loss }), predicted.update({ points })]);
+  parallel.update(points, front, loss);
+}
+
+/** Run a reading; what fails says so in its place, and leaves the rest alone. */
+async function tried(read, failed) {
+  try {
+    await read();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    failed(error);
+  }
+}
+
+const readState = throttled(
+  () =>
+    tried(
+      async () => {
+        await readSearch();
+        byId("problem").replaceChildren();
+      },
+      (error) => {
+        show(byId("problem"), problem(error, readState));
+        if (error.status === 404) byId("summary").replaceChildren();
+      },
+    ),
+  1000,
+);
+const readProgress = throttled(() => tried(readEpisodes, (error) => rewards.fail(error)), 1500);
+const readCharts = throttled(
+  () =>
+    tried(readPoints, (error) => {
+      for (const chart of [tradeoff, predicted, parallel]) chart.fail(error);
+    }),
+  2500,
+);
+const readCoverage = throttled(() => coverage.load(), 5000);
+const readTable = throttled(() => candidates.load(), 3000);
+const readRanking = throttled(() => ranking.load(), 4000);
+
+function readAll() {
+  readState();
+  readProgress();
+  readCharts();
+  readCoverage();
+  readTable();
+  readRanking();
+}
+
+function happened(event, isNew) {
+  log.add(event);
+  if (!isNew) return;
+  readState();
+  if (event.type.startsWith("episode") || event.type === "candidate_finished") readProgress();
+  if (event.type === "candidate_finished") {
+    readCharts();
+    readCoverage();
+    readRanking();
+  }
+  if (event.type !== "search_preparing") readTable();
+}
+
+async function begin() {
+  try {
+    await readSearch();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    show(byId("problem"), problem(error, () => location.reload()));
+    byId("summary").replaceChildren();
+    if (error.status === 404) {
+      for (const id of ["charts", "ranking", "candidates", "log"]) byId(id).hidden = true;
+      return;
+    }
+  }
+  readAll();
+  const since = Number(document.body.dataset.logSince);
+  follow({ search: search?.id ?? reference }, since, happened, readAll);
+}
+
+begin();

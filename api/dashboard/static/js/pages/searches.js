@@ -1,0 +1,69 @@
+// The list of searches.
+
+import { byId, debounced, el, show, throttled } from "../dom.js";
+import { follow } from "../events.js";
+import { fixed, moment, ms, whole } from "../format.js";
+import { bar, chip } from "../parts.js";
+import { PagedTable } from "../table.js";
+
+const MOST_COMPARED = 4;
+const chosen = new Set();
+
+const link = (row) => el("a", { class: "name", href: `/searches/${row.id}` }, row.name);
+
+function progress(row) {
+  const share = row.num_episodes ? row.num_episodes_finished / row.num_episodes : 0;
+  const text = `${whole(row.num_episodes_finished)} / ${whole(row.num_episodes)} episodes`;
+  return el("span", {}, bar(share, `Progress of ${row.name}`, true), text);
+}
+
+function tick(row) {
+  const box = el("input", {
+    type: "checkbox", "aria-label": `Compare ${row.name}`, checked: chosen.has(row.id),
+    "data-key": `tick-${row.id}`,
+  });
+  box.addEventListener("change", () => {
+    if (box.checked && chosen.size >= MOST_COMPARED) box.checked = false;
+    else if (box.checked) chosen.add(row.id);
+    else chosen.delete(row.id);
+    offerComparison();
+  });
+  return box;
+}
+
+function offerComparison() {
+  const button = byId("compare");
+  const enough = chosen.size >= 2;
+  button.textContent = enough ? `Compare ${chosen.size}` : "Compare";
+  button.setAttribute("aria-disabled", String(!enough));
+  if (enough) button.href = `/compare?${new URLSearchParams([...chosen].map((id) => ["search", id]))}`;
+  else button.removeAttribute("href");
+  button.title = enough ? "" : "Tick two to four searches";
+}
+
+const columns = [
+  { label: el("span", { class: "visually-hidden" }, "Compare"), cell: tick },
+  { label: "Name", sort: "name", cell: link },
+  { label: "Status", sort: "status", cell: (row) => chip(row.status) },
+  { label: "Progress", cell: progress },
+  { label: "Best reward", num: true, cell: (row) => fixed(row.best?.reward) },
+  { label: "Architecture", cell: (row) => row.best?.architecture ?? "–" },
+  { label: "Latency", num: true, cell: (row) => ms(row.best?.latency_ms) },
+  { label: "Created", sort: "created_at", cell: (row) => moment(row.created_at) },
+  { label: "Ended", sort: "finished_at", cell: (row) => moment(row.finished_at) },
+];
+
+const table = new PagedTable(byId("table"), "/searches", columns, {
+  sort: "-created_at",
+  caption: "Searches",
+  empty: () => byId("empty").content.cloneNode(true),
+});
+
+const refilter = () => table.filter({ q: byId("q").value.trim(), status: byId("status").value });
+byId("q").addEventListener("input", debounced(refilter, 250));
+byId("status").addEventListener("change", refilter);
+
+const reload = throttled(() => table.load(), 1500);
+offerComparison();
+reload();
+follow({}, Number(document.body.dataset.since), (event) => event.search_id && reload(), reload);

@@ -1,0 +1,127 @@
+// What several pages show alike: a status, progress, the buttons of a piece of work, its events.
+
+import { el, isOperator } from "./dom.js";
+import { send } from "./api.js";
+import { exactMoment, fixed, ms, whole } from "./format.js";
+
+const ACTIONS = {
+  queued: ["pause", "cancel"],
+  running: ["pause", "cancel"],
+  paused: ["resume", "cancel"],
+  failed: ["resume", "cancel"],
+};
+const WORDS = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
+const LOG_LENGTH = 200;
+
+export const chip = (status) => el("span", { class: "chip", "data-status": status }, status);
+
+/** A bar, filled to a share from 0 to 1; it says its percentage to a screen reader. */
+export function bar(share, label, mini = false) {
+  const fill = el("span");
+  const percent = Math.round(100 * Math.min(1, Math.max(0, share || 0)));
+  fill.style.width = `${percent}%`;
+  return el(
+    "div",
+    {
+      class: mini ? "progress mini" : "progress", role: "progressbar", "aria-label": label,
+      "aria-valuenow": percent, "aria-valuemin": 0, "aria-valuemax": 100,
+    },
+    fill,
+  );
+}
+
+/** A group of figures: pairs of a word and a value. */
+export function tiles(pairs) {
+  return el(
+    "dl",
+    { class: "tiles" },
+    pairs.map(([word, ...value]) => el("div", { class: "tile" }, el("dt", {}, word), el("dd", {}, value))),
+  );
+}
+
+/** Words and values, a line for each. */
+export function facts(pairs, left = false) {
+  return el(
+    "dl",
+    { class: left ? "facts left" : "facts" },
+    pairs.flatMap(([word, ...value]) => [el("dt", {}, word), el("dd", {}, value)]),
+  );
+}
+
+/** The buttons that the state of a search or distillation allows; cancelling is asked twice. */
+export function actionButtons(path, status, done, failed) {
+  if (!isOperator()) return [];
+  return (ACTIONS[status] ?? []).map((action) => {
+    const attributes = { type: "button", class: action === "cancel" && "danger", "data-action": action };
+    const button = el("button", attributes, WORDS[action]);
+    let sure = action !== "cancel";
+    button.addEventListener("click", async () => {
+      if (!sure) {
+        sure = true;
+        button.textContent = "Cancel for good?";
+        setTimeout(() => {
+          sure = false;
+          button.textContent = WORDS[action];
+        }, 4000);
+        return;
+      }
+      button.disabled = true;
+      try {
+        done(await send("PATCH", path, { action }));
+      } catch (error) {
+        button.disabled = false;
+        failed(error);
+      }
+    });
+    return button;
+  });
+}
+
+/** A list of events, the newest first. */
+export class EventLog {
+  constructor(list) {
+    this.list = list;
+    this.list.append(el("li", { "data-none": true }, el("span", { class: "muted" }, "Nothing yet.")));
+  }
+
+  add(event) {
+    const text = inWords(event);
+    if (text === null) return;
+    this.list.querySelector("[data-none]")?.remove();
+    this.list.prepend(
+      el("li", {}, el("time", { datetime: event.created_at }, exactMoment(event.created_at)), el("span", {}, text)),
+    );
+    while (this.list.children.length > LOG_LENGTH) this.list.lastElementChild.remove();
+  }
+}
+
+const because = (error) => (error ? `: ${error}` : "");
+
+const SENTENCES = {
+  search_created: (p) => `Asked for as ${p.name}`,
+  search_status: (p) => `Now ${p.status}${because(p.error)}`,
+  search_preparing: (p) => `${p.text}${p.share == null ? "" : ` (${Math.round(100 * p.share)} %)`}`,
+  episode_started: (p) =>
+    `Episode ${p.episode} began with ${p.num_candidates} candidates` +
+    (p.epsilon == null ? "" : `, ε ${fixed(p.epsilon, 2)}`),
+  attempts_started: (p) => `Training ${p.candidates.length} together on ${p.worker}`,
+  attempts_interrupted: (p) => `${p.candidates.length} interrupted${because(p.reason)}`,
+  candidate_finished: (p) =>
+    p.status === "failed"
+      ? `${p.architecture} failed${because(p.error)}`
+      : `${p.architecture}: reward ${fixed(p.reward)}, loss ${fixed(p.loss_relative)}, ${ms(p.latency_ms)}` +
+        (p.reused ? ", known before" : ""),
+  episode_finished: (p) =>
+    `Episode ${p.episode} ended` +
+    (p.controller_loss == null ? "" : `; the controller's loss is ${fixed(p.controller_loss, 4)}`),
+  distillation_created: (p) => `Asked for as ${p.name}: ${p.architecture}`,
+  distillation_status: (p) => `Now ${p.status}${because(p.error)}`,
+  distillation_progress: (p) =>
+    `Step ${whole(p.step)} of ${whole(p.total_steps)}` +
+    (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
+    (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
+};
+
+function inWords(event) {
+  return SENTENCES[event.type]?.(event.payload) ?? null;
+}

@@ -1,0 +1,64 @@
+// All candidates of a search: filtered, sorted and paged by the API.
+
+import { address } from "../api.js";
+import { debounced, el } from "../dom.js";
+import { fixed, millions, ms } from "../format.js";
+import { chip } from "../parts.js";
+import { PagedTable } from "../table.js";
+
+export class CandidateTable {
+  #table;
+  #form;
+  #section;
+  #path;
+
+  constructor(section, path, choose) {
+    this.#section = section;
+    this.#path = path;
+    this.#form = section.querySelector("[data-filters]");
+    const open = (row) =>
+      el(
+        "button",
+        { type: "button", class: "link", "data-key": `row-${row.id}`, onclick: () => choose(row.id) },
+        row.architecture,
+      );
+    const columns = [
+      { label: "Architecture", sort: "architecture", cell: open },
+      { label: "Status", cell: (c) => chip(c.status) },
+      { label: "Reward", sort: "reward", num: true, cell: (c) => fixed(c.reward) },
+      { label: "Predicted", sort: "predicted_reward", num: true, cell: (c) => fixed(c.predicted_reward) },
+      { label: "Relative loss", sort: "loss_relative", num: true, cell: (c) => fixed(c.loss_relative) },
+      { label: "Output loss", sort: "loss_output", num: true, cell: (c) => fixed(c.loss_output) },
+      { label: "Latency", sort: "latency_ms", num: true, cell: (c) => ms(c.latency_ms) },
+      { label: "Parameters", sort: "params_millions", num: true, cell: (c) => millions(c.params_millions) },
+      { label: "Episode", sort: "episode", num: true, cell: (c) => String(c.episode) },
+      { label: "Picked by", cell: (c) => c.source },
+    ];
+    this.#table = new PagedTable(section.querySelector("[data-table]"), `${path}/candidates`, columns, {
+      sort: "-reward", limit: 25, caption: "Candidates", empty: () => el("div", { class: "empty slim" }, "The first candidates come with the first episode."),
+    });
+    const refilter = () => this.#table.filter(this.#filters());
+    this.#form.addEventListener("input", debounced(refilter, 250));
+    this.#form.addEventListener("reset", () => setTimeout(refilter));
+    this.#form.addEventListener("submit", (event) => event.preventDefault());
+    this.#linkExports();
+  }
+
+  /** Read the page again that is shown. */
+  load() {
+    return this.#table.load();
+  }
+
+  #filters() {
+    const filters = {};
+    for (const [name, value] of new FormData(this.#form)) filters[name] = value.trim();
+    if (filters.layers) filters.layers = filters.layers.split(/[\s,]+/);
+    return filters;
+  }
+
+  #linkExports() {
+    for (const link of this.#section.querySelectorAll("[data-export]")) {
+      link.href = address(`${this.#path}/export`, { format: link.dataset.export });
+    }
+  }
+}

@@ -1,0 +1,88 @@
+// How often each pair of values was tried, as a table whose cells are tinted.
+
+import { get } from "../api.js";
+import { el, problem, show } from "../dom.js";
+import { whole } from "../format.js";
+
+export class Coverage {
+  #path;
+  #heat;
+  #down;
+  #across;
+  #found = null;
+
+  constructor(figure, path) {
+    this.#path = `${path}/coverage`;
+    this.figure = figure;
+    this.#heat = figure.querySelector("[data-heat]");
+    this.#down = figure.querySelector("[data-down]");
+    this.#across = figure.querySelector("[data-across]");
+    for (const select of [this.#down, this.#across]) {
+      select.addEventListener("change", () => this.#draw());
+    }
+    show(this.#heat, el("div", { class: "skeleton tall" }));
+  }
+
+  async load() {
+    try {
+      this.#found = await get(this.#path);
+    } catch (error) {
+      if (this.#heat.querySelector("table") === null) {
+        show(this.#heat, problem(error, () => this.load()));
+      }
+      return;
+    }
+    if (!this.#down.options.length) {
+      const axes = Object.keys(this.#found.axes);
+      for (const select of [this.#down, this.#across]) {
+        show(select, axes.map((axis) => el("option", {}, axis)));
+      }
+      this.#down.value = "hidden";
+      this.#across.value = "layers";
+    }
+    this.#draw();
+  }
+
+  #draw() {
+    const [down, across] = [this.#down.value, this.#across.value];
+    if (down === across) {
+      show(this.#heat, el("div", { class: "empty slim" }, "Choose two different axes."));
+      return;
+    }
+    const { axes } = this.#found;
+    const counts = countsOf(this.#found, down, across);
+    const most = Math.max(1, ...counts.flat());
+    const head = el("tr", {}, el("th", { scope: "col" }, `${down} \\ ${across}`), axes[across].map((v) => el("th", { scope: "col" }, String(v))));
+    const rows = axes[down].map((value, i) =>
+      el("tr", {}, el("th", { scope: "row" }, String(value)), axes[across].map((_, j) => cell(counts[i][j], most))),
+    );
+    show(
+      this.#heat,
+      el(
+        "table",
+        { class: "heat" },
+        el("caption", { class: "visually-hidden" }, `Candidates by ${down} and ${across}`),
+        el("thead", {}, head),
+        el("tbody", {}, rows),
+      ),
+    );
+    this.figure.dataset.drawn = "";
+  }
+}
+
+function cell(count, most) {
+  const node = el("td", { "data-none": count === 0, "data-strong": count / most > 0.55 }, whole(count));
+  if (count) {
+    const share = Math.round(12 + (88 * count) / most);
+    node.style.background = `color-mix(in srgb, var(--accent) ${share}%, var(--sunken))`;
+  }
+  return node;
+}
+
+/** The counts with `down` as rows, whichever way round the pair was given. */
+function countsOf({ axes, pairs }, down, across) {
+  const pair = pairs.find((p) => p.rows === down && p.columns === across);
+  if (pair) return pair.counts;
+  const turned = pairs.find((p) => p.rows === across && p.columns === down);
+  return axes[down].map((_, i) => axes[across].map((__, j) => turned.counts[j][i]));
+}

@@ -1,0 +1,135 @@
+// The charts of a search.
+
+import { Chart, colour, faded } from "../charts.js";
+import { fixed, ms, whole } from "../format.js";
+
+const lossOf = (point, loss) => point[`loss_${loss}`] ?? point.loss;
+
+const hover = (point, loss) =>
+  [
+    `<b>${point.architecture}</b>`,
+    `reward ${fixed(point.reward)}`,
+    `loss ${fixed(lossOf(point, loss))}`,
+    ms(point.latency_ms),
+  ].join("<br>");
+
+/** Reward of each episode: best, mean, the controller's picks against chance, and ε. */
+export function rewardChart(figure) {
+  return new Chart(figure, ({ episodes }) => {
+    const known = episodes.filter((e) => e.best_reward !== null && e.best_reward !== undefined);
+    if (!known.length) return { empty: "The first results come with the first finished candidates." };
+    const x = known.map((e) => e.number);
+    let best = -Infinity;
+    const sofar = known.map((e) => (best = Math.max(best, e.best_reward)));
+    const line = (name, y, colours, more = {}) => ({
+      type: "scatter", mode: x.length > 60 ? "lines" : "lines+markers", name, x, y,
+      line: { color: colours, width: 2 }, marker: { size: 5, color: colours },
+      hovertemplate: `${name} %{y:.3f}<extra>episode %{x}</extra>`, ...more,
+    });
+    const of = (source) => known.map((e) => e.by_source?.[source]?.mean_reward ?? null);
+    const traces = [
+      line("best so far", sofar, colour("ink"), { mode: "lines", line: { color: colour("ink"), width: 2, shape: "hv" } }),
+      line("best", known.map((e) => e.best_reward), colour("series-4"), { visible: "legendonly" }),
+      line("mean", known.map((e) => e.mean_reward), colour("series-3"), { line: { color: colour("series-3"), width: 2, dash: "dot" } }),
+    ];
+    const sources = new Set(known.flatMap((e) => Object.keys(e.by_source ?? {})));
+    if (sources.has("controller")) traces.push(line("controller's picks", of("controller"), colour("series-1")));
+    if (sources.has("random")) traces.push(line("random picks", of("random"), colour("series-2")));
+    if (known.some((e) => e.epsilon !== null)) {
+      traces.push({
+        ...line("ε", known.map((e) => e.epsilon), colour("series-dim")),
+        mode: "lines", line: { color: colour("series-dim"), width: 1, dash: "dash" }, yaxis: "y2",
+        hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>",
+      });
+    }
+    return {
+      traces,
+      layout: {
+        xaxis: { title: { text: "episode" }, dtick: x.at(-1) <= 20 ? 1 : undefined },
+        yaxis: { title: { text: "mean reward of an episode" } },
+        yaxis2: { title: { text: "ε" }, overlaying: "y", side: "right", range: [0, 1.02], dtick: 0.5 },
+      },
+      label: `Reward of ${known.length} episodes; the best so far is ${fixed(best)}`,
+    };
+  });
+}
+
+/** Loss against latency, with the Pareto front. */
+export function tradeoffChart(figure, choose) {
+  return new Chart(
+    figure,
+    ({ points, front, loss }) => {
+      const shown = points.filter((p) => lossOf(p, loss) != null && p.latency_ms != null);
+      if (!shown.length) return { empty: "No architecture has been trained yet." };
+      const trace = (name, source, tint) => {
+        const own = shown.filter((p) => (source === null ? true : p.source === source));
+        return {
+          type: "scatter", mode: "markers", name,
+          x: own.map((p) => p.latency_ms), y: own.map((p) => lossOf(p, loss)),
+          customdata: own.map((p) => p.id), text: own.map((p) => hover(p, loss)),
+          hovertemplate: "%{text}<extra></extra>",
+          marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } },
+        };
+      };
+      const sources = [...new Set(shown.map((p) => p.source))].sort();
+      const tints = { controller: colour("series-1"), random: colour("series-2") };
+      const traces = sources.map((s) => trace(s === "random" ? "random picks" : `${s}'s picks`, s, tints[s] ?? colour("series-3")));
+      traces.push({
+        type: "scatter", mode: "lines+markers", name: "Pareto front",
+        x: front.map((p) => p.latency_ms), y: front.map((p) => lossOf(p, loss)),
+        customdata: front.map((p) => p.id), text: front.map((p) => hover(p, loss)),
+        hovertemplate: "%{text}<extra></extra>",
+        line: { color: colour("ink"), width: 1.5, shape: "hv" },
+        marker: { size: 9, color: colour("surface"), line: { color: colour("ink"), width: 2 } },
+      });
+      return {
+        traces,
+        layout: {
+          xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" },
+          yaxis: { title: { text: `${loss} loss` } },
+        },
+        label: `${whole(shown.length)} architectures by latency and loss, ${whole(front.length)} of them on the Pareto front. The table of candidates below holds the same.`,
+      };
+    },
+    (point) => choose(point.customdata),
+  );
+}
+
+/** What the controller foresaw against what came. */
+export function predictedChart(figure, choose) {
+  return new Chart(
+    figure,
+    ({ points }) => {
+      const known = points.filter((p) => p.predicted_reward != null && p.reward != null);
+      if (!known.length) return { empty: "Predictions begin with the controller's second episode." };
+      const values = known.flatMap((p) => [p.predicted_reward, p.reward]);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const trace = (source, tint) => {
+        const own = known.filter((p) => (p.source === "random") === (source === "random"));
+        return {
+          type: "scatter", mode: "markers", name: source === "random" ? "random picks" : "controller's picks",
+          x: own.map((p) => p.predicted_reward), y: own.map((p) => p.reward),
+          customdata: own.map((p) => p.id), text: own.map((p) => hover(p, "relative")),
+          hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>",
+          marker: { size: 7, color: faded(tint, 0.55) },
+        };
+      };
+      return {
+        traces: [
+          {
+            type: "scatter", mode: "lines", x: [low, high], y: [low, high], hoverinfo: "skip", showlegend: false,
+            line: { color: colour("line-strong"), width: 1.5, dash: "dash" },
+          },
+          trace("random", colour("series-2")),
+          trace("controller", colour("series-1")),
+        ].filter((t) => t.x.length),
+        layout: {
+          xaxis: { title: { text: "predicted reward" } },
+          yaxis: { title: { text: "true reward" } },
+        },
+        label: `Predicted against true reward of ${whole(known.length)} architectures`,
+      };
+    },
+    (point) => point.customdata && choose(point.customdata),
+  );
+}
