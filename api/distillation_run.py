@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.distillation_status import is_cancelled, note_end, note_progress, note_status
-from api.lease import held_lease, watched
+from api.distillation_status import note_end, note_progress
 from api.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.preparation import OnCorpus, Pinned, pin, stored_latencies
+from api.work import StoppedError, StoppedStatus, Work, at_work
+from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
 from kdnas.distill.checkpoint import Checkpoints
@@ -21,7 +21,7 @@ from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
 from kdnas.distill.tensorboard import RunEvents
-from kdnas.errors import ArchitectureError, CancelledError, ConflictError, KdnasError, TeacherError
+from kdnas.errors import ArchitectureError, CancelledError, ConflictError, TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
@@ -79,11 +79,14 @@ class PreparedDistillation:
 
 @dataclass(frozen=True)
 class DistillationOutcome:
-    """How a distillation ended: where the student is, or that it waits to be resumed."""
+    """How a distillation ended: where the student is, or that it waits to be resumed.
+
+    ``distilled`` is None if it was stopped before training began.
+    """
 
     record: DistillationRecord
     output: Path
-    distilled: Distilled
+    distilled: Distilled | None
 
 
 def prepare_distillation(
@@ -121,7 +124,6 @@ def prepare_distillation(
             "threads": threads,
             "device": device,
             "dtype": dtype,
-            "address": spec.training.address or settings.ray_address,
         }
     )
     objective, teacher = prepare_objective(
@@ -225,8 +227,27 @@ def run_stored_distillation(
     settings: Settings,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    *,
+    on_corpus: OnCorpus = lambda _: None,
+    on_preparing: OnPreparing = lambda *_: None,
+    claim: str | None = None,
+    stopped_status: StoppedStatus = "paused",
 ) -> DistillationOutcome:
     """Run a stored distillation, or go on with it from its newest checkpoint.
+
+    A request that was stored as it came in is prepared first, and stored with nothing left open.
+
+    Args:
+        distillation_id: of one that is not finished.
+        database: where it is stored.
+        settings: of this process.
+        on_progress: is told how training goes.
+        should_stop: asked between steps, and while inputs are prepared; True ends this run after
+            a checkpoint.
+        on_corpus: is told how tokenising goes.
+        on_preparing: is told how preparing the objective goes.
+        claim: token of the coordinator's claim on it; None runs it for the command line.
+        stopped_status: what it is after ``should_stop``: ``paused``, or ``running`` still.
 
     Raises:
         ConflictError: it is finished or cancelled, or another process works on it.
@@ -235,56 +256,74 @@ def run_stored_distillation(
     """
     with database.read() as session:
         record = distillations.get_distillation(session, distillation_id)
-    if record.status in {"succeeded", "cancelled"}:
+    if record.status in {"succeeded", "cancelled"} and claim is None:
         raise ConflictError(f"distillation {record.name!r} is {record.status}; start a new one")
     spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
     output = output_folder(settings, spec, record.id)
-    with (
-        held_lease(database, Distillation, record.id, "cli") as lost,
-        watched(lambda: is_cancelled(database, record.id), f"watch-{record.id}") as cancelled,
-    ):
-        try:
-            note_status(database, record, "running")
+    distilled: Distilled | None = None
+    with at_work(database, record, claim, should_stop, stopped_status) as work:
+        if work.status == "running":
+            if not is_export_of(output, record.id):  # a kill may have come after the export
+                refuse_used_folder(output)
+            told = _Told(on_progress, on_corpus, on_preparing)
             try:
-                if not is_export_of(output, record.id):  # a kill may have come after the export
-                    refuse_used_folder(output)
-                distilled = _train(
-                    record,
-                    spec,
-                    output,
-                    database,
-                    settings,
-                    on_progress,
-                    lambda: should_stop() or lost.is_set() or cancelled.is_set(),
-                )
-            except Exception as error:
-                if not lost.is_set():
-                    reason = str(error) if isinstance(error, KdnasError) else repr(error)
-                    note_status(database, record, "failed", reason)
-                raise
-            if lost.is_set():
-                raise ConflictError(
-                    f"another process took over distillation {record.name!r}; this one has stopped"
-                )
-            record = note_end(database, record, distilled, output)
-        except CancelledError:
+                distilled = _train(record, spec, output, database, settings, told, work)
+            except StoppedError:
+                work.rest()
+            else:
+                note_end(database, record, distilled, output, stopped_status)
+        with database.read() as session:
+            record = distillations.get_distillation(session, record.id)
+        if record.status in {"succeeded", "cancelled"}:
             remove_run_files(spec, settings, record.id)
-            raise
-    if distilled.finished:
-        remove_run_files(spec, settings, record.id)
+        if record.status == "cancelled":
+            raise CancelledError(
+                f"distillation {record.name!r} was cancelled, so this run has ended and its "
+                "checkpoints are removed; start a new one with kdnas full-distill"
+            )
     return DistillationOutcome(record, output, distilled)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Who is told what."""
+
+    progress: OnProgress
+    corpus: OnCorpus
+    preparing: OnPreparing
 
 
 def _train(
     record: DistillationRecord,
-    spec: DistillationSpec,
+    stored: DistillationSpec,
     output: Path,
     database: Database,
     settings: Settings,
-    on_progress: OnProgress,
-    should_stop: Callable[[], bool],
+    told: _Told,
+    work: Work,
 ) -> Distilled:
-    prepared = prepare_distillation(spec.model_copy(update={"output": None}), settings)
+    """Train from the newest checkpoint, and export the student at the end.
+
+    Raises:
+        StoppedError: it was to stop before it began.
+    """
+
+    def on_corpus(progress: CorpusProgress) -> None:
+        told.corpus(progress)
+        work.check()
+
+    def on_preparing(what: str, done: int, total: int) -> None:
+        told.preparing(what, done, total)
+        work.check()
+
+    unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
+    prepared = prepare_distillation(unnamed, settings, on_corpus, on_preparing)
+    work.check()
+    absolute = str(Path(stored.output).absolute()) if stored.output else None
+    spec = prepared.spec.model_copy(update={"output": absolute})
+    if spec != stored:
+        with database.write() as session:
+            distillations.set_distillation_spec(session, record.id, spec.to_json())
     pinned = prepared.pinned
     checkpoints = checkpoints_of(spec, settings, record.id)
     events = run_folder(settings, record.id) / "tensorboard"
@@ -293,9 +332,9 @@ def _train(
         def tell(progress: FullProgress) -> None:
             note_progress(database, record.id, progress)
             written.add(progress)
-            on_progress(progress)
+            told.progress(progress)
 
-        _run(spec, prepared, checkpoints, settings, tell, should_stop)
+        _run(spec, prepared, checkpoints, settings, tell, work.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
     if distilled.finished and not is_export_of(output, record.id):
@@ -324,8 +363,10 @@ def _run(
     if spec.training.num_workers > 1:
         from workers.distillation import distil_in_parallel
 
+        address = spec.training.address or settings.ray_address
+        training = spec.training.model_copy(update={"address": address})
         distil_in_parallel(
-            spec,
+            spec.model_copy(update={"training": training}),
             settings.store_url,
             checkpoints.url,
             on_progress,

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kdnas.db.engine import Database
-from kdnas.db.records import OwnerKind
 from kdnas.db.repository import leases
 from kdnas.errors import ConflictError, DatabaseError
 
 LEASE_SECONDS = 60.0
 RENEW_SECONDS = 15.0
-WATCH_SECONDS = 2.0
+WATCH_SECONDS = 1.0
 
 
 @contextmanager
 def held_lease(
-    database: Database, table: leases.LeasedTable, row_id: str, kind: OwnerKind
+    database: Database, table: leases.LeasedTable, row_id: str, owner: leases.LeaseOwner
 ) -> Iterator[threading.Event]:
     """Hold a row's lease for the time of a ``with`` block.
 
@@ -28,7 +27,6 @@ def held_lease(
     Raises:
         ConflictError: somebody else holds it.
     """
-    owner = leases.LeaseOwner.of_this_process(kind)
     with database.write() as session:
         leases.acquire(session, table, row_id, owner, LEASE_SECONDS)
     done, lost = threading.Event(), threading.Event()

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from api.lease import held_lease
 from api.objective_preparation import (
     OnPreparing,
     check_objective,
@@ -22,12 +21,13 @@ from api.preparation import (
     ensure_latencies,
     pin,
 )
+from api.work import StoppedError, StoppedStatus, Work, at_work
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.models import Search
 from kdnas.db.repository import candidates, searches
 from kdnas.distill.numerics import available_cores
 from kdnas.errors import ConflictError
@@ -39,7 +39,7 @@ from kdnas.models.cost import (
     teacher_architecture,
 )
 from kdnas.models.teacher import TeacherHandle
-from kdnas.records import MiniKDContext, SearchRecord, SearchStatus
+from kdnas.records import LatencyTable, MiniKDContext, SearchRecord, SearchStatus
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
 from kdnas.search.summary import summarise
@@ -59,10 +59,12 @@ from workers.layout import (
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who is told what: of the latency table, and of the search itself."""
+    """Who is told what: of the latency table, the search, the corpus and the objective."""
 
     latency: LatencyProgress = lambda share, text: None
     search: OnProgress = lambda _: None
+    corpus: OnCorpus = lambda _: None
+    preparing: OnPreparing = lambda *_: None
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def prepare_search(
     shape = pinned.teacher.shape
     space = build_space(spec.space, pinned.teacher, spec.objective)
     backend = resolve_backend(
-        spec.backend.model_copy(update={"address": spec.backend.address or settings.ray_address}),
+        spec.backend,
         spec.controller.candidates,
         largest_student_bytes(space, shape, spec.proxy, spec.corpus.max_length),
         teacher_bytes(shape),
@@ -166,85 +168,118 @@ def run_stored_search(
     watchers: Watchers | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     max_hours: float | None = None,
+    *,
+    claim: str | None = None,
+    stopped_status: StoppedStatus = "paused",
 ) -> SearchStatus:
     """Run a stored search, or go on with it where it was cut off.
+
+    A request that was stored as it came in is prepared first, and stored with nothing left open.
 
     Args:
         search_id: of a search that is not finished.
         database: where it is stored.
         settings: of this process.
         watchers: who is told what happens.
-        should_stop: asked between results; True pauses.
+        should_stop: asked between results, and while inputs are prepared; True ends this run.
         max_hours: of this run; None takes the spec's.
+        claim: token of the coordinator's claim on it; None runs it for the command line.
+        stopped_status: what the search is after ``should_stop``: ``paused``, or ``running`` still.
+
+    Returns:
+        The status that it has now; another party may have written it.
 
     Raises:
         ConflictError: another process works on it, or it was cancelled.
-        KdnasError: whatever kept it from going on; once training has begun its status says so.
+        KdnasError: whatever kept it from going on; its status says so.
     """
     watchers = watchers or Watchers()
     with database.read() as session:
         record = searches.get_search(session, search_id)
-    if record.status in {"succeeded", "cancelled"}:
+    if record.status in {"succeeded", "cancelled"} and claim is None:
         raise ConflictError(f"search {record.name!r} is {record.status}; start a new one")
-    spec = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
-    with held_lease(database, Search, record.id, "cli") as lost:
-        prepared = prepare_search(spec, settings)
-        table = ensure_latencies(
-            database,
-            spec.latency,
-            prepared.pinned.teacher,
-            prepared.space,
-            watchers.latency,
-            lambda text: watchers.latency(0.0, text),
-        )
+    with at_work(database, record, claim, should_stop, stopped_status) as work:
+        if work.status != "running":
+            return work.status
+        try:
+            spec, prepared, table = _prepare_stored(record, database, settings, watchers, work)
+        except StoppedError:
+            return work.rest()
         if max_hours is not None:
             limits = spec.limits.model_copy(update={"max_hours": max_hours})
-            prepared_spec = prepared.spec.model_copy(update={"limits": limits})
-        else:
-            prepared_spec = prepared.spec
+            spec = spec.model_copy(update={"limits": limits})
         journal = DatabaseJournal(database)
-        context = journal.save_context(prepared.context)
         setup = SearchSetup(
             search_id=record.id,
-            spec=prepared_spec,
+            spec=spec,
             space=prepared.space,
             latencies=table,
             params_millions=prepared.params_millions,
-            context=context,
+            context=journal.save_context(prepared.context),
             teacher=teacher_architecture(prepared.pinned.teacher.shape),
         )
-        strategy = build_strategy(spec.controller, prepared.space, spec.seed)
-
-        def stop() -> bool:
-            if lost.is_set():  # whoever has it now writes its status
-                raise ConflictError(
-                    f"another process took over search {record.name!r}; this one has stopped"
-                )
-            return should_stop()
-
-        with _connected(prepared_spec):
-            backend = build_backend(
-                spec.backend.name,
-                prepared.context,
-                backend_plan(prepared_spec.backend, settings.store_url),
-            )
+        with _connected(spec, settings):
             return run_search(
                 setup,
-                strategy,
-                backend,
+                build_strategy(spec.controller, prepared.space, spec.seed),
+                build_backend(
+                    spec.backend.name,
+                    prepared.context,
+                    backend_plan(spec.backend, settings.store_url),
+                ),
                 journal,
                 on_progress=watchers.search,
-                should_stop=stop,
+                should_stop=work.should_stop,
+                stopped_status=stopped_status,
             )
+
+
+def _prepare_stored(
+    record: SearchRecord, database: Database, settings: Settings, watchers: Watchers, work: Work
+) -> tuple[SearchSpec, PreparedSearch, LatencyTable]:
+    """Prepare a stored search and write down what that has decided.
+
+    Raises:
+        StoppedError: it was to stop meanwhile.
+    """
+
+    def on_corpus(progress: CorpusProgress) -> None:
+        watchers.corpus(progress)
+        work.check()
+
+    def on_preparing(what: str, done: int, total: int) -> None:
+        watchers.preparing(what, done, total)
+        work.check()
+
+    def on_latency(share: float, text: str) -> None:
+        watchers.latency(share, text)
+        work.check()
+
+    stored = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
+    prepared = prepare_search(stored, settings, on_corpus, on_preparing)
+    work.check()
+    if prepared.spec != stored:
+        with database.write() as session:
+            searches.set_search_spec(session, record.id, prepared.spec.to_json())
+    table = ensure_latencies(
+        database,
+        prepared.spec.latency,
+        prepared.pinned.teacher,
+        prepared.space,
+        on_latency,
+        lambda text: on_latency(0.0, text),
+    )
+    work.check()
+    return prepared.spec, prepared, table
 
 
 @contextmanager
-def _connected(spec: SearchSpec) -> Iterator[None]:
+def _connected(spec: SearchSpec, settings: Settings) -> Iterator[None]:
     with ExitStack() as stack:
         if spec.backend.name == "ray":
             from workers.cluster import cluster
 
-            stack.enter_context(cluster(spec.backend.address))
+            stack.enter_context(cluster(spec.backend.address or settings.ray_address))
         yield
 
 

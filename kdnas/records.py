@@ -180,6 +180,14 @@ class GroupProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class StillWaiting:
+    """Nothing was heard of this group for a while; lets the search look whether it is wanted."""
+
+    candidate_ids: tuple[str, ...]
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateFinished:
     """A candidate is done, well or badly."""
 
@@ -187,7 +195,9 @@ class CandidateFinished:
     result: MiniKDResult
 
 
-BackendEvent = AttemptStarted | AttemptInterrupted | GroupProgress | CandidateFinished
+BackendEvent = (
+    AttemptStarted | AttemptInterrupted | GroupProgress | StillWaiting | CandidateFinished
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from kdnas.records import (
     MiniKDContext,
     MiniKDRequest,
     MiniKDResult,
+    StillWaiting,
 )
 from workers.backend import BackendPlan, interrupt, out_of_memory
 from workers.mini_kd import MiniKDWorker
@@ -32,6 +33,8 @@ from workers.queue import Group, GroupQueue
 
 DEATHS = (RayActorError, WorkerCrashedError, OutOfMemoryError, NodeDiedError)
 """How Ray says that a worker is gone; the memory monitor's kill is an error of its own."""
+QUIET_SECONDS = 0.5
+"""So long the search hears nothing while workers start, or wait for room on the cluster."""
 
 
 @dataclass
@@ -84,9 +87,13 @@ class RayBackend:
         return _Running(actor, stream, name, {r.candidate_id: r for r in group})
 
     def _next_events(self, queue: GroupQueue) -> Iterator[BackendEvent]:
-        """Wait for one answer of any worker and pass it on."""
+        """Wait for one answer of any worker and pass it on, or say that there is none yet."""
         streams = {running.stream: running for running in self._running}
-        ready, _ = ray.wait(list(streams), num_returns=1, fetch_local=True)
+        ready, _ = ray.wait(list(streams), num_returns=1, fetch_local=True, timeout=QUIET_SECONDS)
+        if not ready:
+            quiet = self._running[0]
+            yield StillWaiting(tuple(quiet.unfinished), quiet.name)
+            return
         running = streams[ready[0]]
         try:
             item: GroupProgress | MiniKDResult = ray.get(next(running.stream))

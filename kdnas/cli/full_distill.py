@@ -262,11 +262,9 @@ def run_and_report(
             raise
     if as_json:
         typer.echo(json.dumps(distillation_json(outcome.record)))
-    if not outcome.distilled.finished:
-        say(
-            f"paused at step {outcome.distilled.steps}; go on with: "
-            f"kdnas full-distill --resume {record.name}"
-        )
+    if outcome.record.status != "succeeded" or outcome.distilled is None:
+        step = outcome.distilled.steps if outcome.distilled else outcome.record.step
+        say(f"paused at step {step}; go on with: kdnas full-distill --resume {record.name}")
         raise typer.Exit(130)
     best = outcome.distilled.best
     say(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from kdnas.architecture import Architecture
 from kdnas.errors import BackendError, ConflictError, DatabaseError, TrainingError
@@ -27,6 +27,7 @@ from kdnas.records import (
     MiniKDResult,
     Proposal,
     SearchStatus,
+    StillWaiting,
 )
 from kdnas.search.checks import check_event, check_proposals, checked_result
 from kdnas.search.history import extended, history_of
@@ -45,6 +46,8 @@ from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
 
 SECONDS_PER_HOUR: Final = 3600.0
+
+StoppedStatus = Literal["paused", "running"]
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,13 @@ def run_search(
     *,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    stopped_status: StoppedStatus = "paused",
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchStatus:
     """Run a stored search, or go on with it, until it is finished or told to stop.
+
+    Its status is ``running`` when this begins: whoever holds its lease has set it so. Any other
+    status is somebody's wish that it rests, and nothing is done.
 
     Args:
         setup: what to search, where.
@@ -88,12 +95,14 @@ def run_search(
         backend: trains the candidates; closed at the end.
         journal: where everything is written.
         on_progress: is told what happens, for the screen.
-        should_stop: asked between results; True pauses the search.
+        should_stop: asked between results; True ends the run.
+        stopped_status: what the search is after such an end: ``paused``, or ``running`` still, for
+            another process to take up at once.
         clock: seconds, for rates and for ``limits.max_hours``, which counts this run only.
 
     Returns:
-        The status that was written: ``succeeded``, ``paused``, or what another party wrote in the
-        meantime, such as ``cancelled``.
+        The status that it has now: ``succeeded``, ``stopped_status``, or what another party wrote
+        in the meantime, such as ``cancelled``.
 
     Raises:
         SpecError: the limits leave no state, or the strategy breaks its contract.
@@ -103,15 +112,26 @@ def run_search(
         DatabaseError: the journal is out of reach; the search keeps its status and can go on.
     """
     try:
-        loop = SearchLoop(setup, strategy, backend, journal, on_progress, should_stop, clock)
+        loop = SearchLoop(
+            setup, strategy, backend, journal, on_progress, should_stop, stopped_status, clock
+        )
         return loop.run()
     except (ConflictError, DatabaseError):
         raise
     except Exception as error:
-        journal.set_status(setup.search_id, "failed", str(error) or type(error).__name__)
+        if journal.get_search(setup.search_id).status == "running":
+            journal.set_status(setup.search_id, "failed", str(error) or type(error).__name__)
         raise
     finally:
         backend.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Why a run ends before the search does, and what the search is then."""
+
+    reason: str
+    status: SearchStatus
 
 
 class SearchLoop:
@@ -125,6 +145,7 @@ class SearchLoop:
         journal: Journal,
         on_progress: OnProgress,
         should_stop: Callable[[], bool],
+        stopped_status: StoppedStatus,
         clock: Callable[[], float],
     ) -> None:
         self._setup = setup
@@ -135,6 +156,7 @@ class SearchLoop:
         self._journal = journal
         self._tell_screen = on_progress
         self._should_stop = should_stop
+        self._stopped_status: SearchStatus = stopped_status
         self._clock = clock
         self._started = clock()
         self._reward = RewardFunction.from_spec(setup.spec.reward)
@@ -149,18 +171,19 @@ class SearchLoop:
 
     def run(self) -> SearchStatus:
         """Take up what is stored, work through the episodes, write the final status."""
+        present = self._journal.get_search(self._id).status
+        if present != "running":
+            return present
         self._take_up()
-        reason = self._work_through_episodes()
-        if reason is None and self._best is None:
+        stop = self._work_through_episodes()
+        if stop is None and self._best is None:
             raise TrainingError(
                 f"none of the {len(self._failed)} candidates could be trained; the last one: "
                 f"{list(self._failed.values())[-1]}"
             )
-        return self._close("succeeded" if reason is None else "paused", reason)
+        return self._close(stop)
 
     def _take_up(self) -> None:
-        if self._journal.get_search(self._id).status != "running":
-            self._journal.set_status(self._id, "running")
         episodes = self._journal.episodes(self._id)
         state = self._journal.controller_state(self._id)
         if state is not None:
@@ -181,11 +204,11 @@ class SearchLoop:
             )
         )
 
-    def _work_through_episodes(self) -> str | None:
+    def _work_through_episodes(self) -> _Stop | None:
         """Return why the search rests, or None when it is through."""
         for number in range(self._num_finished + 1, self._spec.controller.episodes + 1):
-            if reason := self._stop_reason():
-                return reason
+            if stop := self._stop():
+                return stop
             episode = self._unfinished or self._propose(number)
             if episode is None:
                 return None  # every allowed state is explored
@@ -199,8 +222,8 @@ class SearchLoop:
             candidates = {c.id: c for c in episode.candidates}
             self._look_up(candidates)
             waiting = [c for c in candidates.values() if not _is_done(c)]
-            if reason := self._train(candidates, waiting):
-                return reason
+            if stop := self._train(candidates, waiting):
+                return stop
             done = replace(episode, finished=True, candidates=tuple(candidates.values()))
             self._learn(done, len(waiting), self._clock() - began)
         return None
@@ -242,7 +265,9 @@ class SearchLoop:
                     candidates, self._journal.reuse_losses(candidate.id, losses, value, note)
                 )
 
-    def _train(self, candidates: dict[str, Candidate], waiting: Sequence[Candidate]) -> str | None:
+    def _train(
+        self, candidates: dict[str, Candidate], waiting: Sequence[Candidate]
+    ) -> _Stop | None:
         """Have candidates trained and store each result; return why training was broken off.
 
         A stop is honoured between results, never among them, since the results of one group come
@@ -253,10 +278,10 @@ class SearchLoop:
         pending = {c.id for c in waiting}
         running: set[str] = set()
         for event in self._backend.run([MiniKDRequest(c.id, c.architecture) for c in waiting]):
-            if not isinstance(event, CandidateFinished) and (reason := self._stop_reason()):
+            if not isinstance(event, CandidateFinished) and (stop := self._stop()):
                 if running:
-                    self._journal.interrupt_attempts(sorted(running), reason)
-                return reason
+                    self._journal.interrupt_attempts(sorted(running), stop.reason)
+                return stop
             check_event(event, pending)
             if isinstance(event, CandidateFinished):
                 done = self._store(candidates[event.result.candidate_id], event.result)
@@ -270,7 +295,8 @@ class SearchLoop:
             elif isinstance(event, AttemptInterrupted):
                 self._journal.interrupt_attempts(event.candidate_ids, event.reason)
                 running.difference_update(event.candidate_ids)
-            self._tell_screen(event)
+            if not isinstance(event, StillWaiting):
+                self._tell_screen(event)
         if pending:
             raise BackendError(
                 f"the workers ended without a result for {len(pending)} of {len(waiting)} "
@@ -309,24 +335,27 @@ class SearchLoop:
             )
         )
 
-    def _close(self, status: SearchStatus, reason: str | None) -> SearchStatus:
+    def _close(self, stop: _Stop | None) -> SearchStatus:
         """Write the final status, unless another party has cancelled or paused the search."""
+        status: SearchStatus = "succeeded" if stop is None else stop.status
+        reason = None if stop is None else stop.reason
         present = self._journal.get_search(self._id).status
-        if present == "running":
-            self._journal.set_status(self._id, status, reason)
-        else:
+        if present != "running":
             status = present
+        elif status != "running":
+            self._journal.set_status(self._id, status, reason)
         self._tell_screen(SearchDone(status, reason, self._best))
         return status
 
-    def _stop_reason(self) -> str | None:
+    def _stop(self) -> _Stop | None:
         if self._should_stop():
-            return "stopped on request; resume the search to go on"
+            return _Stop("stopped on request; resume the search to go on", self._stopped_status)
         max_hours = self._spec.limits.max_hours
         hours = (self._clock() - self._started) / SECONDS_PER_HOUR
         if max_hours is not None and hours >= max_hours:
-            return (
-                f"limits.max_hours ({max_hours:g}) is used up; resume the search for as long again"
+            return _Stop(
+                f"limits.max_hours ({max_hours:g}) is used up; resume the search for as long again",
+                "paused",
             )
         return None
 

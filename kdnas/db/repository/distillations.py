@@ -29,7 +29,7 @@ from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, Losses, SearchStatus
 
 UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
-"""Statuses of a distillation that may be gone on with, or cancelled."""
+"""Statuses of work that may be gone on with, or cancelled."""
 
 
 def create_distillation(
@@ -121,6 +121,16 @@ def set_distillation_status(
     payload = {"status": status, "error": error}
     append_event(session, "distillation_status", payload, distillation_id=row.id)
     return _record(row)
+
+
+def set_distillation_spec(session: Session, distillation_id: str, spec: Mapping[str, Any]) -> None:
+    """Store a distillation's request anew, now with nothing left open.
+
+    Raises:
+        NotFoundError: no such distillation.
+    """
+    locked_distillation(session, distillation_id).spec = dict(spec)
+    session.flush()
 
 
 def set_distillation_progress(

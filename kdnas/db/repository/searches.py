@@ -106,6 +106,16 @@ def set_search_status(
     return _record(row)
 
 
+def set_search_spec(session: Session, search_id: str, spec: Mapping[str, Any]) -> None:
+    """Store a search's request anew, now with nothing left open.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    locked_search(session, search_id).spec = dict(spec)
+    session.flush()
+
+
 def delete_search(session: Session, search_id: str) -> None:
     """Delete a search with its episodes, candidates and events; losses stay in their table.
 

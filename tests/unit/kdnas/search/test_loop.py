@@ -115,6 +115,7 @@ class World:
         strategy: CountingStrategy | None = None,
         **options: Any,
     ) -> str:
+        self.journal.set_status(self.search_id, "running")
         return run_search(
             self.setup,
             strategy or CountingStrategy(),
@@ -403,6 +404,39 @@ def test_a_pause_keeps_what_is_done_and_goes_on_identically(at: int) -> None:
     assert world.run(second) == "succeeded"
     assert world.outcome == undisturbed.outcome
     assert not set(backend.trained) & set(second.trained)
+
+
+def test_a_search_that_is_given_back_stays_running_and_goes_on_identically() -> None:
+    undisturbed = World()
+    undisturbed.run()
+    world = World()
+    calls = iter(range(1, 1000))
+    status = world.run(should_stop=lambda: next(calls) >= 4, stopped_status="running")
+    assert status == "running" == world.status[0]
+    assert all(attempt.outcome for attempt in world.journal.attempts)
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
+
+
+def test_a_search_that_somebody_paused_before_it_began_is_left_alone() -> None:
+    world, backend = World(), FakeBackend()
+    world.journal.set_status(world.search_id, "paused")
+    setup = world.setup
+    assert run_search(setup, CountingStrategy(), backend, world.journal) == "paused"
+    assert (backend.trained, backend.num_closed) == ([], 1)
+    assert world.status[0] == "paused"
+
+
+def test_a_failure_does_not_undo_a_cancellation() -> None:
+    world = World()
+
+    def cancel() -> bool:
+        world.journal.set_status(world.search_id, "cancelled")
+        raise BackendError("the workers gave up")
+
+    with pytest.raises(BackendError):
+        world.run(should_stop=cancel)
+    assert world.status[0] == "cancelled"
 
 
 def test_hours_run_out_and_count_anew() -> None:
