@@ -1,0 +1,234 @@
+// A form for a request, made from its JSON Schema: main fields first, all others folded away.
+
+import { newKey, send } from "./api.js";
+import { announce, el, problem, show } from "./dom.js";
+import { Schema, read } from "./schema.js";
+
+/**
+ * @typedef {object} Field
+ * @property {string} path such as `controller.episodes`
+ * @property {string} [label] in place of the schema's name
+ * @property {string} [help] in place of the schema's words
+ * @property {string} [unit] beside the label
+ */
+
+export class SpecForm {
+  #form;
+  #schema;
+  #fields = new Map(); // path → {node, box, input, error}
+  #summary = el("div");
+  #key = newKey();
+  #sent = "";
+  #options;
+
+  /**
+   * @param {HTMLFormElement} form
+   * @param {object} schema the JSON Schema
+   * @param {object} options `main` [{title, fields}], `advanced` [{title, path}], `hidden` paths
+   *   that nobody fills in, `path` of the POST, `submit` text, `extra` keys of the body, `done`
+   */
+  constructor(form, schema, options) {
+    this.#form = form;
+    this.#schema = new Schema(schema);
+    this.#options = options;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    form.addEventListener("input", () => this.#showBody());
+    this.#build();
+  }
+
+  /** Put a value into a field. */
+  set(path, value) {
+    const field = this.#fields.get(path);
+    if (!field) return;
+    field.input.value = value;
+    field.input.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  #build() {
+    const { main, advanced, submit } = this.#options;
+    const cards = main.map(({ title, fields }) =>
+      el("fieldset", { class: "card" }, el("h2", {}, title), el("div", { class: "fields" }, fields.map((f) => this.#field(f)))),
+    );
+    const folded = advanced
+      .map(({ title, path }) => ({ title, fields: this.#rest(path) }))
+      .filter(({ fields }) => fields.length)
+      .map(({ title, fields }) =>
+        el("details", {}, el("summary", {}, title), el("div", { class: "fields" }, fields.map((f) => this.#field(f)))),
+      );
+    this.body = el("pre", { tabindex: "0" });
+    this.button = el("button", { class: "primary" }, submit);
+    show(
+      this.#form,
+      this.#summary,
+      ...cards,
+      el("details", { class: "card", "data-advanced": true }, el("summary", {}, "All other settings"), ...folded),
+      el("details", { class: "card" }, el("summary", {}, "The request as JSON"), this.body),
+      el("div", { class: "submit" }, this.button),
+    );
+    this.#showBody();
+  }
+
+  /** All fields below a path that have no place in the form yet. */
+  #rest(path) {
+    const node = path ? this.#schema.at(path) : this.#schema.document;
+    const found = [];
+    for (const [name, child] of Object.entries(node?.properties ?? {})) {
+      const whole = path ? `${path}.${name}` : name;
+      const resolved = this.#schema.resolve(child);
+      const known = this.#fields.has(whole) || this.#options.hidden.includes(whole);
+      if (known || !isSimple(resolved)) continue;
+      found.push({ path: whole });
+    }
+    return found;
+  }
+
+  #field({ path, label, help, unit, node: given, choices, wide }) {
+    const node = given ?? this.#schema.at(path);
+    const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
+    const said = help ?? Schema.helps(owner ?? {})[path.split(".").at(-1)];
+    const id = `f-${path.replaceAll(".", "-")}`;
+    const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
+    const input = this.#input(node, id, path, choices);
+    const words = label ?? path.split(".").at(-1).replaceAll("_", " ");
+    const text = el("label", { for: id }, words, unit ? el("span", { class: "muted" }, ` (${unit})`) : null);
+    const explained = said ? el("p", { class: "help", id: `${id}-help` }, sentence(said)) : null;
+    input.setAttribute("aria-describedby", [said && `${id}-help`, `${id}-error`].filter(Boolean).join(" "));
+    const box = el("div", { class: wide ? "field wide" : "field", "data-path": path }, text, input, explained, error);
+    input.addEventListener("change", () => this.#check(path));
+    this.#fields.set(path, { node, box, input, error });
+    return box;
+  }
+
+  #input(node, id, path, choices) {
+    const fallback = node.default;
+    const shown = fallback === null || fallback === undefined ? "" : String(fallback);
+    const values = choices ?? node.enum ?? (node.type === "boolean" ? ["true", "false"] : null);
+    if (values) {
+      const options = values.map((value) => el("option", { value: String(value) }, names(value)));
+      const none = el("option", { value: "" }, shown ? `${names(shown)} (default)` : "default");
+      return el("select", { id, name: path }, none, options);
+    }
+    if (node.type === "array") {
+      return el("textarea", { id, name: path, rows: 2, placeholder: (fallback ?? []).join("\n") });
+    }
+    const isNumber = ["number", "integer"].includes(node.type);
+    return el("input", {
+      id, name: path, placeholder: shown || (node.optional ? "none" : ""), autocomplete: "off",
+      spellcheck: "false", inputmode: isNumber ? (node.type === "integer" ? "numeric" : "decimal") : null,
+    });
+  }
+
+  #read(path) {
+    const { node, input } = this.#fields.get(path);
+    const { value, error } = read(node, input.value);
+    if (error) return { error };
+    if (node.type === "boolean" && value !== undefined) return { value: value === "true" };
+    return { value };
+  }
+
+  #check(path) {
+    const { error } = this.#read(path);
+    this.#mark(path, error ?? null);
+    return !error;
+  }
+
+  #mark(path, message) {
+    const { box, input, error } = this.#fields.get(path);
+    box.toggleAttribute("data-wrong", message !== null);
+    input.setAttribute("aria-invalid", String(message !== null));
+    error.hidden = message === null;
+    error.textContent = message === null ? "" : sentence(message);
+    for (let d = message && box.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;
+  }
+
+  /** The request: only what was filled in. */
+  request() {
+    const body = structuredClone(this.#options.extra ?? {});
+    for (const path of this.#fields.keys()) {
+      const { value } = this.#read(path);
+      if (value === undefined) continue;
+      const names = path.split(".");
+      const last = names.pop();
+      let place = body;
+      for (const name of names) place = place[name] ??= {};
+      place[last] = value;
+    }
+    return this.#options.shape?.(body) ?? body;
+  }
+
+  #showBody() {
+    this.body.textContent = JSON.stringify(this.request(), null, 2);
+  }
+
+  async #submit() {
+    show(this.#summary);
+    const wrong = [...this.#fields.keys()].filter((path) => !this.#check(path));
+    if (wrong.length) return this.#lead(wrong[0], wrong.length);
+    const body = this.request();
+    const text = JSON.stringify(body);
+    if (text !== this.#sent) this.#key = newKey(); // another request; the same one again keeps it
+    this.#sent = text;
+    this.button.disabled = true;
+    try {
+      this.#options.done(await send("POST", this.#options.path, body, this.#key));
+    } catch (error) {
+      this.#refused(error);
+    } finally {
+      this.button.disabled = false;
+    }
+    return undefined;
+  }
+
+  #lead(path, count) {
+    announce(count === 1 ? "One field is not right yet" : `${count} fields are not right yet`);
+    this.#fields.get(path).input.focus();
+  }
+
+  /** Show what the service did not like, at its fields where it names them. */
+  #refused(error) {
+    const left = [];
+    const marked = [];
+    for (const { where, message } of error.errors ?? []) {
+      const path = this.#pathOf(where);
+      if (path === null) left.push(`${where}: ${message}`);
+      else {
+        this.#mark(path, message);
+        marked.push(path);
+      }
+    }
+    if (marked.length) this.#lead(marked[0], marked.length);
+    if (left.length || !marked.length) {
+      show(this.#summary, problem(left.length ? { message: left.join("; ") } : error));
+      if (!marked.length) this.#summary.scrollIntoView({ block: "center" });
+    }
+  }
+
+  /** The field that a place such as `body.objective.hs.mapping` belongs to. */
+  #pathOf(where) {
+    const names = where.split(".").filter((name) => name !== "body");
+    while (names.length) {
+      for (let skip = -1; skip < names.length; skip++) {
+        const path = names.filter((_, i) => i !== skip).join(".");
+        if (this.#fields.has(path)) return path;
+      }
+      names.pop();
+    }
+    return null;
+  }
+}
+
+function isSimple(node) {
+  if (node.properties || node.oneOf || node.type === "object" || node.prefixItems) return false;
+  if (node.type === "array") return node.items?.type === "string";
+  return !(node.anyOf ?? []).some((choice) => choice.type === "object" || choice.$ref);
+}
+
+const names = (value) => ({ true: "yes", false: "no" })[value] ?? String(value);
+
+function sentence(text) {
+  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
+}

@@ -1,0 +1,161 @@
+// Up to four searches side by side.
+
+import { ApiError, get, getAll } from "../api.js";
+import { Chart, seriesColour } from "../charts.js";
+import { byId, el, problem, show } from "../dom.js";
+import { duration, fixed, ms, percent, whole } from "../format.js";
+import { chip } from "../parts.js";
+import { follow } from "../events.js";
+import { throttled } from "../dom.js";
+
+const MOST = 4;
+const DASHES = ["solid", "dash", "dot", "dashdot"]; // told apart without colour too
+const MOST_OFFERED = 200;
+
+const best = new Chart(byId("best"), (all) => {
+  const traces = all.map(({ search, episodes }, i) => {
+    let [trained, top] = [0, -Infinity];
+    const points = episodes
+      .filter((e) => e.best_reward != null)
+      .map((e) => {
+        trained += e.num_finished;
+        top = Math.max(top, e.best_reward);
+        return [trained, top];
+      });
+    return {
+      type: "scatter", mode: "lines", name: search.name, x: points.map((p) => p[0]), y: points.map((p) => p[1]),
+      line: { color: seriesColour(i), width: 2, dash: DASHES[i], shape: "hv" },
+      hovertemplate: `${"%{y:.3f}"} after %{x} candidates<extra></extra>`,
+    };
+  });
+  if (traces.every((t) => !t.x.length)) return { empty: "None of them has a result yet." };
+  return {
+    traces,
+    layout: { xaxis: { title: { text: "finished candidates" }, rangemode: "tozero" }, yaxis: { title: { text: "best reward so far" } } },
+    label: `Best reward of ${all.map(({ search }) => `${search.name} ${fixed(search.best?.reward)}`).join(", ")}`,
+  };
+});
+
+const fronts = new Chart(byId("fronts"), (all) => {
+  const traces = all.map(({ search, front }, i) => ({
+    type: "scatter", mode: "lines+markers", name: search.name,
+    x: front.map((p) => p.latency_ms), y: front.map((p) => p.loss_relative),
+    text: front.map((p) => p.architecture), hovertemplate: "<b>%{text}</b><br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
+    line: { color: seriesColour(i), width: 2, dash: DASHES[i], shape: "hv" }, marker: { size: 7 },
+  }));
+  if (traces.every((t) => !t.x.length)) return { empty: "None of them has a Pareto front yet." };
+  return {
+    traces,
+    layout: { xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" }, yaxis: { title: { text: "relative loss" } } },
+    label: "Pareto fronts of loss and latency",
+  };
+});
+
+const ROWS = [
+  ["Status", ({ search }) => chip(search.status)],
+  ["Best reward", ({ search }) => fixed(search.best?.reward)],
+  ["Its architecture", ({ search }) => search.best?.architecture ?? "–"],
+  ["Its loss", ({ search }) => fixed(search.best?.loss)],
+  ["Its latency", ({ search }) => ms(search.best?.latency_ms)],
+  ["Architectures explored", ({ search }) => whole(search.summary?.explored)],
+  ["Episodes", ({ search }) => `${whole(search.num_episodes_finished)} of ${whole(search.spec.controller.episodes)}`],
+  ["Strategy", ({ search }) => search.spec.controller.strategy],
+  ["Teacher", ({ search }) => search.spec.teacher.ref],
+  ["Objective", ({ search }) => search.spec.objective.name],
+  ["Reward from", ({ search }) => `${search.spec.reward.loss} loss`],
+  ["Price of latency", ({ search }) => priceOf(search.spec.reward)],
+  ["Target latency β", ({ search }) => `${percent(search.spec.reward.beta)} of the teacher's`],
+  ["Time", ({ search }) => timeOf(search)],
+];
+
+const priceOf = (reward) => (reward.alpha == null ? percent(reward.latency_price) : `α ${fixed(reward.alpha, 2)}`);
+
+function timeOf(search) {
+  if (!search.started_at) return "–";
+  const end = search.finished_at ? new Date(search.finished_at) : new Date();
+  return duration(end - new Date(search.started_at));
+}
+
+function figures(all) {
+  return el(
+    "table",
+    {},
+    el("caption", { class: "visually-hidden" }, "The searches in figures"),
+    el("thead", {}, el("tr", {}, el("td"), all.map(({ search }) => el("th", { scope: "col" }, el("a", { href: `/searches/${search.id}` }, search.name))))),
+    el("tbody", {}, ROWS.map(([label, cell]) => el("tr", {}, el("th", { scope: "row" }, label), all.map((one) => el("td", {}, cell(one)))))),
+  );
+}
+
+/** Why rewards may not be set beside each other, or null. */
+function caution(all) {
+  const kinds = new Set(all.map(({ search: { spec } }) => JSON.stringify([spec.reward, spec.teacher.ref, spec.objective.name])));
+  if (kinds.size <= 1) return null;
+  return el("p", { class: "notice warn" }, "These searches differ in reward, teacher or objective, so their rewards do not mean the same.");
+}
+
+function chosen() {
+  return [...new Set(new URLSearchParams(location.search).getAll("search"))].slice(0, MOST);
+}
+
+function showPickers(searches) {
+  const now = chosen();
+  const pickers = Array.from({ length: MOST }, (_, i) => {
+    const known = searches.some((s) => s.id === now[i] || s.name === now[i]);
+    const select = el(
+      "select",
+      { "data-picker": true },
+      el("option", { value: "" }, "none"),
+      now[i] && !known ? el("option", { value: now[i], selected: true }, now[i]) : null,
+      searches.map((s) => el("option", { value: s.id, selected: s.id === now[i] || s.name === now[i] }, s.name)),
+    );
+    select.addEventListener("change", () => {
+      const values = pickers.map((p) => p.querySelector("select").value).filter(Boolean);
+      history.replaceState(null, "", `/compare?${new URLSearchParams(values.map((v) => ["search", v]))}`);
+      load();
+    });
+    return el("label", { class: "field inline" }, el("span", {}, `Search ${i + 1}`), select);
+  });
+  show(byId("pickers"), pickers);
+}
+
+async function readOne(id) {
+  const path = `/searches/${encodeURIComponent(id)}`;
+  const [search, episodes, { items: front }] = await Promise.all([
+    get(path),
+    getAll(`${path}/episodes`),
+    get(`${path}/pareto`),
+  ]);
+  return { search, episodes, front };
+}
+
+async function load() {
+  const ids = chosen();
+  byId("nothing").hidden = ids.length > 0;
+  byId("result").hidden = ids.length === 0;
+  byId("problem").replaceChildren();
+  if (!ids.length) return;
+  try {
+    const all = await Promise.all(ids.map(readOne));
+    show(byId("problem"), caution(all));
+    show(byId("figures"), figures(all));
+    await Promise.all([best.update(all), fronts.update(all)]);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    byId("result").hidden = true;
+    show(byId("problem"), problem(error, load));
+  }
+}
+
+async function begin() {
+  try {
+    showPickers((await get("/searches", { limit: MOST_OFFERED, sort: "-created_at" })).items);
+  } catch (error) {
+    show(byId("problem"), problem(error, begin));
+    return;
+  }
+  await load();
+}
+
+const reload = throttled(load, 3000);
+begin();
+follow({}, Number(document.body.dataset.since), (event) => event.type === "episode_finished" && reload(), reload);

@@ -1,0 +1,168 @@
+// The page of a full distillation: its curve grows as it trains.
+
+import { ApiError, get } from "../api.js";
+import { Chart, colour } from "../charts.js";
+import { byId, el, problem, show, throttled } from "../dom.js";
+import { follow } from "../events.js";
+import { duration, fixed, moment, whole } from "../format.js";
+import { EventLog, actionButtons, bar, chip, facts, tiles } from "../parts.js";
+
+const reference = document.body.dataset.subject;
+const path = `/distillations/${encodeURIComponent(reference)}`;
+const log = new EventLog(byId("log").querySelector("[data-log]"));
+let speed = null; // the last two steps with their times
+
+const training = new Chart(byId("training"), ({ points }) => {
+  if (!points.length) return { empty: "The curve begins with the first steps." };
+  const x = points.map((p) => p.step);
+  return {
+    traces: [
+      {
+        type: "scatter", mode: "lines", name: "learning rate", x, y: points.map((p) => p.learning_rate), yaxis: "y2",
+        line: { color: colour("series-dim"), width: 1, dash: "dot" },
+        hovertemplate: "%{y:.2e}<extra>learning rate</extra>",
+      },
+      {
+        type: "scatter", mode: "lines", name: "training loss", x, y: points.map((p) => p.loss),
+        line: { color: colour("series-1"), width: 2 }, hovertemplate: "step %{x}: %{y:.4f}<extra></extra>",
+      },
+    ],
+    layout: {
+      xaxis: { title: { text: "step" } },
+      yaxis: { title: { text: "training loss" } },
+      yaxis2: { title: { text: "learning rate" }, overlaying: "y", side: "right", rangemode: "tozero", tickformat: ".0e", nticks: 4 },
+    },
+    label: `Training loss; at step ${whole(points.at(-1).step)} it is ${fixed(points.at(-1).loss, 4)}`,
+  };
+});
+
+const heldOut = new Chart(byId("held-out"), ({ held_out: readings }) => {
+  if (!readings.length) return { empty: "The held-out text is read with each checkpoint." };
+  const x = readings.map((r) => r.step);
+  const line = (name, key, tint) => ({
+    type: "scatter", mode: "lines+markers", name, x, y: readings.map((r) => r[key]),
+    line: { color: colour(tint), width: 2 }, marker: { size: 5 }, hovertemplate: `step %{x}: %{y:.3f}<extra>${name}</extra>`,
+  });
+  return {
+    traces: [line("relative", "relative", "series-1"), line("output", "output", "series-3")],
+    layout: { xaxis: { title: { text: "step" } }, yaxis: { title: { text: "held-out loss" } } },
+    label: `Held-out loss; at step ${whole(x.at(-1))} the relative loss is ${fixed(readings.at(-1).relative)}`,
+  };
+});
+
+function showSummary(it) {
+  const focused = document.activeElement?.dataset?.action;
+  document.title = `${it.name} · kdnas`;
+  const origin = it.search_id ? el("a", { href: `/searches/${it.search_id}` }, "its search") : "no search";
+  const head = el(
+    "div",
+    { class: "head" },
+    el(
+      "div",
+      {},
+      el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
+      el("p", { class: "muted" }, `${it.architecture} · from `, origin, ` · ${it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`}`),
+    ),
+    el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
+  );
+  const total = it.total_steps;
+  const share = it.status === "succeeded" ? 1 : total ? it.step / total : 0;
+  const row = el(
+    "div",
+    { class: "progress-row" },
+    el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : "Not begun yet"),
+    timeOf(it) && el("span", {}, timeOf(it)),
+  );
+  const student =
+    it.status === "succeeded" && it.output
+      ? el("p", { class: "notice" }, "The student is in ", el("code", {}, it.output))
+      : null;
+  show(
+    byId("summary"),
+    head,
+    it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
+    row,
+    bar(share, "Progress of the distillation"),
+    student,
+    tiles([
+      ["Architecture", it.architecture.replaceAll(",", ", ")],
+      ["Relative loss", fixed(it.losses?.relative), el("small", {}, " held out")],
+      ["Output loss", fixed(it.losses?.output), el("small", {}, " held out")],
+      ["Steps", whole(it.step), total ? el("small", {}, ` of ${whole(total)}`) : null],
+    ]),
+  );
+  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
+}
+
+function timeOf(it) {
+  if (it.finished_at && it.started_at) {
+    return `took ${duration(new Date(it.finished_at) - new Date(it.started_at))}`;
+  }
+  if (it.status !== "running" || !it.total_steps || !speed?.rate) return null;
+  return `about ${duration((it.total_steps - it.step) / speed.rate)} left`;
+}
+
+/** Steps a millisecond, from the progress seen while the page is open. */
+function measure({ payload, created_at: at }) {
+  const now = { step: payload.step, time: new Date(at).getTime() };
+  if (speed && now.time > speed.time && now.step > speed.step) {
+    now.rate = (now.step - speed.step) / (now.time - speed.time);
+  }
+  speed = { rate: speed?.rate, ...now };
+}
+
+function showSpec({ spec }) {
+  if (!spec) return;
+  const { teacher, corpus, objective, training: t } = spec;
+  show(
+    byId("spec"),
+    facts(
+      [
+        ["Teacher", teacher.ref],
+        ["Text", corpus.source.join(", ")],
+        ["Objective", Object.entries(objective).filter(([, v]) => v !== null && typeof v !== "object").map(([k, v]) => (k === "name" ? v : `${k} ${v}`)).join(", ")],
+        ["Length", t.steps ? `${whole(t.steps)} steps` : `${t.epochs} passes over the text`],
+        ["Batch", `${t.batch_size} sequences`],
+        ["Peak learning rate", String(t.learning_rate)],
+        ["Workers", String(t.num_workers)],
+      ],
+      true,
+    ),
+  );
+}
+
+async function read() {
+  try {
+    const [it, curve] = await Promise.all([get(path), get(`${path}/curve`)]);
+    byId("problem").replaceChildren();
+    showSummary(it);
+    showSpec(it);
+    await Promise.all([training.update(curve), heldOut.update(curve)]);
+    return it;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    show(byId("problem"), problem(error, readState));
+    byId("summary").replaceChildren();
+    for (const chart of [training, heldOut]) chart.fail(error);
+    return null;
+  }
+}
+
+const readState = throttled(read, 1500);
+
+async function begin() {
+  const it = await read();
+  const since = Number(document.body.dataset.logSince);
+  follow(
+    { distillation: it?.id ?? reference },
+    since,
+    (event, isNew) => {
+      log.add(event);
+      if (event.type === "distillation_progress") measure(event);
+      if (isNew) readState();
+    },
+    readState,
+  );
+}
+
+begin();

@@ -1,0 +1,162 @@
+// Latency tables: how long each architecture takes under one profile.
+
+import { ApiError, get, getAll } from "../api.js";
+import { Chart, colour, seriesColour } from "../charts.js";
+import { byId, debounced, el, problem, show } from "../dom.js";
+import { follow } from "../events.js";
+import { fixed, moment, ms, parts, percent, whole } from "../format.js";
+import { tiles } from "../parts.js";
+import { plainTable } from "../table.js";
+
+const MOST_ENTRIES = 20_000;
+const SHOWN = 50;
+const SHADES = ["series-1", "series-2", "series-3", "series-4", "series-dim", "ink"];
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+
+let table = null;
+let entries = [];
+
+const spread = new Chart(byId("spread"), ({ rows, teacher }) => ({
+  traces: [
+    {
+      type: "histogram", x: rows.map((r) => r.latency_ms), nbinsx: 40,
+      marker: { color: colour("series-1"), line: { color: colour("surface"), width: 1 } },
+      hovertemplate: "%{y} architectures<br>%{x} ms<extra></extra>",
+    },
+  ],
+  layout: {
+    showlegend: false,
+    xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" },
+    yaxis: { title: { text: "architectures" } },
+    shapes: teacher
+      ? [{ type: "line", x0: teacher, x1: teacher, yref: "paper", y0: 0, y1: 1, line: { color: colour("series-2"), width: 2, dash: "dash" } }]
+      : [],
+    annotations: teacher
+      ? [{ x: teacher, yref: "paper", y: 1, text: "teacher", showarrow: false, xanchor: "right", xshift: -5, font: { color: colour("series-2") } }]
+      : [],
+  },
+  label: `Latencies of ${rows.length} architectures, from ${ms(rows[0]?.latency_ms)} to ${ms(rows.at(-1)?.latency_ms)}`,
+}));
+
+const byLayers = new Chart(byId("by-layers"), ({ rows }) => {
+  const widths = [...new Set(rows.map((r) => r.hidden))].sort((a, b) => a - b);
+  const depths = [...new Set(rows.map((r) => r.layers))].sort((a, b) => a - b);
+  return {
+    traces: widths.map((width, i) => {
+      const of = (depth) => rows.filter((r) => r.hidden === width && r.layers === depth).map((r) => r.latency_ms);
+      const known = depths.filter((depth) => of(depth).length);
+      return {
+        type: "scatter", mode: "lines+markers", name: `hidden ${width}`, x: known, y: known.map((depth) => median(of(depth))),
+        line: { color: colour(SHADES[i % SHADES.length]), width: 2, dash: DASHES[i % DASHES.length] },
+        hovertemplate: `%{x} layers: %{y:.2f} ms<extra>hidden ${width}</extra>`,
+      };
+    }),
+    layout: { xaxis: { title: { text: "layers" }, dtick: 1 }, yaxis: { title: { text: "median latency (ms)" }, rangemode: "tozero" } },
+    label: "Median latency by number of layers and hidden size",
+  };
+});
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+const nameOf = (t) =>
+  [t.device, t.runtime, t.threads ? `${t.threads} thread${t.threads === 1 ? "" : "s"}` : null, t.dtype, `${t.length} tokens`]
+    .filter(Boolean)
+    .join(" · ");
+
+async function load(id) {
+  byId("problem").replaceChildren();
+  try {
+    table = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 1 });
+    const found = await getAllEntries(id);
+    entries = found.map((row) => ({ ...row, ...parts(row.architecture) }));
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    byId("content").hidden = true;
+    show(byId("problem"), problem(error, () => load(id)));
+    return;
+  }
+  byId("content").hidden = false;
+  const quality = table.quality ?? {};
+  show(
+    byId("facts"),
+    ...tiles([
+      ["Teacher", ms(table.teacher_ms)],
+      ["Architectures", whole(entries.length)],
+      ["Fastest", ms(entries[0]?.latency_ms)],
+      ["Slowest", ms(entries.at(-1)?.latency_ms)],
+      ["Error of the model", percent(quality.median_error, 1), el("small", {}, " median")],
+      ["Rank correlation", fixed(quality.spearman)],
+      ["Measured", moment(table.created_at)],
+    ]).children,
+  );
+  find();
+  if (entries.length) {
+    await Promise.all([
+      spread.update({ rows: entries, teacher: table.teacher_ms }),
+      byLayers.update({ rows: entries }),
+    ]);
+  }
+}
+
+async function getAllEntries(id) {
+  const rows = [];
+  let cursor = null;
+  do {
+    const page = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 500, sort: "latency_ms", cursor });
+    rows.push(...page.entries.items);
+    cursor = page.entries.next_cursor;
+  } while (cursor !== null && rows.length < MOST_ENTRIES);
+  return rows;
+}
+
+function find() {
+  const { text, max } = Object.fromEntries(new FormData(byId("find")));
+  const wanted = text.split(",").map((part) => part.trim().toLowerCase());
+  const limit = Number.parseFloat(max);
+  const fits = (row) =>
+    row.architecture.split(",").every((part, i) => !wanted[i] || part === wanted[i]) &&
+    (Number.isNaN(limit) || row.latency_ms <= limit);
+  const found = entries.filter(fits);
+  if (!found.length) {
+    show(byId("entries"), el("div", { class: "empty slim" }, "No architecture of this table fits."));
+    return;
+  }
+  const columns = [
+    { label: "Architecture", cell: (r) => r.architecture },
+    { label: "Latency", num: true, cell: (r) => ms(r.latency_ms) },
+    { label: "Spread", num: true, cell: (r) => (r.measured ? `± ${ms(r.spread_ms)}` : "–") },
+    { label: "Of the teacher's", num: true, cell: (r) => percent(table.teacher_ms ? r.latency_ms / table.teacher_ms : null, 1) },
+    { label: "Known by", cell: (r) => (r.measured ? "measuring" : "the model of its blocks") },
+  ];
+  const more = found.length > SHOWN ? `, the fastest ${SHOWN} shown` : "";
+  show(
+    byId("entries"),
+    plainTable(columns, found.slice(0, SHOWN), "Architectures by latency"),
+    el("p", { class: "pager" }, `${whole(found.length)} fit${more}`),
+  );
+}
+
+async function begin() {
+  let tables;
+  try {
+    tables = await getAll("/latency-tables");
+  } catch (error) {
+    show(byId("problem"), problem(error, begin));
+    return;
+  }
+  byId("nothing").hidden = tables.length > 0;
+  const select = byId("profile");
+  select.disabled = !tables.length;
+  show(select, tables.map((t) => el("option", { value: t.id }, `${nameOf(t)}${t.complete === false ? " (being built)" : ""}`)));
+  if (tables.length) await load(tables[0].id);
+}
+
+byId("profile").addEventListener("change", (event) => load(event.target.value));
+byId("find").addEventListener("input", debounced(find, 150));
+byId("find").addEventListener("submit", (event) => event.preventDefault());
+begin();
+follow({}, Number(document.body.dataset.since), () => {});

@@ -1,0 +1,102 @@
+// What a JSON Schema says of one place of a request, and whether a value fits it.
+
+/** The schemas of a request; `path` is such as `controller.episodes`. */
+export class Schema {
+  constructor(document) {
+    this.document = document;
+  }
+
+  /** The part at a path, with what surrounds it resolved; null if there is none. */
+  at(path) {
+    let node = this.document;
+    for (const name of path ? path.split(".") : []) {
+      const owner = this.resolve(node);
+      const child = owner.properties?.[name];
+      if (!child) return null;
+      node = child;
+    }
+    return this.resolve(node);
+  }
+
+  /** Follow references; a choice between null and one other thing is that thing. */
+  resolve(node) {
+    if (node.$ref) {
+      const target = this.document.$defs[node.$ref.split("/").at(-1)];
+      const { $ref, ...own } = node;
+      return this.resolve({ ...target, ...own });
+    }
+    const choices = (node.anyOf ?? []).filter((choice) => choice.type !== "null");
+    if (node.anyOf && choices.length === 1) {
+      const { anyOf, ...own } = node;
+      return { ...this.resolve(choices[0]), ...own, optional: true };
+    }
+    if (node.allOf?.length === 1) {
+      const { allOf, ...own } = node;
+      return this.resolve({ ...allOf[0], ...own });
+    }
+    return node;
+  }
+
+  /** The alternatives of a union that is told apart by `name`: name → schema. */
+  alternatives(node) {
+    const found = {};
+    for (const choice of node.oneOf ?? node.anyOf ?? []) {
+      const resolved = this.resolve(choice);
+      const name = resolved.properties?.name?.const ?? resolved.properties?.name?.default;
+      if (name) found[name] = resolved;
+    }
+    return found;
+  }
+
+  /** What the description of the surrounding object says of each of its attributes. */
+  static helps(node) {
+    const text = (node.description ?? "").replaceAll("``", "");
+    const [, attributes] = text.split(/Attributes:\n/);
+    const helps = {};
+    let name = null;
+    for (const line of (attributes ?? "").split("\n")) {
+      const start = /^ {4}(\w+): (.*)$/.exec(line);
+      if (start) {
+        name = start[1];
+        helps[name] = start[2];
+      } else if (name && line.startsWith("        ")) helps[name] += ` ${line.trim()}`;
+    }
+    return helps;
+  }
+}
+
+/** Whether a schema wants a number, or takes one beside other things. */
+const types = (node) => [node, ...(node.anyOf ?? [])].map((n) => n.type);
+
+/**
+ * Read what was typed.
+ *
+ * @returns `{value}` or `{error}`; a value of undefined means that nothing was typed.
+ */
+export function read(node, text) {
+  const typed = text.trim();
+  if (typed === "") return { value: undefined };
+  if (node.type === "array") return { value: typed.split("\n").map((line) => line.trim()).filter(Boolean) };
+  const word = (node.anyOf ?? []).find((n) => n.const === typed || n.enum?.includes(typed));
+  if (word) return { value: typed };
+  if (types(node).some((type) => type === "number" || type === "integer")) return number(node, typed);
+  if (node.minLength && typed.length < node.minLength) return { error: `at least ${node.minLength} characters` };
+  if (node.maxLength && typed.length > node.maxLength) return { error: `at most ${node.maxLength} characters` };
+  if (node.pattern && !new RegExp(node.pattern, "u").test(typed)) {
+    return { error: "letters, digits, points, lines and underscores only" };
+  }
+  return { value: typed };
+}
+
+function number(node, typed) {
+  const value = Number(typed.replace("−", "-"));
+  const own = [node, ...(node.anyOf ?? [])].find((n) => n.type === "number" || n.type === "integer");
+  const isWhole = !types(node).includes("number");
+  if (!Number.isFinite(value)) return { error: `a number, not “${typed}”` };
+  if (isWhole && !Number.isInteger(value)) return { error: `a whole number, not ${typed}` };
+  if (value < own.minimum) return { error: `at least ${own.minimum}` };
+  if (value > own.maximum) return { error: `at most ${own.maximum}` };
+  if (value <= own.exclusiveMinimum) return { error: `above ${own.exclusiveMinimum}` };
+  if (value >= own.exclusiveMaximum) return { error: `below ${own.exclusiveMaximum}` };
+  return { value };
+}
