@@ -234,6 +234,34 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class ExploredState:
+    """A state that a search has a reward for, with the figures of its first such candidate."""
+
+    candidate_id: str
+    index: int
+    architecture: str
+    source: str
+    episode: int
+    predicted_reward: float | None
+    reward: float
+    losses: Losses
+    latency_ms: float
+    latency_ratio: float
+    params_millions: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateCounts:
+    """How many states of a search were explored, and how; see ``kdnas.search.summary``."""
+
+    explored: int
+    trained: int
+    reused: int
+    failed: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """One round of a search: N candidates, and what the controller knew and learned."""
 

@@ -9,10 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from kdnas.records import Candidate, Losses, LossName
 from kdnas.specs.search import RewardSpec
+
+
+class Rated(Protocol):
+    """What has an order: a candidate, or a state that was explored."""
+
+    @property
+    def index(self) -> int:
+        """Index of the state."""
+
+    @property
+    def reward(self) -> float | None:
+        """None without losses."""
+
+    @property
+    def losses(self) -> Losses | None:
+        """None before training, and of a failed candidate."""
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Milliseconds of an inference."""
+
+
+AnyRated = TypeVar("AnyRated", bound=Rated)
 
 
 class Scored(NamedTuple):
@@ -84,7 +107,7 @@ class RewardFunction:
         return replace(candidate, reward=value, note=note)
 
 
-def rank_key(candidate: Candidate) -> tuple[float, float, int]:
+def rank_key(candidate: Rated) -> tuple[float, float, int]:
     """Sort key, best first: reward, then the smaller latency, then the lower index."""
     reward = -math.inf if candidate.reward is None else candidate.reward
     latency = math.inf if candidate.latency_ms is None else candidate.latency_ms
@@ -100,9 +123,7 @@ def ranking(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(first.values(), key=rank_key)
 
 
-def best_under(
-    candidates: Iterable[Candidate], budget_ms: float, loss: LossName
-) -> Candidate | None:
+def best_under(candidates: Iterable[AnyRated], budget_ms: float, loss: LossName) -> AnyRated | None:
     """Return the lowest loss whose latency is within the budget, or None.
 
     By loss, not by reward: who has a budget has paid for the latency already. Ties go to the

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from statistics import fmean, quantiles
-from typing import Any
+from typing import Any, TypeVar
 
-from kdnas.records import Candidate, Episode, LossName, SearchRecord
-from kdnas.search.reward import RewardFunction, best_under, pareto_front, ranking
+from kdnas.records import (
+    Candidate,
+    Episode,
+    ExploredState,
+    LossName,
+    SearchRecord,
+    StateCounts,
+)
+from kdnas.search.reward import (
+    AnyRated,
+    RewardFunction,
+    best_under,
+    pareto_front,
+    rank_key,
+    ranking,
+)
 from kdnas.specs.search import RewardSpec
+
+Figured = TypeVar("Figured", Candidate, ExploredState)
 
 
 def summarise(
@@ -36,29 +53,69 @@ def summarise(
     succeeded = {c.index for c in candidates if c.status == "succeeded"}
     trained = {c.index for c in candidates if c.status == "succeeded" and not c.reused}
     failed = {c.index for c in candidates if c.status == "failed"} - succeeded
-    ranked = ranking(candidates)
+    counts = StateCounts(
+        explored=len(succeeded | failed),
+        trained=len(trained),
+        reused=len(succeeded - trained),
+        failed=len(failed),
+        attempts=sum(c.num_attempts for c in candidates),
+    )
+    return _summary(search, counts, ranking(candidates), spec.loss, None)
+
+
+def summarise_states(
+    search: SearchRecord,
+    counts: StateCounts,
+    states: Iterable[ExploredState],
+    num_best: int | None = None,
+) -> dict[str, Any]:
+    """Sum up a search as :func:`summarise` does, from its states instead of all its candidates.
+
+    Args:
+        search: the stored search.
+        counts: of its states.
+        states: those with a reward.
+        num_best: give so many under ``best``; None gives all.
+    """
+    loss = RewardSpec.read(search.spec.get("reward", {}), "reward").loss
+    return _summary(search, counts, sorted(states, key=rank_key), loss, num_best)
+
+
+def pareto_states(states: Sequence[AnyRated], loss: LossName) -> list[AnyRated]:
+    """Return what no other beats in loss and latency, fastest first."""
+    placed = [
+        (s, (s.losses.named(loss), s.latency_ms))
+        for s in states
+        if s.losses is not None and s.latency_ms is not None
+    ]
+    return [placed[i][0] for i in pareto_front([point for _, point in placed])]
+
+
+def _summary(
+    search: SearchRecord,
+    counts: StateCounts,
+    ranked: Sequence[Figured],
+    loss: LossName,
+    num_best: int | None,
+) -> dict[str, Any]:
     return {
         "search_id": search.id,
         "name": search.name,
         "status": search.status,
         "error": search.error,
-        "explored": len(succeeded | failed),
-        "trained": len(trained),
-        "reused": len(succeeded - trained),
-        "failed": len(failed),
-        "attempts": sum(c.num_attempts for c in candidates),
-        "best": [_entry(c, spec.loss) for c in ranked],
-        "pareto": [_entry(c, spec.loss) for c in _pareto(ranked, spec.loss)],
+        **asdict(counts),
+        "best": [_entry(c, loss) for c in ranked[:num_best]],
+        "pareto": [_entry(c, loss) for c in pareto_states(ranked, loss)],
         "budgets": [
-            {"latency_ms": budget, "best": _entry(found, spec.loss)}
+            {"latency_ms": budget, "best": _entry(found, loss)}
             for budget in _budgets(ranked)
-            if (found := best_under(ranked, budget, spec.loss)) is not None
+            if (found := best_under(ranked, budget, loss)) is not None
         ],
         "baseline": _by_source(ranked),
     }
 
 
-def _entry(candidate: Candidate, loss: LossName) -> dict[str, Any]:
+def _entry(candidate: Figured, loss: LossName) -> dict[str, Any]:
     losses = candidate.losses
     return {
         "architecture": str(candidate.architecture),
@@ -74,24 +131,14 @@ def _entry(candidate: Candidate, loss: LossName) -> dict[str, Any]:
     }
 
 
-def _pareto(ranked: Sequence[Candidate], loss: LossName) -> list[Candidate]:
-    placed = [c for c in ranked if c.losses is not None and c.latency_ms is not None]
-    points = [
-        (c.losses.named(loss), c.latency_ms)
-        for c in placed
-        if c.losses is not None and c.latency_ms is not None
-    ]
-    return [placed[i] for i in pareto_front(points)]
-
-
-def _budgets(ranked: Iterable[Candidate]) -> list[float]:
+def _budgets(ranked: Iterable[Figured]) -> list[float]:
     latencies = [c.latency_ms for c in ranked if c.latency_ms is not None]
     if len(latencies) < 2:
         return latencies
     return sorted(set(quantiles(latencies, n=4, method="inclusive")))
 
 
-def _by_source(ranked: Iterable[Candidate]) -> dict[str, dict[str, float | int]]:
+def _by_source(ranked: Iterable[Figured]) -> dict[str, dict[str, float | int]]:
     rewards: dict[str, list[float]] = {}
     for candidate in ranked:
         if candidate.reward is not None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import insert
-from sqlalchemy.orm import Session
-
 from kdnas.db.base import new_id, utc_now
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Candidate, Episode, SearchState
 from kdnas.db.repository import searches
 from kdnas.records import LossName, SearchStatus
@@ -154,10 +151,10 @@ def _write(session: Session, search_id: str, rows: list[dict[str, Any]]) -> None
     states = [_state(search_id, state, members) for state, members in by_state.items()]
     for table, values in ((Episode, episodes), (Candidate, rows), (SearchState, states)):
         for start in range(0, len(values), _ROWS_AT_ONCE):
-            session.execute(insert(table), values[start : start + _ROWS_AT_ONCE])
+            session.bulk_insert_mappings(table, values[start : start + _ROWS_AT_ONCE])
 
 
-def _state(search_id: str, state: int, members: list[dict[str, Any]]) -> Mapping[str, Any]:
+def _state(search_id: str, state: int, members: list[dict[str, Any]]) -> dict[str, Any]:
     succeeded = [row for row in members if row["status"] == "succeeded"]
     return {
         "search_id": search_id,

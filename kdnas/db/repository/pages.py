@@ -48,7 +48,7 @@ class Order:
     """
 
     column: InstrumentedAttribute[Any]
-    key: InstrumentedAttribute[str]
+    key: InstrumentedAttribute[Any]
     descending: bool = False
     indexed: bool = True
 
@@ -77,9 +77,9 @@ def read_page(
     """
     scope_name = fingerprint(scope)
     after = None if cursor is None else _decoded(cursor, scope_name, order)
-    value, key = _sortable(session, order), order.key.expression
+    value, key = (_sortable(session, column, order) for column in (order.column, order.key))
     query = query.add_columns(order.column.label("_value"), order.key.label("_key"))
-    nullable = _nullable(order)
+    nullable = _nullable(order.column)
     rows: list[Row[Any]] = []
     if after is None or after[0] is not None:
         valued = query.where(value.is_not(None)) if nullable else query
@@ -118,38 +118,40 @@ def _sorted(
     return query.order_by(value, key)
 
 
-def _sortable(session: Session, order: Order) -> ColumnElement[Any]:
+def _sortable(
+    session: Session, column: InstrumentedAttribute[Any], order: Order
+) -> ColumnElement[Any]:
     """Text sorts by its bytes on both dialects, not by the language of the database.
 
-    Keys are left as they are, for their index: they sort alike in every language.
+    Ids are left as they are, for their index: they sort alike in every language.
     """
-    plain: ColumnElement[Any] = order.column.expression
+    plain: ColumnElement[Any] = column.expression
     if session.get_bind().dialect.name == "postgresql":
-        is_text = isinstance(plain.type, Text) and plain is not order.key.expression
+        is_text = isinstance(plain.type, Text) and column.key != "id"
         return plain.collate("C") if is_text else plain
-    if order.indexed:
+    if order.indexed or column is order.key:
         return plain
     return UnaryExpression(plain, operator=custom_op("+"), type_=plain.type)
 
 
-def _nullable(order: Order) -> bool:
-    return bool(order.column.property.columns[0].nullable)
+def _nullable(column: InstrumentedAttribute[Any]) -> bool:
+    return bool(column.property.columns[0].nullable)
 
 
-def _encoded(scope: str, value: Value, key: str) -> str:
+def _encoded(scope: str, value: Value, key: Value) -> str:
     written = value.isoformat() if isinstance(value, datetime) else value
     text = json.dumps([scope, written, key], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decoded(cursor: str, scope: str, order: Order) -> tuple[Value, str]:
+def _decoded(cursor: str, scope: str, order: Order) -> tuple[Value, Value]:
     """Take a cursor apart and trust nothing in it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         content = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         found_scope, written, key = content
         if found_scope == scope:
-            return _value(written, order), _text(key)
+            return _value(written, order.column), _value(key, order.key)
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass
     raise RequestError(
@@ -158,17 +160,17 @@ def _decoded(cursor: str, scope: str, order: Order) -> tuple[Value, str]:
     )
 
 
-def _value(written: Any, order: Order) -> Value:
+def _value(written: Any, column: InstrumentedAttribute[Any]) -> Value:
     if written is None:
-        if not _nullable(order):
+        if not _nullable(column):
             raise ValueError("no value")
         return None
-    if isinstance(order.column.type, UtcDateTime):
+    if isinstance(column.type, UtcDateTime):
         moment = datetime.fromisoformat(written)
         if moment.tzinfo is None:
             raise ValueError("no time zone")
         return moment.astimezone(UTC)
-    kind = order.column.type.python_type
+    kind = column.type.python_type
     if kind is str:
         return _text(written)
     if isinstance(written, bool) or not isinstance(written, int | float):

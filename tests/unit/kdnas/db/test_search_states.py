@@ -12,9 +12,10 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Candidate, SearchState
-from kdnas.db.repository import searches
+from kdnas.db.repository import explored, searches
 from kdnas.records import Losses, Proposal
 from kdnas.search.protocols import NewCandidate
+from kdnas.search.summary import summarise, summarise_states
 from kdnas.testing.journal_contract import CONTEXT, LOSSES, result_of
 from kdnas.testing.many_candidates import add_many_candidates
 
@@ -103,3 +104,15 @@ def test_many_candidates_agree_with_their_states(database: Database) -> None:
     with database.read() as session:
         assert len(DatabaseJournal(database).episodes(search_id)) == 100
         assert searches.get_search(session, "many").status == "succeeded"
+
+
+def test_a_summary_of_the_states_is_that_of_all_candidates(database: Database) -> None:
+    search_id = add_many_candidates(database, 1_000)
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+        whole = summarise(record, DatabaseJournal(database).episodes(search_id))
+        counts = explored.state_counts(session, search_id)
+        states = explored.explored_states(session, search_id)
+    assert summarise_states(record, counts, states) == whole
+    short = summarise_states(record, counts, states, num_best=3)
+    assert short == {**whole, "best": whole["best"][:3]}

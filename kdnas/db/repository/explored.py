@@ -1,0 +1,90 @@
+"""The states of a search, each once: a few thousand rows, whatever the number of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy.orm import Session
+
+from kdnas.db.models import Candidate, Event, SearchState
+from kdnas.records import ExploredState, Losses, StateCounts
+
+
+def explored_states(session: Session, search_id: str) -> list[ExploredState]:
+    """States that have a reward, in the order of their index."""
+    query = (
+        select(
+            Candidate.id,
+            Candidate.state_index,
+            Candidate.architecture,
+            Candidate.source,
+            Candidate.episode,
+            Candidate.predicted_reward,
+            Candidate.reward,
+            Candidate.loss_training,
+            Candidate.loss_mean,
+            Candidate.loss_relative,
+            Candidate.loss_output,
+            Candidate.latency_ms,
+            Candidate.latency_ratio,
+            Candidate.params_millions,
+        )
+        .join(SearchState, SearchState.candidate_id == Candidate.id)
+        .where(SearchState.search_id == search_id)
+        .order_by(SearchState.state_index)
+    )
+    return [_state(row) for row in session.execute(query)]
+
+
+def _state(row: Sequence[Any]) -> ExploredState:
+    candidate_id, index, architecture, source, episode, predicted, reward, *rest = row
+    training, mean, relative, output, latency_ms, latency_ratio, params_millions = rest
+    return ExploredState(
+        candidate_id,
+        index,
+        architecture,
+        source,
+        episode,
+        predicted,
+        reward,
+        Losses(training, mean, relative, output),
+        latency_ms,
+        latency_ratio,
+        params_millions,
+    )
+
+
+def newest_event(session: Session, search_id: str) -> int:
+    """Id of a search's newest event: while it is the same, its states are."""
+    return session.scalar(select(func.max(Event.id)).where(Event.search_id == search_id)) or 0
+
+
+def state_counts(session: Session, search_id: str) -> StateCounts:
+    """How many states were explored, and how."""
+    succeeded = SearchState.candidate_id.is_not(None)
+    row = session.execute(
+        select(
+            _number(or_(succeeded, SearchState.failed)),
+            _number(SearchState.trained.is_(True)),
+            _number(and_(succeeded, SearchState.trained.is_(False))),
+            _number(and_(~succeeded, SearchState.failed)),
+            func.coalesce(func.sum(SearchState.num_attempts), 0),
+        ).where(SearchState.search_id == search_id)
+    ).one()
+    return StateCounts(*map(int, row))
+
+
+def tried_states(session: Session, search_id: str) -> list[tuple[str, int]]:
+    """Every state that was proposed: architecture, and how many candidates had it."""
+    query = (
+        select(SearchState.architecture, SearchState.num_candidates)
+        .where(SearchState.search_id == search_id)
+        .order_by(SearchState.state_index)
+    )
+    return [(architecture, count) for architecture, count in session.execute(query)]
+
+
+def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
