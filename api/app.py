@@ -1,4 +1,7 @@
-"""The web application: routes, errors and what lives as long as the process."""
+"""The web application: routes, what every request passes, and what lives as long as the process.
+
+Nothing here loads torch or Ray: work runs in processes of its own, which the coordinator starts.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,15 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import kdnas
+from api.dashboard.pages import add_dashboard
 from api.errors import add_error_handlers
+from api.event_hub import EventHub
+from api.guard import Guard
+from api.logs import RequestLog
+from api.metrics import Metrics
+from api.openapi import add_openapi
 from api.routes import add_routes
+from api.security import Access, LoginLimiter, check_tokens
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
@@ -23,7 +33,11 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
         settings: of the environment.
         database: open and migrated; the caller closes it.
         coordinator: whether this process also sees to queued searches and distillations.
+
+    Raises:
+        RequestError: the tokens of the settings protect nothing.
     """
+    check_tokens(settings)
     app = FastAPI(
         title="kdnas",
         version=kdnas.__version__,
@@ -35,11 +49,21 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
     )
     app.state.settings = settings
     app.state.database = database
+    app.state.access = Access(settings)
+    app.state.login_limiter = LoginLimiter()
+    app.state.coordinator = None
+    app.state.events = EventHub(database)
+    app.state.metrics = Metrics(database, lambda: app.state.events.num_listeners)
+    app.add_middleware(Guard, access=app.state.access)
+    app.add_middleware(RequestLog, metrics=app.state.metrics)  # the outermost
     add_error_handlers(app)
     add_routes(app)
+    add_dashboard(app)
+    add_openapi(app, app.state.access.login_required)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
+    await app.state.events.wait_closed()

@@ -12,6 +12,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from api.metrics import Metrics
 from api.security import Role
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
@@ -27,11 +28,17 @@ def get_settings(request: Request) -> Settings:
     return cast(Settings, request.app.state.settings)
 
 
+def get_metrics(request: Request) -> Metrics:
+    """Return what counts for Prometheus."""
+    return cast(Metrics, request.app.state.metrics)
+
+
 def get_role(request: Request) -> Role:
-    """Return who is asking, as the middleware of :mod:`api.security` found."""
-    return cast(Role, getattr(request.state, "role", "operator"))
+    """Return who is asking, as :mod:`api.guard` found."""
+    return cast(Role, request.state.role)
 
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
+MetricsDep = Annotated[Metrics, Depends(get_metrics)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 RoleDep = Annotated[Role, Depends(get_role)]

@@ -60,11 +60,10 @@ def problem(
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Have every error answered as a problem."""
+    """Have errors answered as problems; what nobody foresaw is caught in :mod:`api.logs`."""
     app.add_exception_handler(KdnasError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unforeseen)
 
 
 def _ours(request: Request, error: Exception) -> Response:
@@ -76,9 +75,10 @@ def _ours(request: Request, error: Exception) -> Response:
 
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    path = request.scope["path"]
     details = {
-        404: f"there is no {request.url.path}; see /api/v1/docs",
-        405: f"{request.url.path} does not take {request.method}; see /api/v1/docs",
+        404: f"there is no {path}; see /api/v1/docs",
+        405: f"{path} does not take {request.method}; see /api/v1/docs",
         413: "the body is above 1 MiB; send less",
     }
     detail = details.get(error.status_code, str(error.detail))
@@ -105,8 +105,3 @@ def _worded(item: Mapping[str, Any]) -> str:
     given = item.get("input")
     shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""
     return f"{message[0].lower()}{message[1:]}{shown}"
-
-
-def _unforeseen(request: Request, error: Exception) -> Response:
-    log.error("request failed unforeseen", exc_info=error)
-    return problem(500, "the service failed at this request; its log says why")

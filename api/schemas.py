@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Literal, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,3 +56,34 @@ class SessionState(Shape):
     role: Literal["operator", "viewer"]
     login_required: bool
     version: str
+
+
+class EventShape(Shape):
+    """Something that happened; the types and their payloads stand in docs/api.md."""
+
+    id: int
+    type: str
+    search_id: str | None
+    distillation_id: str | None
+    created_at: datetime
+    payload: dict[str, Any]
+
+
+class Check(Shape):
+    """Whether one thing that the service needs is there."""
+
+    ok: bool
+    detail: str | None = Field(description="For those who are logged in.")
+
+
+class Readiness(Shape):
+    """Whether the service can work."""
+
+    ready: bool
+    checks: dict[str, Check]
+
+
+class Alive(Shape):
+    """The process answers."""
+
+    status: Literal["ok"]

@@ -22,16 +22,26 @@ def serve(
         typer.Option(help="Running Ray cluster.  [default: KDNAS_RAY_ADDRESS, else a local one]"),
     ] = None,
 ) -> None:
-    """Serve the REST API and the dashboard, and do what is queued."""
-    import uvicorn
+    """Serve the REST API and the dashboard, and do what is queued.
 
+    Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN.
+    """
     from api.app import create_app
+    from api.logs import configure_logs
+    from api.security import check_address, check_tokens
+    from api.server import listen, run
+    from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
     if ray_address:
         settings = replace(settings, ray_address=ray_address)
-    with open_database(settings) as database:
+    check_tokens(settings)
+    check_address(host, settings)
+    configure_logs()
+    with listen(host, port) as listener, open_database(settings) as database:
         app = create_app(settings, database, coordinator=not no_coordinator)
-        uvicorn.run(app, host=host, port=port, log_config=None, loop="asyncio")
+        shown = f"[{host}]" if ":" in host else host
+        say(f"kdnas listens on http://{shown}:{listener.getsockname()[1]} (Ctrl-C stops it)")
+        run(app, listener)

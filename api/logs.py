@@ -1,0 +1,123 @@
+"""Logs of the service: a line a request, as JSON or, on a terminal, for the eye.
+
+Lines written while a request is served carry its number, and the search or distillation that it is
+about. Query strings, bodies and headers are never logged, so that no secret is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import sys
+import time
+from typing import Any, TextIO
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.typing import Processor
+
+from api.errors import problem
+from api.metrics import Metrics
+
+REQUEST_ID = "X-Request-ID"
+_SUBJECT = re.compile(r"/(?:api/v1/)?(searches|distillations|candidates)/([^/]{1,80})")
+_NOUNS = {"searches": "search", "distillations": "distillation", "candidates": "candidate"}
+_QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
+"""What is asked all the time; logged only if it fails."""
+
+log = structlog.get_logger("kdnas.service")
+
+
+def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Write our logs and those of the libraries in one way.
+
+    Args:
+        stream: where to; None is stderr.
+        level: the least that is written.
+    """
+    target = stream or sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    rendering: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        if target.isatty()
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+
+
+class RequestLog:
+    """Middleware that numbers, times and logs each request, and catches what nobody foresaw."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        number = _number(Headers(scope=scope).get(REQUEST_ID))
+        began, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = number
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=number, **_subject(scope["path"])):
+            try:
+                await self._app(scope, receive, sending)
+            except Exception:
+                log.exception("request failed", method=scope["method"], path=scope["path"])
+                if status == 0:
+                    answer = problem(500, "the service failed at this request; its log says why")
+                    await answer(scope, receive, sending)
+            finally:
+                seconds = time.perf_counter() - began
+                self._metrics.observe(scope["method"], _template(scope), status, seconds)
+                if status >= 500 or not scope["path"].startswith(_QUIET):
+                    log.info(
+                        "request",
+                        method=scope["method"],
+                        path=scope["path"],
+                        status=status,
+                        ms=round(seconds * 1000, 1),
+                        role=scope.get("state", {}).get("role"),
+                    )
+
+
+def _number(given: str | None) -> str:
+    """The number that a proxy gave, or a new one."""
+    return given if given and re.fullmatch(r"[\w-]{8,64}", given) else secrets.token_hex(8)
+
+
+def _subject(path: str) -> dict[str, str]:
+    found = _SUBJECT.match(path)
+    return {_NOUNS[found[1]]: found[2]} if found else {}
+
+
+def _template(scope: Scope) -> str:
+    """The route's path with its placeholders, of which there are few."""
+    route: Any = scope.get("route")
+    return str(getattr(route, "path", "none"))

@@ -1,0 +1,59 @@
+"""What happens, as it happens: Server-Sent Events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response
+from fastapi.sse import EventSourceResponse
+
+from api.dependencies import DatabaseDep
+from api.event_hub import EventHub, Subject
+from kdnas.db.engine import Database
+from kdnas.db.repository import distillations, events, searches
+from kdnas.errors import RequestError
+
+LARGEST_ID = 2**63 - 1
+
+router = APIRouter(tags=["events"])
+
+EventNumber = Annotated[int | None, Query(ge=0, le=LARGEST_ID)]
+
+
+@router.get("/events", response_class=EventSourceResponse)
+async def stream_events(
+    request: Request,
+    database: DatabaseDep,
+    since: EventNumber = None,
+    search: Annotated[str | None, Query(description="Id or name.")] = None,
+    distillation: Annotated[str | None, Query(description="Id or name.")] = None,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=LARGEST_ID, description="Counts more than `since`.")
+    ] = None,
+) -> Response:
+    """Stream events: those after a number, then each as it happens."""
+    known = since if last_event_id is None else last_event_id
+    subject, position = await asyncio.to_thread(_beginning, database, search, distillation, known)
+    hub = cast(EventHub, request.app.state.events)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(hub.listen(subject, position), headers=headers)
+
+
+def _beginning(
+    database: Database, search: str | None, distillation: str | None, known: int | None
+) -> tuple[Subject, int]:
+    """What the stream is about, and the event after which it begins."""
+    if search is not None and distillation is not None:
+        raise RequestError(
+            f"search={search} and distillation={distillation} have no event in common; give one"
+        )
+    with database.read() as session:
+        subject = Subject()
+        if search is not None:
+            subject = Subject(search_id=searches.get_search(session, search).id)
+        if distillation is not None:
+            found = distillations.get_distillation(session, distillation)
+            subject = Subject(distillation_id=found.id)
+        return subject, events.last_event_id(session) if known is None else known

@@ -1,0 +1,69 @@
+"""The web server around the application: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from kdnas.errors import WorkError
+
+REQUESTS_END_SECONDS = 3
+"""How long requests may go on once the service is asked to stop."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket.
+
+    Raises:
+        WorkError: the address is taken, or not one of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise WorkError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with "
+            "--host or --port"
+        ) from None
+
+
+def run(app: FastAPI, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM; the second of them ends open requests at once."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,  # ours are configured
+        access_log=False,
+        server_header=False,
+        loop="asyncio",  # uvloop does not go with Ray
+        timeout_graceful_shutdown=REQUESTS_END_SECONDS,
+    )
+    _Server(config, app).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends streams of events before it waits for open requests, and leaves with code 0."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop in good order."""
+        self._app.state.events.close()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch the signals, without raising them again afterwards as the original does."""
+        caught = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,78 @@
+"""Figures for the operator, by a few queries over whole tables; do not ask every second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from kdnas.db.models import (
+    CANDIDATE_STATUSES,
+    STATUSES,
+    Attempt,
+    Candidate,
+    Distillation,
+    Episode,
+    Event,
+    LatencyBuild,
+    Search,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """How much there is of everything.
+
+    Attributes:
+        searches: status → searches.
+        distillations: status → full distillations.
+        latency_builds: status → latency tables that were asked for.
+        candidates: status → candidates of all searches.
+        num_reused: candidates whose loss was looked up.
+        num_episodes_finished: of all searches.
+        num_in_training: candidates that a worker trains at present.
+        num_workers: workers that train at present.
+        last_event_id: how many events there were.
+    """
+
+    searches: Mapping[str, int]
+    distillations: Mapping[str, int]
+    latency_builds: Mapping[str, int]
+    candidates: Mapping[str, int]
+    num_reused: int
+    num_episodes_finished: int
+    num_in_training: int
+    num_workers: int
+    last_event_id: int
+
+
+def read_statistics(session: Session) -> Statistics:
+    """Count everything; a status that nothing has counts 0."""
+    reused = select(func.count()).select_from(Candidate).where(Candidate.reused)
+    episodes = select(func.count()).select_from(Episode).where(Episode.finished_at.is_not(None))
+    training = select(func.count(), func.count(Attempt.worker.distinct())).where(
+        Attempt.finished_at.is_(None)
+    )
+    num_in_training, num_workers = session.execute(training).one()
+    return Statistics(
+        searches=_by_status(session, Search.status, STATUSES),
+        distillations=_by_status(session, Distillation.status, STATUSES),
+        latency_builds=_by_status(session, LatencyBuild.status, STATUSES),
+        candidates=_by_status(session, Candidate.status, CANDIDATE_STATUSES),
+        num_reused=session.scalar(reused) or 0,
+        num_episodes_finished=session.scalar(episodes) or 0,
+        num_in_training=num_in_training,
+        num_workers=num_workers,
+        last_event_id=session.scalar(select(func.max(Event.id))) or 0,
+    )
+
+
+def _by_status(
+    session: Session, status: InstrumentedAttribute[Any], known: tuple[str, ...]
+) -> dict[str, int]:
+    query = select(status, func.count()).group_by(status)
+    counted = {str(value): int(number) for value, number in session.execute(query)}
+    return {value: counted.get(value, 0) for value in known}
