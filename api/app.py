@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import kdnas
-from api.dashboard.pages import add_dashboard
 from api.errors import add_error_handlers
 from api.event_hub import EventHub
 from api.guard import Guard
@@ -58,7 +57,6 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
     app.add_middleware(RequestLog, metrics=app.state.metrics)  # the outermost
     add_error_handlers(app)
     add_routes(app)
-    add_dashboard(app)
     add_openapi(app, app.state.access.login_required)
     return app
 

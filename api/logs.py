@@ -21,22 +21,19 @@ from structlog.typing import Processor
 from api.errors import problem
 from api.metrics import Metrics
 
+PREFIX = "/api/v1"
 REQUEST_ID = "X-Request-ID"
 _SUBJECT = re.compile(r"/(?:api/v1/)?(searches|distillations|candidates)/([^/]{1,80})")
 _NOUNS = {"searches": "search", "distillations": "distillation", "candidates": "candidate"}
 _QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
 """What is asked all the time; logged only if it fails."""
+_TALKATIVE = ("kdnas", "api", "workers", "controller", "uvicorn")
 
 log = structlog.get_logger("kdnas.service")
 
 
-def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Write our logs and those of the libraries in one way.
-
-    Args:
-        stream: where to; None is stderr.
-        level: the least that is written.
-    """
+def configure_logs(stream: TextIO | None = None) -> None:
+    """Write our logs, and warnings of the libraries, in one way; ``stream`` is stderr if None."""
     target = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -55,11 +52,13 @@ def configure_logs(stream: TextIO | None = None, level: int = logging.INFO) -> N
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.INFO)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
 
 
@@ -118,6 +117,11 @@ def _subject(path: str) -> dict[str, str]:
 
 
 def _template(scope: Scope) -> str:
-    """The route's path with its placeholders, of which there are few."""
+    """The route's path with its placeholders, of which there are few.
+
+    A route knows its path without the prefix under which it was put into the application.
+    """
     route: Any = scope.get("route")
-    return str(getattr(route, "path", "none"))
+    path = str(getattr(route, "path", "none"))
+    is_prefixed = scope["path"].startswith(f"{PREFIX}/") and not path.startswith(PREFIX)
+    return PREFIX + path if is_prefixed and path != "none" else path

@@ -5,11 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
-from api.routes import events, health, login, session
+from api.routes import events, health, login, reference, schemas, session
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     session.router,
     events.router,
+    searches.router,
+    episodes.router,
+    candidates.router,
+    reference.router,
+    schemas.router,
 )
 """What answers under ``/api/v1``."""
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from structlog.testing import capture_logs
 
 import kdnas
+from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
 
 
 def test_who_is_asking(client: TestClient) -> None:
@@ -33,3 +37,79 @@ def test_a_wrong_method_is_a_problem_that_names_the_right_ones(client: TestClien
     answer = client.delete("/api/v1/session")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     assert "does not take DELETE" in answer.json()["detail"]
+
+
+def test_published_results(client: TestClient) -> None:
+    everything = client.get("/api/v1/reference").json()
+    assert {result["paper"] for result in everything} >= {"trivedi2023", "wang2021"}
+    chosen = client.get("/api/v1/reference?paper=trivedi2023&task=mnli").json()
+    assert chosen
+    assert all(result["paper"] == "trivedi2023" for result in chosen)
+    assert all(any(s["task"] == "MNLI" for s in result["scores"]) for result in chosen)
+    unknown = client.get("/api/v1/reference?paper=triveti2023")
+    assert unknown.status_code == 404
+    assert "did you mean 'trivedi2023'?" in unknown.json()["detail"]
+
+
+def test_schemas_of_requests(client: TestClient) -> None:
+    schema = client.get("/api/v1/schemas/search").json()
+    assert schema["properties"]["seed"]["default"] == 0
+    assert "architecture" in client.get("/api/v1/schemas/distillation").json()["required"]
+    assert client.get("/api/v1/schemas/nothing").status_code == 422
+
+
+def test_parameters_that_do_not_fit_are_listed(client: TestClient) -> None:
+    answer = client.get("/api/v1/events?since=-1&search=a&distillation=b")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {
+            "where": "query.since",
+            "message": "input should be greater than or equal to 0 (given: '-1')",
+        }
+    ]
+
+
+def test_what_nobody_foresaw_is_a_problem_without_details(client: TestClient) -> None:
+    assert isinstance(client.app, FastAPI)
+
+    @client.app.get("/fail")
+    def fail() -> None:
+        raise ValueError("a secret detail")
+
+    with capture_logs() as lines:
+        answer = client.get("/fail")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "secret" not in answer.text
+    assert [line["event"] for line in lines] == ["request failed", "request"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFoundError("x"), 404),
+        (ConflictError("x"), 409),
+        (SpecError("x"), 422),
+        (DatabaseError("x"), 503),
+        (TrainingError("x"), 500),
+    ],
+)
+def test_errors_and_their_statuses(client: TestClient, error: Exception, status: int) -> None:
+    assert isinstance(client.app, FastAPI)
+
+    @client.app.get("/fail")
+    def fail() -> None:
+        raise error
+
+    answer = client.get("/fail")
+    assert (answer.status_code, answer.json()["detail"]) == (status, "x")
+
+
+def test_the_document_tells_of_problems(client: TestClient) -> None:
+    document = client.get("/api/v1/openapi.json").json()
+    answers = document["paths"]["/api/v1/events"]["get"]["responses"]
+    assert set(answers) == {"200", "403", "404", "422", "503"}
+    assert set(answers["200"]["content"]) == {"text/event-stream"}
+    problem = answers["422"]["content"]["application/problem+json"]["schema"]
+    assert problem == {"$ref": "#/components/schemas/Problem"}
+    assert "securitySchemes" not in document["components"]
