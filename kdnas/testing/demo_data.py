@@ -303,12 +303,13 @@ def _picks(
         for _ in range(each):
             if strategy == "controller" and number > 1 and chance.random() > epsilon:
                 index = chance.choice([i for i in pool if i in left])
-                guess = _reward_of(states[index]) + chance.gauss(0, 0.16 / math.sqrt(number))
+                guess = _reward_of(states[index]) + chance.gauss(0, 0.12 / number)
                 episode.append((index, "controller", guess))
             else:
                 index = chance.choice(sorted(left))
-                known = number > 1 and strategy == "controller"
-                guess_or_none = 0.45 + chance.gauss(0, 0.1) if known else None
+                guess_or_none = None
+                if number > 1 and strategy == "controller":
+                    guess_or_none = _reward_of(states[index]) + chance.gauss(0, 0.3 / number)
                 episode.append((index, "random", guess_or_none))
             left.discard(index)
         picks.append(episode)
@@ -375,10 +376,14 @@ def _spread_times(database: Database, search_id: str, began: datetime) -> None:
             number += 1
         if row.finished_at is not None:
             row.finished_at = began + length * (number - 1)
+        at = 0
         for event in events.events_since(session, search_id=search_id, limit=100_000):
-            at = event.payload.get("episode")
+            at = event.payload.get("episode", at)
+            past = at if event.type in ("episode_finished", "search_status") and at else at - 1
+            position = event.payload.get("position")
+            within = length * (position + 1) / 21 if position is not None else timedelta()
             stored = session.get_one(models.Event, event.id)
-            stored.created_at = began + length * (at - 1 if isinstance(at, int) else 0)
+            stored.created_at = began + length * max(0, past) + within
 
 
 def _latency_table() -> LatencyTable:

@@ -56,6 +56,7 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
 
 function say(state) {
   const live = byId("live");
+  live.hidden = false;
   live.dataset.state = state;
   live.querySelector(".live-text").textContent = state === "live" ? "live" : "offline";
   byId("banner").hidden = state === "live";

@@ -88,13 +88,14 @@ export class SpecForm {
   #field({ path, label, help, unit, node: given, choices, wide }) {
     const node = given ?? this.#schema.at(path);
     const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
-    const said = help ?? Schema.helps(owner ?? {})[path.split(".").at(-1)];
+    const told = Schema.helps(owner ?? {})[path.split(".").at(-1)];
+    const said = help ?? (told && sentence(told));
     const id = `f-${path.replaceAll(".", "-")}`;
     const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
     const input = this.#input(node, id, path, choices);
     const words = label ?? path.split(".").at(-1).replaceAll("_", " ");
     const text = el("label", { for: id }, words, unit ? el("span", { class: "muted" }, ` (${unit})`) : null);
-    const explained = said ? el("p", { class: "help", id: `${id}-help` }, sentence(said)) : null;
+    const explained = said ? el("p", { class: "help", id: `${id}-help` }, said) : null;
     input.setAttribute("aria-describedby", [said && `${id}-help`, `${id}-error`].filter(Boolean).join(" "));
     const box = el("div", { class: wide ? "field wide" : "field", "data-path": path }, text, input, explained, error);
     input.addEventListener("change", () => this.#check(path));
@@ -226,9 +227,10 @@ function isSimple(node) {
   return !(node.anyOf ?? []).some((choice) => choice.type === "object" || choice.$ref);
 }
 
-const names = (value) => ({ true: "yes", false: "no" })[value] ?? String(value);
-
+/** The same as a sentence: begun with a capital, ended with a stop. */
 function sentence(text) {
   const whole = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
 }
+
+const names = (value) => ({ true: "yes", false: "no" })[value] ?? String(value);

@@ -53,7 +53,9 @@ const heldOut = new Chart(byId("held-out"), ({ held_out: readings }) => {
 function showSummary(it) {
   const focused = document.activeElement?.dataset?.action;
   document.title = `${it.name} · kdnas`;
-  const origin = it.search_id ? el("a", { href: `/searches/${it.search_id}` }, "its search") : "no search";
+  const origin = it.search_id
+    ? ["from ", el("a", { href: `/searches/${it.search_id}` }, "its search"), " · "]
+    : [];
   const head = el(
     "div",
     { class: "head" },
@@ -61,7 +63,7 @@ function showSummary(it) {
       "div",
       {},
       el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
-      el("p", { class: "muted" }, `${it.architecture} · from `, origin, ` · ${it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`}`),
+      el("p", { class: "muted" }, `${it.architecture} · `, origin, `${it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`}`),
     ),
     el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
   );

@@ -9,7 +9,7 @@ import { tiles } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const MOST_ENTRIES = 20_000;
-const SHOWN = 50;
+const SHOWN = 25;
 const SHADES = ["series-1", "series-2", "series-3", "series-4", "series-dim", "ink"];
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 

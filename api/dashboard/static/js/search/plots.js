@@ -46,7 +46,7 @@ export function rewardChart(figure) {
       traces,
       layout: {
         xaxis: { title: { text: "episode" }, dtick: x.at(-1) <= 20 ? 1 : undefined },
-        yaxis: { title: { text: "mean reward of an episode" } },
+        yaxis: { title: { text: "reward" } },
         yaxis2: { title: { text: "ε" }, overlaying: "y", side: "right", range: [0, 1.02], dtick: 0.5 },
       },
       label: `Reward of ${known.length} episodes; the best so far is ${fixed(best)}`,

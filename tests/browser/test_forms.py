@@ -1,0 +1,135 @@
+"""The forms that start something: checked here, checked there, and sent once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import Complaints, Service
+    from playwright.sync_api import Page, Request
+
+    from kdnas.testing.demo_data import DemoIds
+
+from playwright.sync_api import expect
+
+from kdnas.db.repository import distillations, searches
+
+pytestmark = pytest.mark.browser
+
+
+def keys_of_posts(page: Page) -> list[str | None]:
+    keys: list[str | None] = []
+
+    def note(request: Request) -> None:
+        if request.method == "POST":
+            keys.append(request.headers.get("idempotency-key"))
+
+    page.on("request", note)
+    return keys
+
+
+def test_a_field_that_does_not_fit_is_named_before_anything_is_sent(
+    page: Page, service: Service
+) -> None:
+    keys = keys_of_posts(page)
+    page.goto(f"{service.url}/searches/new")
+    episodes = page.get_by_label("Episodes")
+    expect(episodes).to_have_attribute("placeholder", "15")
+    page.get_by_label("Share of the text").fill("3")
+    episodes.fill("two")
+    page.get_by_role("button", name="Start the search").click()
+    expect(episodes).to_be_focused()
+    expect(page.locator('[data-path="controller.episodes"] .error')).to_have_text(
+        "A number, not “two”."
+    )
+    expect(page.locator('[data-path="proxy.fraction"] .error')).to_have_text("At most 1.")
+    episodes.fill("0")
+    episodes.blur()
+    expect(page.locator('[data-path="controller.episodes"] .error')).to_have_text("At least 1.")
+    assert keys == []
+
+
+def test_a_search_is_started(page: Page, service: Service) -> None:
+    keys = keys_of_posts(page)
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Name", exact=True).fill("from-the-form")
+    page.get_by_label("Teacher", exact=True).fill("minilm")
+    page.get_by_label("Episodes").fill("3")
+    page.get_by_label("Search space").select_option("paper")
+    page.get_by_label("Objective").select_option("minilmv2")
+    page.get_by_text("All other settings").click()
+    page.get_by_text("Latency", exact=True).click()
+    page.locator('[data-path="latency.threads"] input').fill("2")
+    page.get_by_text("The request as JSON").click()
+    assert json.loads(page.locator("#form pre").inner_text())["latency"] == {"threads": 2}
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("from-the-form")
+    expect(page.locator("#summary .chip")).to_have_text("queued")
+
+    with service.database.read() as session:
+        stored = searches.get_search(session, "from-the-form")
+    assert stored.owner_kind == "service"
+    assert stored.spec["controller"]["episodes"] == 3
+    assert stored.spec["controller"]["candidates"] == 20
+    assert stored.spec["objective"]["name"] == "minilmv2"
+    assert stored.spec["latency"]["threads"] == 2
+    assert stored.spec["space"]["kind"] == "paper"
+    assert len(keys) == 1
+    assert keys[0]
+    with service.database.write() as session:
+        searches.delete_search(session, stored.id)
+
+
+def test_what_the_service_refuses_is_shown_at_its_field(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("422")
+    keys = keys_of_posts(page)
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Teacher", exact=True).fill("/etc/no-such-teacher")
+    page.get_by_role("button", name="Start the search").click()
+    problem = page.locator('[data-path="teacher.ref"] .error, #form [role=alert]')
+    expect(problem.locator("visible=true").first).to_contain_text("/etc/no-such-teacher")
+    assert len(keys) == 1
+
+    page.get_by_role("button", name="Start the search").click()  # the same again: the same key
+    page.wait_for_timeout(300)
+    page.get_by_label("Episodes").fill("2")
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_timeout(300)
+    assert len(keys) == 3
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_taken_name_is_said(page: Page, service: Service, complaints: Complaints) -> None:
+    complaints.expected.append("409")
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Name", exact=True).fill("under-8-ms")
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.get_by_role("alert")).to_contain_text("under-8-ms")
+
+
+def test_the_distil_button_leads_to_a_queued_distillation(
+    page: Page, service: Service, ids: DemoIds
+) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    row = page.locator("#candidates tbody tr").first.get_by_role("button")
+    architecture = row.inner_text()
+    row.click()
+    page.locator("#panel").get_by_role("link", name="Distil").click()
+    expect(page.get_by_label("Architecture")).to_have_value(architecture)
+    page.get_by_label("Name", exact=True).fill("the-winner")
+    page.get_by_label("Steps", exact=True).fill("500")
+    page.get_by_role("button", name="Start the distillation").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("the-winner")
+    expect(page.locator("#summary .chip")).to_have_text("queued")
+    with service.database.read() as session:
+        stored = distillations.get_distillation(session, "the-winner")
+    assert str(stored.architecture) == architecture
+    assert stored.spec["teacher"]["ref"] == "bert-base-uncased"
+    assert stored.spec["training"]["steps"] == 500

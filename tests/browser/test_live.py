@@ -1,0 +1,188 @@
+"""Pages that are open while something happens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import Complaints, MakeService, Service
+    from playwright.sync_api import Page
+
+from playwright.sync_api import expect
+
+from kdnas.db.repository import distillations, searches
+from kdnas.records import CurvePoint, Losses
+from kdnas.testing import demo_data
+
+pytestmark = pytest.mark.browser
+
+PICKS = [(index, "random", None) for index in range(100, 108)]
+CONNECTION_LOST = [
+    "ERR_CONNECTION_REFUSED",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONNECTION_RESET",
+]
+
+
+@pytest.fixture(scope="module")
+def empty(make_service: MakeService) -> Service:
+    """A service that nobody has used yet."""
+    made = make_service()
+    made.start()
+    return made
+
+
+def no_reload(page: Page) -> None:
+    """Mark the page, so that a reload would be seen."""
+    page.evaluate("window.notReloaded = true")
+
+
+def was_not_reloaded(page: Page) -> bool:
+    return bool(page.evaluate("window.notReloaded === true"))
+
+
+def begin_search(service: Service, name: str, episodes: int = 3) -> str:
+    asked = demo_data.spec(name, episodes=episodes, candidates=len(PICKS))
+    with service.database.write() as session:
+        search = searches.create_search(session, asked, name=name, owner_kind="service")
+        searches.set_search_status(session, search.id, "running")
+    return search.id
+
+
+def live(page: Page) -> None:
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+
+
+def test_the_first_search_appears_in_the_empty_list(page: Page, empty: Service) -> None:
+    page.goto(f"{empty.url}/searches")
+    expect(page.get_by_role("heading", name="No search yet")).to_be_visible()
+    expect(page.get_by_role("link", name="Start the first search")).to_be_visible()
+    live(page)
+    no_reload(page)
+    begin_search(empty, "the-first")
+    expect(page.locator("#table tbody tr")).to_have_count(1)
+    expect(page.get_by_role("link", name="the-first")).to_be_visible()
+    assert was_not_reloaded(page)
+
+
+def test_episodes_and_candidates_arrive_without_a_reload(page: Page, empty: Service) -> None:
+    search_id = begin_search(empty, "watched")
+    page.goto(f"{empty.url}/searches/watched")
+    expect(page.locator("#rewards .empty")).to_be_visible()
+    live(page)
+    no_reload(page)
+
+    demo_data.add_episode(empty.database, search_id, 1, PICKS, epsilon=1.0)
+    expect(page.locator("#summary")).to_contain_text("8 of 24 candidates")
+    expect(page.locator("#candidates tbody tr")).to_have_count(8)
+    expect(page.locator("#rewards[data-drawn]")).to_be_visible()
+    expect(page.locator("#tradeoff .trace").first).to_be_visible()
+    log = page.locator("#log")
+    expect(log).to_contain_text("Episode 1 began with 8 candidates, ε 1.00")
+    expect(log).to_contain_text(re.compile(r"reward 0\.\d{3}, loss 0\.\d{3}, \d+\.\d+ ms"))
+    expect(log.locator("li").first).to_contain_text("Episode 1 ended")
+
+    with empty.database.write() as session:
+        searches.set_search_status(session, search_id, "succeeded")
+    expect(page.locator("#summary .chip")).to_have_text("succeeded")
+    assert page.get_by_role("button", name="Pause").count() == 0
+    assert was_not_reloaded(page)
+
+
+def test_a_cut_server_is_noticed_and_nothing_is_missed(
+    page: Page, empty: Service, complaints: Complaints
+) -> None:
+    complaints.expected += CONNECTION_LOST
+    search_id = begin_search(empty, "cut-off")
+    page.goto(f"{empty.url}/searches/cut-off")
+    live(page)
+    no_reload(page)
+    banner = page.locator("#banner")
+    expect(banner).to_be_hidden()
+
+    empty.kill()
+    expect(banner).to_be_visible()
+    expect(page.locator("#live")).to_have_attribute("data-state", "lost")
+    demo_data.add_episode(empty.database, search_id, 1, PICKS, epsilon=1.0)
+    empty.start()
+
+    expect(banner).to_be_hidden()
+    live(page)
+    expect(page.locator("#summary")).to_contain_text("8 of 24 candidates")
+    expect(page.locator("#log li").filter(has_text="Episode 1 began")).to_have_count(1)
+    expect(page.locator("#log li").filter(has_text="Episode 1 ended")).to_have_count(1)
+    assert was_not_reloaded(page)
+
+
+def test_a_search_is_paused_resumed_and_cancelled_by_its_buttons(
+    page: Page, empty: Service
+) -> None:
+    search_id = begin_search(empty, "handled")
+    page.goto(f"{empty.url}/searches/handled")
+    status = page.locator("#summary .chip")
+
+    def stored() -> str:
+        with empty.database.read() as session:
+            return searches.get_search(session, search_id).status
+
+    page.get_by_role("button", name="Pause").click()
+    expect(status).to_have_text("paused")
+    assert stored() == "paused"
+    page.get_by_role("button", name="Resume").click()
+    expect(status).to_have_text("queued")
+    assert stored() == "queued"
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel for good?").click()
+    expect(status).to_have_text("cancelled")
+    assert stored() == "cancelled"
+    assert page.locator("[data-action]").count() == 0
+
+
+def test_a_curve_grows_while_it_is_watched(page: Page, empty: Service) -> None:
+    made = demo_data.add_distillation(
+        empty.database, "growing", "4,8,384,1024,gelu", steps=1000, until=200
+    )
+    page.goto(f"{empty.url}/distillations/growing")
+    expect(page.locator("#summary")).to_contain_text("Step 200 of 1,000")
+    live(page)
+    no_reload(page)
+    with empty.database.write() as session:
+        distillations.set_distillation_progress(
+            session, made, 400, 1000, [CurvePoint(400, 0.2, 1e-4)], []
+        )
+    expect(page.locator("#summary")).to_contain_text("Step 400 of 1,000")
+    expect(page.locator("#training [data-plot]")).to_have_attribute(
+        "aria-label", re.compile("at step 400 it is 0.2000")
+    )
+    assert was_not_reloaded(page)
+
+
+def test_what_others_named_is_text_and_no_markup(page: Page, empty: Service) -> None:
+    search_id = begin_search(empty, "named")
+    with empty.database.write() as session:
+        error = "<img src=x onerror=\"console.error('script ran')\"><b>bold</b>"
+        searches.set_search_status(session, search_id, "failed", error)
+    page.goto(f"{empty.url}/searches/named")
+    expect(page.locator("#summary .notice.bad")).to_have_text(re.compile("<img src=x"))
+    expect(page.locator("#log")).to_contain_text("<b>bold</b>")
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_a_held_out_reading_is_shown(page: Page, empty: Service) -> None:
+    made = demo_data.add_distillation(
+        empty.database, "read-out", "4,8,384,1024,gelu", steps=1000, until=200
+    )
+    page.goto(f"{empty.url}/distillations/read-out")
+    live(page)
+    with empty.database.write() as session:
+        reading = distillations.HeldOutReading(400, Losses(0.5, 0.5, 0.123, 0.321))
+        distillations.set_distillation_progress(
+            session, made, 400, 1000, [CurvePoint(400, 0.2, 1e-4)], [reading]
+        )
+    expect(page.locator("#summary")).to_contain_text("0.123")
+    expect(page.locator("#log")).to_contain_text("held-out loss 0.123")

@@ -1,0 +1,276 @@
+"""What the pages show of a database that looks used."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import Complaints, OpenPage, Service
+    from playwright.sync_api import Page
+
+
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+PAGES = [
+    "/searches",
+    "/searches/new",
+    "/searches/distil-bert-week-09",
+    "/compare?search=distil-bert-week-09&search=random-baseline",
+    "/distillations",
+    "/distillations/new",
+    "/distillations/student-8-ms",
+    "/latency",
+]
+CHARTS = ["rewards", "tradeoff", "predicted", "coverage", "parallel"]
+
+
+def column(page: Page, table: str, number: int) -> list[str]:
+    return page.locator(f"{table} tbody tr td:nth-child({number})").all_inner_texts()
+
+
+def drawn(page: Page, *ids: str) -> None:
+    """Wait until these charts are there."""
+    for name in ids:
+        expect(page.locator(f"#{name}[data-drawn]")).to_be_visible()
+
+
+def test_the_list_shows_all_searches_and_filters_them(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    rows = page.locator("#table tbody tr")
+    expect(rows).to_have_count(5)
+    expect(page.get_by_role("link", name="under-8-ms")).to_be_visible()
+    expect(rows.filter(has_text="under-8-ms")).to_contain_text("8 / 15 episodes")
+    expect(rows.filter(has_text="distil-bert-week-09")).to_contain_text(re.compile(r"0\.\d{3}"))
+
+    page.get_by_label("Status").select_option("failed")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("gpu-trial")
+    page.get_by_label("Status").select_option("")
+    page.get_by_label("Name", exact=True).fill("base")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Name", exact=True).fill("nothing like it")
+    expect(page.get_by_text("Nothing fits these filters.")).to_be_visible()
+
+
+def test_the_list_is_sorted_by_name(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    button = page.get_by_role("button", name="Name")
+    button.click()
+    expect(page.locator("#table th[aria-sort=descending]")).to_have_text("Name")
+    button.click()
+    expect(page.locator("#table th[aria-sort=ascending]")).to_have_text("Name")
+    expect(page.locator("#table tbody tr").first).to_contain_text("distil-bert-week-09")
+    names = column(page, "#table", 2)
+    assert names == sorted(names)
+
+
+def test_two_ticked_searches_are_compared(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    compare = page.locator("#compare")
+    expect(compare).to_have_attribute("aria-disabled", "true")
+    page.get_by_label("Compare distil-bert-week-09").check()
+    page.get_by_label("Compare random-baseline").check()
+    page.get_by_role("link", name="Compare 2").click()
+    drawn(page, "best", "fronts")
+    expect(page.locator("#figures thead th")).to_have_text(
+        ["distil-bert-week-09", "random-baseline"]
+    )
+    expect(page.locator("#best .scatterlayer .trace")).to_have_count(2)
+    expect(page.locator("#figures")).to_contain_text("Architectures explored")
+
+
+def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    expect(page.get_by_role("heading", level=1)).to_have_text("distil-bert-week-09")
+    expect(page.locator("#summary")).to_contain_text("Episode 15 of 15")
+    drawn(page, *CHARTS)
+    expect(page.locator("#rewards .legend")).to_contain_text("controller's picks")
+    expect(page.locator("#rewards .legend")).to_contain_text("ε")
+    expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
+    assert page.locator("#tradeoff .points path").count() > 250
+    assert page.locator("#predicted .points path").count() > 200
+    assert page.locator("#parallel .path").count() > 250
+    assert page.locator("#parallel .path[data-best]").count() == 1
+    cells = page.locator("#coverage td").all_inner_texts()
+    assert len(cells) == 20
+    assert sum(map(int, cells)) == 300
+    page.locator("#coverage [data-across]").select_option("activation")
+    assert len(page.locator("#coverage td").all_inner_texts()) == 12
+
+
+def test_a_running_search_says_how_far_it_is_and_when_it_ends(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/under-8-ms")
+    expect(page.locator("#summary .chip")).to_have_text("running")
+    expect(page.locator("#summary")).to_contain_text("Episode 9 of 15 · 171 of 300 candidates")
+    expect(page.locator("[data-eta]")).to_contain_text(re.compile(r"about \d+ min left"))
+    assert page.get_by_role("button", name="Pause").is_enabled()
+    assert page.get_by_role("button", name="Cancel").is_enabled()
+    assert page.get_by_role("button", name="Resume").count() == 0
+
+
+def test_the_sliders_change_the_order(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    rows = page.locator("#ranking tbody tr")
+    expect(rows).to_have_count(15)
+    before = column(page, "#ranking", 3)
+    alpha = page.locator("#ranking [data-alpha]")
+    assert float(alpha.input_value()) == pytest.approx(-0.15, abs=0.01)
+
+    alpha.fill("-1.2")  # latency counts for almost everything
+    expect(rows.first.locator("td").nth(1)).not_to_have_text("1 =")
+    fast = column(page, "#ranking", 3)
+    assert fast != before
+    alpha.fill("0")  # only the loss counts
+    expect(page.locator("[data-alpha-out]")).to_have_text("0.00")
+    expect(rows.first.locator("td").nth(2)).not_to_have_text(fast[0])
+    losses = [float(text) for text in column(page, "#ranking", 6)]
+    assert losses == sorted(losses)
+
+    page.get_by_role("button", name="Back to the search's own").click()
+    expect(rows.first.locator("td").nth(1)).to_have_text("1 =")
+    assert column(page, "#ranking", 3) == before
+
+
+def test_the_sliders_follow_the_keyboard(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    beta = page.locator("#ranking [data-beta]")
+    expect(beta).to_be_enabled()
+    beta.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("[data-beta-out]")).to_have_text("0.61")
+
+
+def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    rows = page.locator("#candidates tbody tr")
+    expect(rows).to_have_count(25)
+    rewards = [float(text) for text in column(page, "#candidates", 3)]
+    assert rewards == sorted(rewards, reverse=True)
+    first = column(page, "#candidates", 1)
+
+    page.locator("#candidates").get_by_role("button", name="Next").click()
+    expect(page.get_by_text("Rows 26 to 50")).to_be_visible()
+    second = column(page, "#candidates", 1)
+    assert not set(first) & set(second)
+    page.locator("#candidates").get_by_role("button", name="Previous").click()
+    expect(page.locator("#candidates").get_by_text("Rows 1 to 25")).to_be_visible()
+    assert column(page, "#candidates", 1) == first
+
+    page.locator("#candidates").get_by_role("button", name="Latency").click()
+    page.locator("#candidates").get_by_role("button", name="Latency").click()
+    expect(page.locator("#candidates th[aria-sort=ascending]")).to_have_text("Latency")
+    expect(rows.first).not_to_contain_text(first[0])
+    latencies = [float(text.removesuffix(" ms")) for text in column(page, "#candidates", 7)]
+    assert latencies == sorted(latencies)
+
+    page.get_by_label("Source").select_option("controller")
+    expect(rows.locator("td:last-child").filter(has_text="random")).to_have_count(0)
+    page.get_by_label("Activation").select_option("silu")
+    page.get_by_label("Latency ≤ ms").fill("4")
+    expect(rows.filter(has_not_text="silu")).to_have_count(0)
+    expect(rows.first).to_be_visible()
+    page.get_by_role("button", name="Clear").click()
+    expect(rows).to_have_count(25)
+
+
+def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    drawn(page, "tradeoff")
+    plot = page.locator("#tradeoff [data-plot]")
+    plot.scroll_into_view_if_needed()
+    point = page.locator("#tradeoff .trace").last.locator(".point").nth(3).bounding_box()
+    assert point is not None
+    page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    expect(page.locator("#tradeoff .hoverlayer")).to_contain_text("reward")
+    page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    panel = page.locator("#panel")
+    expect(panel).to_contain_text("Relative loss")
+    expect(panel).to_contain_text("ms (")
+    architecture = panel.get_by_role("heading", level=2).inner_text()
+    assert len(architecture.split(",")) == 5
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+
+    page.get_by_role("button", name=column(page, "#candidates", 1)[0]).click()
+    expect(panel.locator("[data-drawn] .scatterlayer")).to_be_visible()
+    best = panel.get_by_role("heading", level=2).inner_text()
+    panel.get_by_role("link", name="Distil").click()
+    expect(page.get_by_label("Architecture")).to_have_value(best)
+    expect(page.locator("#form .notice")).to_contain_text("distil-bert-week-09")
+
+
+def test_a_distillation_shows_its_curves_and_where_the_student_is(
+    page: Page, service: Service
+) -> None:
+    page.goto(f"{service.url}/distillations")
+    expect(page.locator("#table tbody tr")).to_have_count(2)
+    page.get_by_role("link", name="student-5-ms").click()
+    expect(page.locator("#summary")).to_contain_text("/data/models/student-5-ms")
+    drawn(page, "training", "held-out")
+    expect(page.locator("#held-out .trace")).to_have_count(2)
+    expect(page.locator("#spec")).to_contain_text("bert-base-uncased")
+
+
+def test_the_latency_explorer_finds_an_architecture(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/latency")
+    drawn(page, "spread", "by-layers")
+    expect(page.locator("#facts")).to_contain_text("2,400")
+    expect(page.locator("#by-layers .trace")).to_have_count(4)
+    page.get_by_label("Find").fill("6,,576,1536,gelu")
+    rows = page.locator("#entries tbody tr")
+    expect(page.locator("#entries")).to_contain_text("5 fit")
+    expect(rows).to_have_count(5)
+    page.get_by_label("Find").fill("7")
+    expect(page.get_by_text("No architecture of this table fits.")).to_be_visible()
+
+
+def test_an_unknown_search_is_said_to_be_unknown(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("404")
+    page.goto(f"{service.url}/searches/no-such-search")
+    expect(page.get_by_role("alert")).to_contain_text("no-such-search")
+    expect(page.locator("#charts")).to_be_hidden()
+
+
+def test_a_queued_search_has_nothing_to_show_yet(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/wide-students")
+    expect(page.locator("#summary .chip")).to_have_text("queued")
+    for chart in ("rewards", "tradeoff", "parallel", "candidates", "ranking"):
+        expect(page.locator(f"#{chart} .empty")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_is_wider_than_a_phone(open_page: OpenPage, service: Service, path: str) -> None:
+    page = open_page(width=390, height=844, scheme="dark")
+    page.goto(service.url + path)
+    page.wait_for_load_state("load")
+    expect(page.locator("main .skeleton")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_switch_between_light_and_dark_is_kept(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "light")
+    page.get_by_role("button", name="Switch between light and dark").click()
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(root).to_have_attribute("data-theme", "dark")
+
+
+def test_the_keyboard_reaches_the_content_first(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    expect(page.locator("#table tbody tr")).to_have_count(5)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Start a search")).to_be_focused()
