@@ -5,7 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
-from api.routes import events, health, login, reference, schemas, session
+from api.routes import (
+    candidates,
+    episodes,
+    events,
+    health,
+    login,
+    reference,
+    schemas,
+    searches,
+    session,
+)
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     session.router,

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, cast
 
-from sqlalchemy import BinaryExpression, ColumnElement, Select, UnaryExpression, func, select
+from sqlalchemy import (
+    BinaryExpression,
+    ColumnElement,
+    Select,
+    UnaryExpression,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.operators import custom_op
 
@@ -140,14 +149,15 @@ def list_candidates(
     return as_dicts(read_page(session, query, order, scope, limit, cursor))
 
 
-def stream_candidates(
-    session: Session, search_id: str, batch: int = 1000
-) -> Iterator[list[dict[str, Any]]]:
-    """All candidates of a search by episode and position, a batch of them at a time."""
-    query = _selected(search_id).order_by(Candidate.episode, Candidate.position)
-    result = session.execute(query.execution_options(yield_per=batch))
-    for rows in result.partitions():
-        yield [dict(zip(FIELDS, row, strict=True)) for row in rows]
+def candidates_after(
+    session: Session, search_id: str, last: tuple[int, int] | None, limit: int
+) -> list[dict[str, Any]]:
+    """Read candidates by episode and position, those after a last one if there is one."""
+    place = tuple_(Candidate.episode, Candidate.position)
+    query = _selected(search_id).order_by(Candidate.episode, Candidate.position).limit(limit)
+    if last is not None:
+        query = query.where(place > tuple_(*map(literal, last)))
+    return [dict(zip(FIELDS, row, strict=True)) for row in session.execute(query)]
 
 
 def read_candidates(session: Session, candidate_ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -168,7 +178,8 @@ def read_candidate(session: Session, candidate_id: str) -> dict[str, Any]:
         .outerjoin(DistillationLoss, DistillationLoss.id == Candidate.distillation_loss_id)
         .where(Candidate.id == candidate_id)
     )
-    row = session.execute(query).one_or_none()
+    known = "\0" not in candidate_id  # no text to PostgreSQL
+    row = session.execute(query).one_or_none() if known else None
     if row is None:
         raise NotFoundError(f"there is no candidate {candidate_id!r}; list its search's candidates")
     attempts = session.scalars(

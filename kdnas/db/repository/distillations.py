@@ -24,7 +24,7 @@ from kdnas.db.records import (
 )
 from kdnas.db.repository import leases
 from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.db.repository.names import add_named
+from kdnas.db.repository.names import add_named, find_named
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, Losses, SearchStatus
 
@@ -63,9 +63,7 @@ def get_distillation(session: Session, reference: str) -> DistillationRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    row = session.get(Distillation, reference) or session.scalar(
-        select(Distillation).where(Distillation.name == reference)
-    )
+    row = find_named(session, Distillation, reference)
     if row is None:
         raise NotFoundError(_unknown(reference))
     return _record(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, TypeVar
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
@@ -30,6 +31,15 @@ _CREATURES = (
     "tern", "toad", "trout", "vole", "wren",
 )
 # fmt: on
+
+
+def find_named(session: Session, table: type[Row], reference: str) -> Row | None:
+    """Find a row by id or name; None if there is neither."""
+    if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
+        return None
+    return session.get(table, reference) or session.scalar(
+        select(table).where(table.name == reference)
+    )
 
 
 def add_named(session: Session, table: type[Row], name: str | None, values: dict[str, Any]) -> Row:

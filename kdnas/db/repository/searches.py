@@ -12,7 +12,7 @@ from kdnas.db.base import utc_now
 from kdnas.db.models import FINAL_STATUSES, Candidate, Search
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.db.repository.names import add_named
+from kdnas.db.repository.names import add_named, find_named
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchRecord, SearchStatus
 
@@ -41,9 +41,7 @@ def get_search(session: Session, reference: str) -> SearchRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    row = session.get(Search, reference) or session.scalar(
-        select(Search).where(Search.name == reference)
-    )
+    row = find_named(session, Search, reference)
     if row is None:
         raise NotFoundError(_unknown(reference))
     return _record(row)

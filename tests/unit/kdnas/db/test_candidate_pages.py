@@ -17,9 +17,9 @@ from kdnas.db.repository.candidate_pages import (
     FIELDS,
     SORTS,
     CandidateFilter,
+    candidates_after,
     list_candidates,
     read_candidate,
-    stream_candidates,
 )
 from kdnas.errors import NotFoundError, RequestError
 from kdnas.search_space import SearchSpace
@@ -45,7 +45,9 @@ def searched(database: Database) -> tuple[Database, str]:
 
 def everything(database: Database, search_id: str) -> list[dict[str, Any]]:
     with database.read() as session:
-        return [row for part in stream_candidates(session, search_id, 50) for row in part]
+        first = candidates_after(session, search_id, None, 50)
+        last = first[-1]["episode"], first[-1]["position"]
+        return first + candidates_after(session, search_id, last, 500)
 
 
 def pages(

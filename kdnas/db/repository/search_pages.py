@@ -1,0 +1,240 @@
+"""Searches and their episodes as lists, with what came of each so far."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from kdnas.db.models import Candidate, Episode, Search, SearchState
+from kdnas.db.records import OwnerKind
+from kdnas.db.repository.candidate_pages import read_candidates
+from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
+from kdnas.records import SearchRecord, SearchStatus
+
+SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
+    "created_at": Search.created_at,
+    "name": Search.name,
+    "status": Search.status,
+    "finished_at": Search.finished_at,
+}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFilter:
+    """Which searches are wanted; ``q`` is a part of the name, in capitals or not."""
+
+    status: Sequence[SearchStatus] = ()
+    owner_kind: OwnerKind | None = None
+    q: str | None = None
+
+
+def list_searches(
+    session: Session,
+    wanted: SearchFilter,
+    *,
+    sort: str = "created_at",
+    descending: bool = True,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> PageOf[Row]:
+    """Read a page of searches without their specs, with their figures.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    query = select(
+        Search.id,
+        Search.name,
+        Search.status,
+        Search.owner_kind,
+        Search.error,
+        Search.created_at,
+        Search.started_at,
+        Search.finished_at,
+        Search.spec["reward"]["loss"].as_string().label("loss"),
+    )
+    if wanted.status:
+        query = query.where(Search.status.in_(wanted.status))
+    if wanted.owner_kind is not None:
+        query = query.where(Search.owner_kind == wanted.owner_kind)
+    if wanted.q is not None:
+        query = query.where(func.lower(Search.name).contains(wanted.q.lower(), autoescape=True))
+    scope = {"list": "searches", "sort": sort, "descending": descending, **asdict(wanted)}
+    order = Order(SORTS[sort], Search.id, descending)
+    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
+    found = _figures(session, {row["id"]: row.pop("loss") for row in page.items})
+    return PageOf([{**row, **found[row["id"]]} for row in page.items], page.next_cursor)
+
+
+def search_figures(session: Session, search: SearchRecord) -> Row:
+    """What came of one search so far: the figures of the list."""
+    loss = search.spec.get("reward", {}).get("loss")
+    return _figures(session, {search.id: loss})[search.id]
+
+
+def list_episodes(
+    session: Session, search_id: str, *, limit: int = 50, cursor: str | None = None
+) -> PageOf[Row]:
+    """Read a page of a search's episodes in order, with the rewards of their candidates.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    columns: list[Any] = [
+        Episode.number,
+        Episode.epsilon,
+        Episode.global_best,
+        Episode.previous_best,
+        Episode.controller_loss,
+        Episode.started_at,
+        Episode.finished_at,
+    ]
+    query = select(*columns).where(Episode.search_id == search_id)
+    scope = {"list": "episodes", "search": search_id}
+    order = Order(Episode.number, Episode.number)
+    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
+    names = _architectures(
+        session,
+        search_id,
+        {row[best] for row in page.items for best in ("global_best", "previous_best")},
+    )
+    rewards = _rewards(session, search_id, [row["number"] for row in page.items])
+    return PageOf(
+        [
+            {
+                **row,
+                "global_best": names.get(row["global_best"]),
+                "previous_best": names.get(row["previous_best"]),
+                **rewards[row["number"]],
+            }
+            for row in page.items
+        ],
+        page.next_cursor,
+    )
+
+
+def _figures(session: Session, losses: Mapping[str, str | None]) -> dict[str, Row]:
+    """Figures of several searches in four reads.
+
+    Args:
+        session: to read with.
+        losses: id → name of the loss that its reward is made of.
+    """
+    episodes = _counted(
+        session,
+        select(Episode.search_id, func.count(), func.count(Episode.finished_at))
+        .where(Episode.search_id.in_(losses))
+        .group_by(Episode.search_id),
+    )
+    candidates = _counted(
+        session,
+        select(
+            SearchState.search_id,
+            func.sum(SearchState.num_candidates),
+            func.sum(SearchState.num_finished),
+        )
+        .where(SearchState.search_id.in_(losses))
+        .group_by(SearchState.search_id),
+    )
+    best = _best(session, losses)
+    return {
+        search_id: {
+            "num_episodes": episodes.get(search_id, (0, 0))[0],
+            "num_episodes_finished": episodes.get(search_id, (0, 0))[1],
+            "num_candidates": candidates.get(search_id, (0, 0))[0],
+            "num_candidates_finished": candidates.get(search_id, (0, 0))[1],
+            "best": best.get(search_id),
+        }
+        for search_id in losses
+    }
+
+
+def _counted(session: Session, query: Any) -> dict[str, tuple[int, int]]:
+    return {row[0]: (int(row[1]), int(row[2])) for row in session.execute(query)}
+
+
+def _best(session: Session, losses: Mapping[str, str | None]) -> dict[str, Row]:
+    """The best candidate of each search, in the order of ``kdnas.search.reward.rank_key``."""
+    first = (
+        select(Candidate.id)
+        .where(Candidate.search_id == Search.id, Candidate.reward.is_not(None))
+        .order_by(Candidate.reward.desc(), Candidate.latency_ms, Candidate.state_index)
+        .limit(1)
+        .correlate(Search)
+        .scalar_subquery()
+    )
+    ids = session.scalars(select(first).where(Search.id.in_(losses))).all()
+    found = read_candidates(session, [candidate_id for candidate_id in ids if candidate_id])
+    return {
+        row["search_id"]: {
+            "architecture": row["architecture"],
+            "reward": row["reward"],
+            "loss": row[f"loss_{losses[row['search_id']] or 'relative'}"],
+            "latency_ms": row["latency_ms"],
+        }
+        for row in found
+    }
+
+
+def _architectures(
+    session: Session, search_id: str, states: Collection[int | None]
+) -> dict[int, str]:
+    query = select(SearchState.state_index, SearchState.architecture).where(
+        SearchState.search_id == search_id,
+        SearchState.state_index.in_([state for state in states if state is not None]),
+    )
+    return {row.state_index: row.architecture for row in session.execute(query)}
+
+
+def _rewards(session: Session, search_id: str, numbers: Sequence[int]) -> dict[int, Row]:
+    """Counts and rewards of episodes, as a whole and by who proposed the candidates."""
+    query = (
+        select(
+            Candidate.episode,
+            Candidate.source,
+            func.count(),
+            func.count(Candidate.finished_at),
+            func.count(Candidate.reward),
+            func.max(Candidate.reward),
+            func.sum(Candidate.reward),
+        )
+        .where(Candidate.search_id == search_id, Candidate.episode.in_(numbers))
+        .group_by(Candidate.episode, Candidate.source)
+        .order_by(Candidate.episode, Candidate.source)
+    )
+    parts: dict[int, list[Any]] = {number: [] for number in numbers}
+    for row in session.execute(query):
+        parts[row[0]].append(row[1:])
+    return {
+        number: {
+            "num_candidates": sum(part[1] for part in found),
+            "num_finished": sum(part[2] for part in found),
+            "best_reward": _best_of(part[4] for part in found),
+            "mean_reward": _mean(
+                sum(part[5] or 0.0 for part in found), sum(part[3] for part in found)
+            ),
+            "by_source": {
+                source: {
+                    "count": count,
+                    "best_reward": best,
+                    "mean_reward": _mean(total or 0.0, num_rewards),
+                }
+                for source, count, _, num_rewards, best, total in found
+            },
+        }
+        for number, found in parts.items()
+    }
+
+
+def _best_of(rewards: Iterable[float | None]) -> float | None:
+    return max((reward for reward in rewards if reward is not None), default=None)
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None
