@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 from api.dashboard.pages import add_dashboard
 from api.routes import (
     candidates,
+    distillations,
     episodes,
     events,
     health,
@@ -23,6 +24,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     searches.router,
     episodes.router,
     candidates.router,
+    distillations.router,
     reference.router,
     schemas.router,
 )

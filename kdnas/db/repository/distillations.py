@@ -39,8 +39,9 @@ def create_distillation(
     *,
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
+    search_id: str | None = None,
 ) -> DistillationRecord:
-    """Write a queued distillation, with an event.
+    """Write a queued distillation, with an event; ``search_id`` says where its inputs come from.
 
     Raises:
         ConflictError: the name is taken.
@@ -49,6 +50,7 @@ def create_distillation(
         "spec": dict(spec),
         "architecture": str(architecture),
         "owner_kind": owner_kind,
+        "search_id": search_id,
         "status": "queued",
     }
     row = add_named(session, Distillation, name, values)
