@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.distillation_run import remove_run_files
+from api.run_files import remove_run_files
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.records import DistillationRecord, LeaseHolder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from api.distillation_status import note_end, note_progress
 from api.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.preparation import OnCorpus, Pinned, pin, stored_latencies
+from api.run_files import checkpoints_of, output_folder, remove_run_files, run_folder
 from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
@@ -196,29 +196,6 @@ def create_distillation(prepared: PreparedDistillation, database: Database) -> D
         return distillations.create_distillation(
             session, spec.to_json(), spec.arch, name=spec.name, owner_kind="cli"
         )
-
-
-def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
-    """Return a distillation's checkpoints: where it was asked to keep them, or under KDNAS_HOME."""
-    if spec.training.checkpoints:
-        return Checkpoints(f"{spec.training.checkpoints.rstrip('/')}/{distillation_id}")
-    return Checkpoints(str(run_folder(settings, distillation_id) / "checkpoints"))
-
-
-def run_folder(settings: Settings, distillation_id: str) -> Path:
-    """Return where a distillation keeps its files while it goes on."""
-    return settings.home / "distillations" / distillation_id
-
-
-def remove_run_files(spec: DistillationSpec, settings: Settings, distillation_id: str) -> None:
-    """Remove checkpoints and events of a run that is over."""
-    checkpoints_of(spec, settings, distillation_id).remove()
-    shutil.rmtree(run_folder(settings, distillation_id), ignore_errors=True)
-
-
-def output_folder(settings: Settings, spec: DistillationSpec, distillation_id: str) -> Path:
-    """Return where the student goes: as asked, or a folder named by the run."""
-    return Path(spec.output) if spec.output else settings.home / "students" / distillation_id
 
 
 def run_stored_distillation(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kdnas.errors import SpecError
+
 _YES = {"1", "true", "yes"}
 
 
@@ -32,6 +34,10 @@ class Settings:
             (``KDNAS_DATA_ROOTS``, separated by ``:``).
         allow_custom_code: requests to the service may name ``package.module:Class``
             (``KDNAS_ALLOW_CUSTOM_CODE=1``).
+        max_running: searches and distillations that a coordinator runs at a time
+            (``KDNAS_MAX_RUNNING``); the default fits cores and memory.
+        webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
+        webhook_secret: signs what it is told (``KDNAS_WEBHOOK_SECRET``).
     """
 
     home: Path
@@ -46,6 +52,9 @@ class Settings:
     viewer_token: str | None = field(default=None, repr=False)
     data_roots: tuple[str, ...] = ()
     allow_custom_code: bool = False
+    max_running: int | None = None
+    webhook_url: str | None = None
+    webhook_secret: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -67,7 +76,18 @@ class Settings:
             viewer_token=env.get("KDNAS_VIEWER_TOKEN") or None,
             data_roots=_roots(env.get("KDNAS_DATA_ROOTS", "")),
             allow_custom_code=env.get("KDNAS_ALLOW_CUSTOM_CODE", "") in _YES,
+            max_running=_count("KDNAS_MAX_RUNNING", env.get("KDNAS_MAX_RUNNING") or None),
+            webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
+            webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,
         )
+
+
+def _count(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isdecimal() and int(text) > 0):
+        raise SpecError(f"{name} is {text!r}, which is no number above 0; correct it or unset it")
+    return int(text)
 
 
 def _roots(text: str) -> tuple[str, ...]:

@@ -151,7 +151,8 @@ def _start(
     settings: Settings,
     as_json: bool,
 ) -> Path:
-    from api.distillation_run import create_distillation, output_folder, prepare_distillation
+    from api.distillation_run import create_distillation, prepare_distillation
+    from api.run_files import output_folder
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
     from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
@@ -195,7 +196,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
         ConflictError: it was cancelled.
         KdnasError: it failed.
     """
-    from api.distillation_run import remove_run_files
+    from api.run_files import remove_run_files
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations

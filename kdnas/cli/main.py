@@ -10,6 +10,7 @@ import typer
 
 from kdnas.cli import (
     arch,
+    coordinator,
     corpus,
     db,
     demo,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
+app.command("coordinator")(coordinator.coordinator)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)

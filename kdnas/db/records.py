@@ -101,6 +101,21 @@ class LatencyProfileRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyBuildRecord:
+    """A latency table that the service builds; ``profile_id`` names it once it is there."""
+
+    id: str
+    spec: Mapping[str, Any]
+    status: SearchStatus
+    share: float
+    profile_id: str | None
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class LossRecord:
     """One row of the loss look-up table."""
 

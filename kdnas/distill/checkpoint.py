@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import fsspec
-import torch
 
 from kdnas.errors import StoreError
 
@@ -106,6 +105,8 @@ class Checkpoints:
             found = 1 if former else markers[max(markers)] if markers else None
         if found is None:
             return None
+        import torch  # here, so that the service can remove checkpoints without it
+
         if found != FORMAT:
             raise StoreError(
                 f"the newest checkpoint under {self.url} has format {found}, this program reads "
@@ -150,6 +151,8 @@ class Checkpoints:
         return found
 
     def _write(self, target: str, state: Mapping[str, Any], step: int) -> None:
+        import torch
+
         try:
             self._fs.makedirs(target, exist_ok=True)
             with self._fs.open(f"{target}/{_STATE}", "wb") as stream:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, cast
 
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
+from kdnas.db.base import utc_now
 from kdnas.db.models import (
+    Attempt,
     Candidate,
     Distillation,
     DistillationReading,
@@ -26,8 +29,9 @@ from kdnas.db.models import (
     LatencyBuild,
     Search,
 )
+from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import leases
-from kdnas.db.repository.distillations import set_distillation_status
+from kdnas.db.repository.distillations import get_distillation, set_distillation_status
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.latency_builds import set_build_status
 from kdnas.db.repository.leases import LeaseOwner
@@ -95,6 +99,38 @@ def claim_next(
             _set_status(session, row, "running")
         return Claim(row_id, getattr(row, "name", row_id), owner, row.spec, taken_up)
     return None
+
+
+def is_running(session: Session, table: QueueTable, row_id: str) -> bool:
+    """Whether a row is there and still to be worked on."""
+    return session.scalar(select(table.status).where(table.id == row_id)) == "running"
+
+
+def cancelled_distillations(session: Session) -> list[DistillationRecord]:
+    """The service's distillations that were cancelled in the last day, and that nobody holds."""
+    query = select(Distillation).where(
+        Distillation.status == "cancelled",
+        Distillation.owner_kind == "service",
+        Distillation.finished_at > utc_now() - timedelta(days=1),
+    )
+    now = leases.database_time(session)
+    rows = [row for row in session.scalars(query) if leases.live_holder(row, now) is None]
+    return [get_distillation(session, row.id) for row in rows]
+
+
+def left_open(session: Session) -> list[str]:
+    """Ids of searches at rest whose process left attempts open when it was killed."""
+    open_ones = (
+        select(Candidate.search_id)
+        .join(Attempt, Attempt.candidate_id == Candidate.id)
+        .where(Attempt.finished_at.is_(None))
+    )
+    query = select(Search).where(
+        Search.status.not_in(["queued", "running"]), Search.id.in_(open_ones)
+    )
+    now = leases.database_time(session)
+    rows = session.scalars(query)
+    return [row.id for row in rows if leases.live_holder(row, now) is None]
 
 
 def note_death(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import func, or_, select, text
@@ -63,12 +63,15 @@ def events_since(
         query = query.where(Event.search_id == search_id)
     if distillation_id is not None:
         query = query.where(Event.distillation_id == distillation_id)
-    return [
-        EventRecord(
-            row.id, row.type, row.payload, row.search_id, row.distillation_id, row.created_at
-        )
-        for row in session.scalars(query)
-    ]
+    return [_record(row) for row in session.scalars(query)]
+
+
+def last_event(session: Session, kinds: Collection[str]) -> EventRecord | None:
+    """The newest event of some types."""
+    row = session.scalar(
+        select(Event).where(Event.type.in_(kinds)).order_by(Event.id.desc()).limit(1)
+    )
+    return None if row is None else _record(row)
 
 
 def last_event_id(session: Session) -> int:
@@ -90,3 +93,9 @@ def start_of_tail(session: Session, reference: str, count: int) -> int:
         query = select(Event.id).where(column.in_(subject)).order_by(Event.id.desc()).limit(count)
         newest += session.scalars(query)
     return min(sorted(newest)[-count:]) - 1 if newest else last_event_id(session)
+
+
+def _record(row: Event) -> EventRecord:
+    return EventRecord(
+        row.id, row.type, row.payload, row.search_id, row.distillation_id, row.created_at
+    )

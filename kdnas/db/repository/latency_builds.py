@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, cast
+
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
 from kdnas.db.models import FINAL_STATUSES, LatencyBuild
+from kdnas.db.records import LatencyBuildRecord
 from kdnas.db.repository.events import ROW_LOCK
 from kdnas.errors import NotFoundError
 from kdnas.records import SearchStatus
 
 
-def get_build(session: Session, build_id: str) -> LatencyBuild:
+def create_build(session: Session, spec: Mapping[str, Any]) -> LatencyBuildRecord:
+    """Write a queued build; ``spec`` has ``teacher``, ``latency`` and perhaps ``space``."""
+    row = LatencyBuild(spec=dict(spec), status="queued")
+    session.add(row)
+    session.flush()
+    return _record(row)
+
+
+def get_build(session: Session, build_id: str) -> LatencyBuildRecord:
     """Read a build.
 
     Raises:
@@ -21,7 +33,7 @@ def get_build(session: Session, build_id: str) -> LatencyBuild:
     row = session.get(LatencyBuild, build_id)
     if row is None:
         raise NotFoundError(_unknown(build_id))
-    return row
+    return _record(row)
 
 
 def set_build_status(
@@ -53,6 +65,20 @@ def set_build_status(
 def note_build_share(session: Session, build_id: str, share: float) -> None:
     """Note how far a build is, from 0 to 1."""
     session.execute(update(LatencyBuild).where(LatencyBuild.id == build_id).values(share=share))
+
+
+def _record(row: LatencyBuild) -> LatencyBuildRecord:
+    return LatencyBuildRecord(
+        id=row.id,
+        spec=row.spec,
+        status=cast(SearchStatus, row.status),
+        share=row.share,
+        profile_id=row.profile_id,
+        error=row.error,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
 
 
 def _unknown(build_id: str) -> str:

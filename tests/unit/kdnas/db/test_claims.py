@@ -17,7 +17,7 @@ from kdnas.db.models import Distillation, LatencyBuild, Search
 from kdnas.db.records import HeldOutReading
 from kdnas.db.repository import claims, distillations, events, leases, searches
 from kdnas.db.repository.claims import QueueTable, claim_next, note_death, waiting
-from kdnas.db.repository.latency_builds import get_build
+from kdnas.db.repository.latency_builds import create_build, get_build
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import apply_action
 from kdnas.records import Losses
@@ -42,10 +42,7 @@ def queue(database: Database, table: QueueTable, name: str) -> str:
             return distillations.create_distillation(
                 session, {}, SMALL, name=name, owner_kind="service"
             ).id
-        row = LatencyBuild(spec={}, status="queued")
-        session.add(row)
-        session.flush()
-        return row.id
+        return create_build(session, {}).id
 
 
 def claim(database: Database, table: QueueTable, by: LeaseOwner | None = None) -> str | None:

@@ -1,0 +1,33 @@
+"""Where a distillation keeps its files; loads no torch, since the service removes them as well."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+
+
+def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
+    """Return a distillation's checkpoints: where it was asked to keep them, or under KDNAS_HOME."""
+    if spec.training.checkpoints:
+        return Checkpoints(f"{spec.training.checkpoints.rstrip('/')}/{distillation_id}")
+    return Checkpoints(str(run_folder(settings, distillation_id) / "checkpoints"))
+
+
+def run_folder(settings: Settings, distillation_id: str) -> Path:
+    """Return where a distillation keeps its files while it goes on."""
+    return settings.home / "distillations" / distillation_id
+
+
+def remove_run_files(spec: DistillationSpec, settings: Settings, distillation_id: str) -> None:
+    """Remove checkpoints and events of a run that is over."""
+    checkpoints_of(spec, settings, distillation_id).remove()
+    shutil.rmtree(run_folder(settings, distillation_id), ignore_errors=True)
+
+
+def output_folder(settings: Settings, spec: DistillationSpec, distillation_id: str) -> Path:
+    """Return where the student goes: as asked, or a folder named by the run."""
+    return Path(spec.output) if spec.output else settings.home / "students" / distillation_id

@@ -1,0 +1,49 @@
+"""``kdnas coordinator``: what `kdnas serve` does, without answering anybody."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+STOP_SECONDS = 10.0
+
+
+def coordinator(
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="Running Ray cluster.  [default: KDNAS_RAY_ADDRESS, else a local one]"),
+    ] = None,
+    max_running: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Searches and distillations at a time.  [default: KDNAS_MAX_RUNNING, else fits "
+            "cores and memory]",
+        ),
+    ] = None,
+) -> None:
+    """Do what is queued, for a `kdnas serve --no-coordinator` on the same database.
+
+    Any number of them may share a PostgreSQL database, on any number of machines. SIGTERM or
+    Ctrl-C gives back what is running, within ten seconds; whichever coordinator is next goes on
+    with it.
+    """
+    import signal
+    import threading
+
+    from api.coordinator import Coordinator
+    from api.logs import configure_logs
+    from kdnas.db.migrate import open_database
+    from kdnas.settings import Settings
+
+    configure_logs()
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    settings = Settings.from_environment()
+    with open_database(settings) as database:
+        work = Coordinator(settings, database, ray_address, max_running)
+        work.start()
+        ended.wait()
+        work.stop(STOP_SECONDS)
