@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -27,9 +28,16 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise WorkError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with "
-            "--host or --port"
+            f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --host or "
+            "--port"
         ) from None
+
+
+def _reason(error: OSError) -> str:
+    """What went wrong, without the address; names that nobody knows have numbers of their own."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return str(error.strerror or error)
+    return os.strerror(error.errno)
 
 
 def run(app: FastAPI, listener: socket.socket) -> None:

@@ -6,8 +6,7 @@ import asyncio
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import Response
-from fastapi.sse import EventSourceResponse
+from fastapi.responses import Response, StreamingResponse
 
 from api.dependencies import DatabaseDep
 from api.event_hub import EventHub, Subject
@@ -19,10 +18,20 @@ LARGEST_ID = 2**63 - 1
 
 router = APIRouter(tags=["events"])
 
+
+class EventStream(StreamingResponse):
+    """A stream whose lines the hub has made.
+
+    FastAPI's own response for event streams would make them anew for each client.
+    """
+
+    media_type = "text/event-stream"
+
+
 EventNumber = Annotated[int | None, Query(ge=0, le=LARGEST_ID)]
 
 
-@router.get("/events", response_class=EventSourceResponse)
+@router.get("/events", response_class=EventStream)
 async def stream_events(
     request: Request,
     database: DatabaseDep,
@@ -38,7 +47,7 @@ async def stream_events(
     subject, position = await asyncio.to_thread(_beginning, database, search, distillation, known)
     hub = cast(EventHub, request.app.state.events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(hub.listen(subject, position), headers=headers)
+    return EventStream(hub.listen(subject, position), headers=headers)
 
 
 def _beginning(

@@ -26,12 +26,7 @@ def serve(
 
     Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN.
     """
-    from api.app import create_app
-    from api.logs import configure_logs
     from api.security import check_address, check_tokens
-    from api.server import listen, run
-    from kdnas.cli.screen import say
-    from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -39,6 +34,13 @@ def serve(
         settings = replace(settings, ray_address=ray_address)
     check_tokens(settings)
     check_address(host, settings)
+
+    from api.app import create_app
+    from api.logs import configure_logs
+    from api.server import listen, run
+    from kdnas.cli.screen import say
+    from kdnas.db.migrate import open_database
+
     configure_logs()
     with listen(host, port) as listener, open_database(settings) as database:
         app = create_app(settings, database, coordinator=not no_coordinator)
