@@ -5,12 +5,14 @@ Nothing here loads torch or Ray: work runs in processes of its own, which the co
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 import kdnas
+from api.coordinator import Coordinator
 from api.errors import add_error_handlers
 from api.event_hub import EventHub
 from api.guard import Guard
@@ -23,6 +25,8 @@ from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
 MAX_BODY_BYTES = 1024 * 1024
+COORDINATOR_ENDS_SECONDS = 6.0
+"""What it leaves behind is taken up by the next one; with open requests it makes ten at most."""
 
 
 def create_app(settings: Settings, database: Database, *, coordinator: bool = True) -> FastAPI:
@@ -50,7 +54,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
     app.state.database = database
     app.state.access = Access(settings)
     app.state.login_limiter = LoginLimiter()
-    app.state.coordinator = None
+    app.state.coordinator = Coordinator(settings, database) if coordinator else None
     app.state.events = EventHub(database)
     app.state.metrics = Metrics(database, lambda: app.state.events.num_listeners)
     app.add_middleware(Guard, access=app.state.access)
@@ -63,5 +67,10 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    coordinator: Coordinator | None = app.state.coordinator
+    if coordinator is not None:
+        coordinator.start()
     yield
     await app.state.events.wait_closed()
+    if coordinator is not None:
+        await asyncio.to_thread(coordinator.stop, COORDINATOR_ENDS_SECONDS)
