@@ -16,7 +16,7 @@ from typing import Any
 
 from kdnas.architecture import Architecture
 from kdnas.db import models
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.records import HeldOutReading
 from kdnas.db.repository import candidates, distillations, events, latencies, searches
 from kdnas.models.cost import EmbeddingShape, count_parameters
@@ -156,16 +156,15 @@ def add_episode(
         for start in range(0, len(ids) if finished is None else finished, 4):
             worker = f"node-{start // 4 % 2 + 1}/0"
             candidates.start_attempts(session, ids[start : start + 4], worker)
-    for candidate in episode.candidates[:finished]:
-        finish(database, candidate.id, candidate.index)
-    if finished is None:
-        loss = 0.02 + 0.05 * math.exp(-number / 4)
-        with database.write() as session:
+        for candidate in episode.candidates[:finished]:
+            finish(session, candidate.id, candidate.index)
+        if finished is None:
+            loss = 0.02 + 0.05 * math.exp(-number / 4)
             candidates.end_episode(session, search_id, number, loss, b"made up")
     return ids
 
 
-def finish(database: Database, candidate_id: str, index: int) -> None:
+def finish(session: Session, candidate_id: str, index: int) -> None:
     """Finish a running candidate with the landscape's losses; one state in 97 diverges."""
     architecture = _states()[index]
     losses = None if index % 97 == 13 else landscape(architecture)
@@ -182,8 +181,7 @@ def finish(database: Database, candidate_id: str, index: int) -> None:
         )
         result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve)
         value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
-    with database.write() as session:
-        candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
+    candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
 
 
 def add_distillation(

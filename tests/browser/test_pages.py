@@ -170,10 +170,10 @@ def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) 
     latencies = [float(text.removesuffix(" ms")) for text in column(page, "#candidates", 7)]
     assert latencies == sorted(latencies)
 
-    page.get_by_label("Source").select_option("controller")
+    page.locator("#candidates [name=source]").select_option("controller")
     expect(rows.locator("td:last-child").filter(has_text="random")).to_have_count(0)
-    page.get_by_label("Activation").select_option("silu")
-    page.get_by_label("Latency ≤ ms").fill("4")
+    page.locator("#candidates [name=activation]").select_option("silu")
+    page.locator("#candidates [name=max_latency_ms]").fill("4")
     expect(rows.filter(has_not_text="silu")).to_have_count(0)
     expect(rows.first).to_be_visible()
     page.get_by_role("button", name="Clear").click()

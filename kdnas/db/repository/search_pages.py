@@ -58,6 +58,7 @@ def list_searches(
         Search.started_at,
         Search.finished_at,
         Search.spec["reward"]["loss"].as_string().label("loss"),
+        Search.spec["controller"]["episodes"].as_integer().label("asked"),
     )
     if wanted.status:
         query = query.where(Search.status.in_(wanted.status))
@@ -68,14 +69,16 @@ def list_searches(
     scope = {"list": "searches", "sort": sort, "descending": descending, **asdict(wanted)}
     order = Order(SORTS[sort], Search.id, descending)
     page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    found = _figures(session, {row["id"]: row.pop("loss") for row in page.items})
+    asked = {row["id"]: (row.pop("loss"), row.pop("asked")) for row in page.items}
+    found = _figures(session, asked)
     return PageOf([{**row, **found[row["id"]]} for row in page.items], page.next_cursor)
 
 
 def search_figures(session: Session, search: SearchRecord) -> Row:
     """What came of one search so far: the figures of the list."""
     loss = search.spec.get("reward", {}).get("loss")
-    return _figures(session, {search.id: loss})[search.id]
+    episodes = search.spec.get("controller", {}).get("episodes")
+    return _figures(session, {search.id: (loss, episodes)})[search.id]
 
 
 def list_episodes(
@@ -119,17 +122,19 @@ def list_episodes(
     )
 
 
-def _figures(session: Session, losses: Mapping[str, str | None]) -> dict[str, Row]:
+def _figures(
+    session: Session, searches: Mapping[str, tuple[str | None, int | None]]
+) -> dict[str, Row]:
     """Figures of several searches in four reads.
 
     Args:
         session: to read with.
-        losses: id → name of the loss that its reward is made of.
+        searches: id → name of the loss that its reward is made of, and episodes asked for.
     """
     episodes = _counted(
         session,
         select(Episode.search_id, func.count(), func.count(Episode.finished_at))
-        .where(Episode.search_id.in_(losses))
+        .where(Episode.search_id.in_(searches))
         .group_by(Episode.search_id),
     )
     candidates = _counted(
@@ -139,20 +144,22 @@ def _figures(session: Session, losses: Mapping[str, str | None]) -> dict[str, Ro
             func.sum(SearchState.num_candidates),
             func.sum(SearchState.num_finished),
         )
-        .where(SearchState.search_id.in_(losses))
+        .where(SearchState.search_id.in_(searches))
         .group_by(SearchState.search_id),
     )
-    best = _best(session, losses)
-    return {
-        search_id: {
-            "num_episodes": episodes.get(search_id, (0, 0))[0],
-            "num_episodes_finished": episodes.get(search_id, (0, 0))[1],
-            "num_candidates": candidates.get(search_id, (0, 0))[0],
-            "num_candidates_finished": candidates.get(search_id, (0, 0))[1],
+    best = _best(session, {search_id: loss for search_id, (loss, _) in searches.items()})
+    rows = {}
+    for search_id, (_, asked) in searches.items():
+        begun, finished = episodes.get(search_id, (0, 0))
+        proposed, done = candidates.get(search_id, (0, 0))
+        rows[search_id] = {
+            "num_episodes": begun if asked is None else asked,
+            "num_episodes_finished": finished,
+            "num_candidates": proposed,
+            "num_candidates_finished": done,
             "best": best.get(search_id),
         }
-        for search_id in losses
-    }
+    return rows
 
 
 def _counted(session: Session, query: Any) -> dict[str, tuple[int, int]]:
