@@ -6,14 +6,17 @@ from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
 from api.routes import (
+    architectures,
     candidates,
     distillations,
     episodes,
     events,
     health,
+    latency_tables,
     login,
     reference,
     schemas,
+    search_space,
     searches,
     session,
 )
@@ -25,6 +28,9 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     episodes.router,
     candidates.router,
     distillations.router,
+    latency_tables.router,
+    architectures.router,
+    search_space.router,
     reference.router,
     schemas.router,
 )

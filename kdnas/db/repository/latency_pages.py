@@ -1,0 +1,198 @@
+"""Latency tables, their entries and their builds as lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from kdnas.architecture import Architecture
+from kdnas.db.models import Latency, LatencyBuild, LatencyProfile
+from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
+from kdnas.errors import NotFoundError
+from kdnas.records import SearchStatus
+
+SORTS: Final[dict[str, InstrumentedAttribute[Any]]] = {
+    "latency_ms": Latency.latency_ms,
+    "architecture": Latency.architecture,
+}
+
+Row = dict[str, Any]
+
+
+def list_tables(session: Session, *, limit: int = 50, cursor: str | None = None) -> PageOf[Row]:
+    """Read a page of latency tables without their entries, the newest first.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    order = Order(LatencyProfile.created_at, LatencyProfile.id, descending=True)
+    query = select(*_table_columns())
+    return as_dicts(read_page(session, query, order, {"list": "tables"}, limit, cursor))
+
+
+def read_table(session: Session, table_id: str) -> Row:
+    """Read one latency table without its entries.
+
+    Raises:
+        NotFoundError: there is none with this id.
+    """
+    known = "\0" not in table_id  # no text to PostgreSQL
+    query = select(*_table_columns()).where(LatencyProfile.id == table_id)
+    row = session.execute(query).one_or_none() if known else None
+    if row is None:
+        raise NotFoundError(
+            f"there is no latency table {table_id!r}; GET /api/v1/latency-tables lists all"
+        )
+    return dict(row._mapping)
+
+
+def list_entries(
+    session: Session,
+    table: Row,
+    *,
+    sort: str = "latency_ms",
+    descending: bool = False,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> PageOf[Row]:
+    """Read a page of a table's entries.
+
+    Args:
+        session: to read with.
+        table: from :func:`read_table`.
+        sort: one of :data:`SORTS`.
+        descending: from the largest down.
+        limit: length of the page.
+        cursor: of the page before.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    columns: list[Any] = [
+        Latency.architecture,
+        Latency.latency_ms,
+        Latency.spread_ms,
+        Latency.measured,
+    ]
+    query = select(*columns).where(Latency.profile_id == table["id"])
+    scope = {"list": "entries", "table": table["id"], "sort": sort, "descending": descending}
+    order = Order(SORTS[sort], Latency.architecture, descending)
+    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
+    teacher_ms = table["teacher_ms"]
+    return PageOf(
+        [
+            {**row, "latency_ratio": row["latency_ms"] / teacher_ms if teacher_ms else None}
+            for row in page.items
+        ],
+        page.next_cursor,
+    )
+
+
+def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
+    """What every table says of an architecture, the newest table first."""
+    query = (
+        select(
+            LatencyProfile.id.label("latency_table_id"),
+            LatencyProfile.device,
+            LatencyProfile.runtime,
+            LatencyProfile.num_threads.label("threads"),
+            LatencyProfile.dtype,
+            LatencyProfile.length_tokens.label("length"),
+            LatencyProfile.family,
+            LatencyProfile.teacher_ms,
+            Latency.latency_ms,
+            Latency.spread_ms,
+            Latency.measured,
+        )
+        .join(Latency, Latency.profile_id == LatencyProfile.id)
+        .where(Latency.architecture == str(architecture))
+        .order_by(LatencyProfile.id.desc())
+    )
+    return [
+        {
+            **row._mapping,
+            "latency_ratio": row.latency_ms / row.teacher_ms if row.teacher_ms else None,
+        }
+        for row in session.execute(query)
+    ]
+
+
+def list_builds(
+    session: Session,
+    status: Sequence[SearchStatus] = (),
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> PageOf[Row]:
+    """Read a page of the latency tables that were asked for, the newest first.
+
+    Raises:
+        RequestError: the cursor is that of another list.
+    """
+    query = select(*_build_columns())
+    if status:
+        query = query.where(LatencyBuild.status.in_(status))
+    order = Order(LatencyBuild.created_at, LatencyBuild.id, descending=True)
+    scope = {"list": "builds", "status": sorted(status)}
+    return as_dicts(read_page(session, query, order, scope, limit, cursor))
+
+
+def read_build(session: Session, build_id: str) -> Row:
+    """Read one request for a latency table.
+
+    Raises:
+        NotFoundError: there is none with this id.
+    """
+    known = "\0" not in build_id
+    query = select(*_build_columns()).where(LatencyBuild.id == build_id)
+    row = session.execute(query).one_or_none() if known else None
+    if row is None:
+        raise NotFoundError(
+            f"there is no latency build {build_id!r}; GET /api/v1/latency-builds lists all"
+        )
+    return dict(row._mapping)
+
+
+def _table_columns() -> list[Any]:
+    entries = (
+        select(func.count())
+        .select_from(Latency)
+        .where(Latency.profile_id == LatencyProfile.id)
+        .correlate(LatencyProfile)
+        .scalar_subquery()
+    )
+    return [
+        LatencyProfile.id,
+        LatencyProfile.device,
+        LatencyProfile.runtime,
+        LatencyProfile.num_threads.label("threads"),
+        LatencyProfile.dtype,
+        LatencyProfile.length_tokens.label("length"),
+        LatencyProfile.node,
+        LatencyProfile.family,
+        LatencyProfile.teacher_fingerprint,
+        LatencyProfile.teacher_ms,
+        LatencyProfile.quality,
+        LatencyProfile.completed_at.is_not(None).label("complete"),
+        entries.label("num_entries"),
+        LatencyProfile.build_seconds,
+        LatencyProfile.created_at,
+        LatencyProfile.completed_at,
+    ]
+
+
+def _build_columns() -> list[Any]:
+    return [
+        LatencyBuild.id,
+        LatencyBuild.status,
+        LatencyBuild.share,
+        LatencyBuild.profile_id.label("latency_table_id"),
+        LatencyBuild.spec,
+        LatencyBuild.error,
+        LatencyBuild.created_at,
+        LatencyBuild.started_at,
+        LatencyBuild.finished_at,
+    ]
