@@ -135,7 +135,7 @@ class Webhook:
             self._pause = FIRST_PAUSE_SECONDS
             self._note(event, _TOLD, f"the receiver answered {status}")
             return True
-        log.error("not delivered", event=event.id, reason=reason, again_in_seconds=self._pause)
+        log.error("not delivered", number=event.id, reason=reason, again_in_seconds=self._pause)
         return False
 
     def _post(self, number: int, body: bytes) -> int:
@@ -186,7 +186,7 @@ class Webhook:
         """Write down how far was told; without a subject, since searches can be deleted."""
         with self._database.write() as session:
             append_event(session, kind, {"event": event.id, "detail": detail})
-        log.info(kind.replace("_", " "), event=event.id, detail=detail)
+        log.info(kind.replace("_", " "), number=event.id, detail=detail)
 
 
 def signature(secret: str, moment: str, body: bytes) -> str:

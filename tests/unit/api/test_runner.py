@@ -1,0 +1,86 @@
+"""The runner: its exit codes, what it tells while it prepares, and whose end is its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from api import runner
+from api.runner import Preparing
+from kdnas.db.engine import Database
+from kdnas.db.repository import events, searches
+from kdnas.settings import Settings
+
+
+def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"KDNAS_HOME": str(tmp_path), "KDNAS_CLAIM": "token"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "api.runner", *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    with start(tmp_path, "search", "unknown") as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 75
+
+
+def test_it_says_how_it_is_called(tmp_path: Path) -> None:
+    _, told = start(tmp_path, "dance", "unknown").communicate(timeout=30)
+    assert b"python -m api.runner search|distillation|latency ID" in told
+
+
+@pytest.mark.parametrize("kind", ["search", "distillation", "latency"])
+def test_an_unknown_row_is_a_wrong_request(
+    kind: runner.Kind, tmp_path: Path, sqlite_template: Path
+) -> None:
+    environment = {
+        "KDNAS_HOME": str(tmp_path),
+        "KDNAS_DATABASE_URL": f"sqlite:///{sqlite_template}",
+    }
+    settings = Settings.from_environment(environment)
+    assert runner.run(kind, "unknown", "token", settings, lambda: False) == 2
+
+
+def test_a_database_out_of_reach_leaves_the_row_alone(tmp_path: Path) -> None:
+    environment = {
+        "KDNAS_HOME": str(tmp_path),
+        "KDNAS_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/nothing",
+    }
+    settings = Settings.from_environment(environment)
+    assert runner.run("search", "any", "token", settings, lambda: False) == 75
+
+
+def test_preparing_is_told_about_once_a_second(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.write() as session:
+        search = searches.create_search(session, {}, owner_kind="service")
+    preparing = Preparing(database, "search", search.id)
+    began = time.monotonic()
+    for step in range(1, 51):
+        preparing.on_latency(step / 50, f"{step} of 50 blocks")
+    preparing.on_objective("trying teacher layers", 1, 4)
+    monkeypatch.setattr(runner, "PREPARING_SECONDS", 0.0)
+    preparing.on_objective("trying teacher layers", 4, 4)
+    assert time.monotonic() - began < 1.0 or sys.gettrace() is not None
+    with database.read() as session:
+        told = [
+            (event.payload["text"], event.payload["share"])
+            for event in events.events_since(session, search_id=search.id)
+            if event.type == "search_preparing"
+        ]
+    assert told == [
+        ("latency table: 1 of 50 blocks", 0.02),
+        ("trying teacher layers: step 1 of 4", 0.25),
+        ("trying teacher layers: step 4 of 4", 1.0),
+    ]
