@@ -41,7 +41,7 @@ class Settings:
     """
 
     home: Path
-    database_url: str
+    database_url: str = field(repr=False)  # may hold a password
     store_url: str
     ray_address: str | None
     auto_migrate: bool

@@ -15,6 +15,7 @@ from kdnas.cli import (
     db,
     demo,
     distillations,
+    doctor,
     export,
     full_distill,
     latency,
@@ -43,6 +44,7 @@ app.command("coordinator")(coordinator.coordinator)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
+app.command("doctor")(doctor.doctor)
 app.command("arch")(arch.arch)
 app.command("space")(space.space)
 app.command("schema")(schema.schema)

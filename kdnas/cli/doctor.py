@@ -1,0 +1,38 @@
+"""``kdnas doctor``: what is amiss with this installation, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from kdnas.cli import options
+
+_SIGNS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+
+
+def doctor(
+    host: Annotated[str, typer.Option(help="Address that the service is to listen on.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port.")] = 8000,
+    as_json: options.Json = False,
+) -> None:
+    """Check database, Ray, devices, disk, data roots, tokens and port, and say what to fix.
+
+    Ends with exit code 1 if anything fails; a warning is no failure.
+    """
+    from api.diagnosis import diagnose
+    from kdnas.settings import Settings
+
+    findings = diagnose(Settings.from_environment(), host, port)
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        for finding in findings:
+            typer.echo(f"{_SIGNS[finding.state]}  {finding.subject:<{width}}  {finding.text}")
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(1)
