@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from kdnas.db.models import Attempt, Candidate, Distillation, Search
 from kdnas.db.repository import candidates, distillations, events, leases, searches
 from kdnas.db.repository.latency_builds import create_build, get_build
 from kdnas.db.repository.transitions import apply_action
+from kdnas.errors import ConflictError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import SearchSpec
@@ -323,3 +325,31 @@ def test_searches_share_one_local_cluster(sqlite_place: Place, ray_home: Path) -
     assert coordinator.returncode == 0
     for search_id in ids:
         assert here.outcome(search_id) == here.expected
+
+
+def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_place: Place) -> None:
+    here = sqlite_place
+    config = here.program.folder / "cli.json"
+    config.write_text(json.dumps(here.spec | {"name": "by-hand"}), "utf-8")
+    process = here.program.start("search", "--config", str(config), **here.environment)
+
+    def search_id() -> str:
+        with here.database.read() as session:
+            return searches.get_search(session, "by-hand").id
+
+    def is_at_work() -> bool:
+        with here.database.read() as session:
+            names = [record.name for record in searches.list_searches(session)]
+        return "by-hand" in names and here.num_finished(search_id()) > 0
+
+    here.wait_for(is_at_work)
+    here.act(search_id(), "pause")
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 0, told
+    assert "paused; go on with: kdnas search --resume by-hand" in told
+    assert here.status(search_id()) == "paused"
+    with pytest.raises(ConflictError, match="`kdnas search --resume by-hand`"):
+        here.act(search_id(), "resume")
+    finished = here.program.run("search", "--resume", "by-hand", **here.environment)
+    assert finished.code == 0, finished.err
+    assert here.outcome(search_id()) == here.expected
