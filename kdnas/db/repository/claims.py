@@ -107,10 +107,9 @@ def is_running(session: Session, table: QueueTable, row_id: str) -> bool:
 
 
 def cancelled_distillations(session: Session) -> list[DistillationRecord]:
-    """The service's distillations that were cancelled in the last day, and that nobody holds."""
+    """Distillations that were cancelled in the last day, and that nobody holds."""
     query = select(Distillation).where(
         Distillation.status == "cancelled",
-        Distillation.owner_kind == "service",
         Distillation.finished_at > utc_now() - timedelta(days=1),
     )
     now = leases.database_time(session)

@@ -153,9 +153,7 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
         episode = candidates.begin_episode(session, search.id, 1, None, None, None, [new])
         candidates.start_attempts(session, [episode.candidates[0].id], "gone")
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
-        made = distillations.create_distillation(
-            session, spec.to_json(), SMALL, owner_kind="service"
-        )
+        made = distillations.create_distillation(session, spec.to_json(), SMALL)
         distillations.set_distillation_status(session, made.id, "cancelled")
     folder = settings.home / "distillations" / made.id / "checkpoints" / "step-000000001"
     folder.mkdir(parents=True)
