@@ -12,7 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from api.schemas import FieldProblem, Problem
+from api.openapi import allowed_methods
+from api.schemas import PROBLEM_TYPE, FieldProblem, Problem
 from kdnas.errors import (
     ConflictError,
     DatabaseError,
@@ -21,7 +22,6 @@ from kdnas.errors import (
     RequestError,
 )
 
-PROBLEM_TYPE = "application/problem+json"
 STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
     (NotFoundError, 404),
     (ConflictError, 409),
@@ -82,7 +82,11 @@ def _http(request: Request, error: Exception) -> Response:
         413: "the body is above 1 MiB; send less",
     }
     detail = details.get(error.status_code, str(error.detail))
-    return problem(error.status_code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # the first route of the path speaks for itself only
+        methods = allowed_methods(request.app, path)
+        headers["Allow"] = ", ".join(methods) or headers.get("Allow", "")
+    return problem(error.status_code, detail, headers=headers)
 
 
 def _invalid(request: Request, error: Exception) -> Response:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import compile_path
 
-from api.errors import PROBLEM_TYPE
-from api.schemas import Problem
+from api.schemas import PROBLEM_TYPE, Problem
 
 _SCHEMAS = "#/components/schemas/"
 _WORDS = {
@@ -43,6 +43,16 @@ def add_openapi(app: FastAPI, login_required: bool) -> None:
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]  # FastAPI's own way to do it
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Methods that a path takes, over all of its routes; none if it is not in the document."""
+    return sorted(
+        method.upper()
+        for template, item in app.openapi()["paths"].items()
+        if compile_path(template)[0].match(path)
+        for method in item
+    )
 
 
 def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 
+PROBLEM_TYPE = "application/problem+json"
 PAGE_LENGTH, LONGEST_PAGE = 50, 500
 
 Limit = Annotated[

@@ -37,6 +37,7 @@ def test_a_wrong_method_is_a_problem_that_names_the_right_ones(client: TestClien
     answer = client.delete("/api/v1/session")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     assert "does not take DELETE" in answer.json()["detail"]
+    assert client.put("/api/v1/searches/x").headers["allow"] == "DELETE, GET, PATCH"
 
 
 def test_published_results(client: TestClient) -> None:

@@ -1,0 +1,86 @@
+"""What the OpenAPI document says holds for whatever a client may send.
+
+Schemathesis makes requests from the document itself: right ones, wrong ones, odd ones, and ones
+that follow from another's answer. No answer may be a failure of the service, of an undocumented
+status, type or shape, and nothing wrong may be accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from api.app import create_app
+from api.server import listen
+from kdnas.db.engine import Database
+from kdnas.db.repository.candidates import list_episodes
+from kdnas.settings import Settings
+from kdnas.testing.demo_data import fill
+
+EXAMPLES = os.environ.get("KDNAS_TEST_FUZZ_EXAMPLES", "5")
+
+CONFIGURATION = """
+# What no schema can say is refused with 422 all the same: a cursor of another list, heads that do
+# not divide a width, two entries that exclude each other, a path outside the roots.
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "401", "403", "404", "409", "422", "503"]
+
+[parameters]
+"path.candidate" = "{candidate}"
+"path.table" = "{table}"
+
+# In a body, as in YAML, a number or a boolean may be written as text, and a boolean as 0 or 1.
+[[operations]]
+include-method = "POST"
+[operations.checks.negative_data_rejection]
+expected-statuses = ["202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "5xx"]
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def url(database: Database, tmp_path: Path) -> Iterator[str]:
+    """The service with what a week of use leaves, and streams that end after their greeting."""
+    ids = fill(database)
+    with database.read() as session:
+        first = list_episodes(session, ids.finished)[0].candidates[0]
+    configuration = CONFIGURATION.format(candidate=first.id, table=ids.latency_profile)
+    (tmp_path / "schemathesis.toml").write_text(configuration, "utf-8")
+    settings = Settings.from_environment(
+        {"KDNAS_HOME": str(tmp_path), "KDNAS_DATA_ROOTS": str(tmp_path)}
+    )
+    settings = replace(settings, database_url=database.url.render_as_string(hide_password=False))
+    app = create_app(settings, database, coordinator=False)
+    app.state.events.close()
+    with listen("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+def test_every_answer_is_as_documented(url: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("schemathesis"),
+            *("run", f"{url}/api/v1/openapi.json", "--checks", "all", "--max-examples", EXAMPLES),
+            *("--continue-on-failure", "--seed", "1", "--no-color", "--request-timeout", "20"),
+            *("--generation-database", "none", "--workers", "2"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
