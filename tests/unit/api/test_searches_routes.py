@@ -63,6 +63,7 @@ def test_a_search_is_asked_for(client: TestClient, database: Database) -> None:
         ({"controler": {}}, "body.controler"),
         ({"reward": {"alpha": 1}}, "body.reward.alpha"),
         ({"name": "with space"}, "body.name"),
+        ({"objective": {"name": {}}}, "body.objective"),
     ],
 )
 def test_a_wrong_spec_is_told_by_place(
