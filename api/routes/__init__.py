@@ -9,6 +9,7 @@ from api.routes import (
     architectures,
     candidates,
     distillations,
+    docs,
     episodes,
     events,
     health,
@@ -23,6 +24,7 @@ from api.routes import (
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     session.router,
+    docs.router,
     events.router,
     searches.router,
     episodes.router,

@@ -114,3 +114,12 @@ def test_the_document_tells_of_problems(client: TestClient) -> None:
     problem = answers["422"]["content"]["application/problem+json"]["schema"]
     assert problem == {"$ref": "#/components/schemas/Problem"}
     assert "securitySchemes" not in document["components"]
+
+
+def test_the_api_can_be_read_in_a_browser(client: TestClient) -> None:
+    answer = client.get("/api/v1/docs")
+    assert answer.status_code == 200
+    for path in client.get("/api/v1/openapi.json").json()["paths"]:
+        assert path in answer.text
+    assert "Last-Event-ID" in answer.text or "last-event-id" in answer.text
+    assert "<script>" not in answer.text
