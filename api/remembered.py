@@ -24,6 +24,7 @@ _MOST = 64
 _Entries = OrderedDict[Hashable, tuple[int, object]]
 _by_database: WeakKeyDictionary[Database, _Entries] = WeakKeyDictionary()
 _lock = threading.Lock()
+_working = tuple(threading.RLock() for _ in range(32))
 
 
 def remembered(
@@ -39,19 +40,31 @@ def remembered(
         find: reads in the same session and depends on nothing that changes without an event.
     """
     event, key = explored.newest_event(session, search_id), (search_id, what)
-    with _lock:
-        known = _by_database.setdefault(database, OrderedDict()).get(key)
+    with _working[hash(search_id) % len(_working)]:  # others who ask for the same wait for it
+        known = _known(database, key)
         if known is not None and known[0] == event:
-            _by_database[database].move_to_end(key)
             return cast(Found, known[1])
-    found = find()
+        found = find()
+        if known is None or known[0] < event:
+            _keep(database, key, event, found)
+        return found
+
+
+def _known(database: Database, key: Hashable) -> tuple[int, object] | None:
+    with _lock:
+        entries = _by_database.setdefault(database, OrderedDict())
+        if key in entries:
+            entries.move_to_end(key)
+        return entries.get(key)
+
+
+def _keep(database: Database, key: Hashable, event: int, found: object) -> None:
     with _lock:
         entries = _by_database[database]
         entries[key] = (event, found)
         entries.move_to_end(key)
         while len(entries) > _MOST:
             entries.popitem(last=False)
-    return found
 
 
 def explored_states(database: Database, session: Session, search_id: str) -> list[ExploredState]:
