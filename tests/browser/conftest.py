@@ -24,9 +24,10 @@ from kdnas.settings import Settings
 from kdnas.testing import demo_data
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 START_SECONDS = 60.0
+PATIENCE_MS = 30_000  # machines that test are busy
 VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI}`));
@@ -132,7 +133,9 @@ def browser() -> Iterator[Browser]:
     executable = next((path for path in found if path), None)
     if executable is None:
         pytest.skip("there is no Chromium here; apt-get install chromium brings one")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE_MS)
 
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
@@ -162,31 +165,45 @@ def complaints() -> Complaints:
 
 
 OpenPage = Callable[..., "Page"]
+Contexts = Callable[[int, int, str], "BrowserContext"]
+
+
+@pytest.fixture(scope="session")
+def contexts(browser: Browser) -> Contexts:
+    """A profile of the browser for each kind of screen; its cache spares each page the charts."""
+    made: dict[tuple[int, int, str], BrowserContext] = {}
+
+    def context(width: int, height: int, scheme: str) -> BrowserContext:
+        key = (width, height, scheme)
+        if key not in made:
+            made[key] = browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme=scheme,
+                reduced_motion="reduce",
+                timezone_id="UTC",
+            )
+            made[key].set_default_timeout(PATIENCE_MS)
+        return made[key]
+
+    return context
 
 
 @pytest.fixture
-def open_page(browser: Browser, complaints: Complaints) -> Iterator[OpenPage]:
+def open_page(contexts: Contexts, complaints: Complaints) -> Iterator[OpenPage]:
     """Open pages of any width and colour scheme; each complaint of theirs fails the test."""
-    contexts = []
+    pages: list[Page] = []
 
-    def opened(width: int = 1280, scheme: str = "light", height: int = 900) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme=scheme,
-            reduced_motion="reduce",
-            timezone_id="UTC",
-        )
-        contexts.append(context)
-        context.set_default_timeout(15_000)
-        page = context.new_page()
+    def opened(width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
+        page = contexts(width, height, scheme).new_page()
+        pages.append(page)
         page.add_init_script(VIOLATIONS)
         page.on("console", complaints.console)
         page.on("pageerror", lambda error: complaints.said.append(f"uncaught: {error}"))
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert complaints.unexpected() == []
 
 

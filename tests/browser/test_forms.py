@@ -63,7 +63,7 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     page.get_by_label("Search space").select_option("paper")
     page.get_by_label("Objective").select_option("minilmv2")
     page.get_by_text("All other settings").click()
-    page.get_by_text("Latency", exact=True).click()
+    page.locator("#form summary").get_by_text("Latency", exact=True).click()
     page.locator('[data-path="latency.threads"] input').fill("2")
     page.get_by_text("The request as JSON").click()
     assert json.loads(page.locator("#form pre").inner_text())["latency"] == {"threads": 2}

@@ -24,8 +24,9 @@ export class SpecForm {
   /**
    * @param {HTMLFormElement} form
    * @param {object} schema the JSON Schema
-   * @param {object} options `main` [{title, fields}], `advanced` [{title, path}], `hidden` paths
-   *   that nobody fills in, `path` of the POST, `submit` text, `extra` keys of the body, `done`
+   * @param {object} options `main` [{title, fields}], `advanced` [{title, path}], `labels` of
+   *   paths, `hidden` paths that nobody fills in, `path` of the POST, `submit` text, `extra` keys
+   *   of the body, `done` which is given the answer
    */
   constructor(form, schema, options) {
     this.#form = form;
@@ -80,7 +81,7 @@ export class SpecForm {
       const resolved = this.#schema.resolve(child);
       const known = this.#fields.has(whole) || this.#options.hidden.includes(whole);
       if (known || !isSimple(resolved)) continue;
-      found.push({ path: whole });
+      found.push({ path: whole, label: this.#options.labels?.[whole] });
     }
     return found;
   }
@@ -93,7 +94,7 @@ export class SpecForm {
     const id = `f-${path.replaceAll(".", "-")}`;
     const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
     const input = this.#input(node, id, path, choices);
-    const words = label ?? path.split(".").at(-1).replaceAll("_", " ");
+    const words = capital(label ?? path.split(".").at(-1).replaceAll("_", " "));
     const text = el("label", { for: id }, words, unit ? el("span", { class: "muted" }, ` (${unit})`) : null);
     const explained = said ? el("p", { class: "help", id: `${id}-help` }, said) : null;
     input.setAttribute("aria-describedby", [said && `${id}-help`, `${id}-error`].filter(Boolean).join(" "));
@@ -157,7 +158,7 @@ export class SpecForm {
       for (const name of names) place = place[name] ??= {};
       place[last] = value;
     }
-    return this.#options.shape?.(body) ?? body;
+    return body;
   }
 
   #showBody() {
@@ -227,9 +228,11 @@ function isSimple(node) {
   return !(node.anyOf ?? []).some((choice) => choice.type === "object" || choice.$ref);
 }
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** The same as a sentence: begun with a capital, ended with a stop. */
 function sentence(text) {
-  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  const whole = capital(text);
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
 }
 

@@ -40,6 +40,7 @@ async function begin() {
       "teacher.fingerprint", "corpus.fingerprint", "training.address", "objective",
       ...(search ? INHERITED : []),
     ],
+    labels: { "student.init": "Start" },
     main: [
       {
         title: "The student",
@@ -53,7 +54,7 @@ async function begin() {
       {
         title: "How long it learns",
         fields: [
-          { path: "training.steps", label: "Steps", help: "Optimiser steps; without a number the passes below decide." },
+          { path: "training.steps", label: "Steps", help: "Optimiser steps; without a number the passes over the text decide." },
           { path: "training.epochs", label: "Passes over the text" },
           { path: "training.batch_size", label: "Batch", unit: "sequences" },
           { path: "training.learning_rate", label: "Learning rate" },

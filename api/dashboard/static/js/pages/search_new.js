@@ -23,6 +23,7 @@ async function begin() {
     done: (search) => location.assign(`/searches/${encodeURIComponent(search.id)}`),
     // The objective's own settings depend on which it is; its name alone takes their defaults.
     hidden: ["teacher.fingerprint", "corpus.fingerprint", "backend.address", "objective"],
+    labels: { "backend.name": "Backend", "student.init": "Start" },
     main: [
       {
         title: "What is learned from what",

@@ -1,0 +1,63 @@
+"""The pictures of the documentation: ``KDNAS_SCREENSHOTS=docs/images pytest tests/browser``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import OpenPage, Service
+
+from playwright.sync_api import expect
+
+FOLDER = os.environ.get("KDNAS_SCREENSHOTS")
+LARGEST_BYTES = 200_000
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(FOLDER is None, reason="KDNAS_SCREENSHOTS names no folder for pictures"),
+]
+
+PICTURES = [
+    ("searches", "/searches", 1280, 620, "light"),
+    ("search", "/searches/under-8-ms", 1280, 1330, "light"),
+    ("search-dark", "/searches/distil-bert-week-09", 1280, 1330, "dark"),
+    ("search-phone", "/searches/under-8-ms", 390, 844, "light"),
+    ("start-search", "/searches/new", 1280, 1080, "light"),
+    (
+        "compare",
+        "/compare?search=distil-bert-week-09&search=random-baseline&search=under-8-ms",
+        1280,
+        1000,
+        "light",
+    ),
+    ("distillation", "/distillations/student-8-ms", 1280, 900, "light"),
+    ("distillation-phone", "/distillations/student-8-ms", 390, 844, "dark"),
+    ("latency", "/latency", 1280, 900, "light"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "width", "height", "scheme"), PICTURES)
+def test_picture(
+    open_page: OpenPage,
+    service: Service,
+    name: str,
+    path: str,
+    width: int,
+    height: int,
+    scheme: str,
+) -> None:
+    page = open_page(width, height, scheme)
+    page.goto(service.url + path)
+    expect(page.locator("main .skeleton")).to_have_count(0)
+    expect(page.locator("#live:not([hidden]), #form button")).not_to_have_count(0)
+    page.wait_for_timeout(1000)  # the last chart settles
+    assert FOLDER is not None
+    target = Path(FOLDER) / f"dashboard-{name}.png"
+    page.screenshot(path=target)
+    assert target.stat().st_size < LARGEST_BYTES
