@@ -16,7 +16,7 @@ from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
-from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.checkpoint import Checkpoints, absolute_place, check_place
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
@@ -25,6 +25,7 @@ from kdnas.errors import ArchitectureError, CancelledError, ConflictError, Teach
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.models.student import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.settings import Settings
@@ -107,11 +108,17 @@ def prepare_distillation(
     store = Store.from_settings(settings)
     if spec.output:
         refuse_used_folder(Path(spec.output))
+    checkpoints = spec.training.checkpoints
+    if checkpoints:
+        checkpoints = absolute_place(checkpoints)
+        check_place(checkpoints)
     origin: TeacherHandle | None = None
 
     def check(teacher: TeacherHandle) -> None:
         nonlocal origin
         problem = objective_problem(spec.objective, spec.arch, teacher.shape)
+        if problem is None and spec.student.init_from is None:
+            problem = start_problem(spec.student.init, spec.arch, teacher.shape)
         if problem:
             raise ArchitectureError(problem)
         check_objective(spec.objective, teacher)
@@ -124,6 +131,7 @@ def prepare_distillation(
             "threads": threads,
             "device": device,
             "dtype": dtype,
+            "checkpoints": checkpoints,
         }
     )
     objective, teacher = prepare_objective(

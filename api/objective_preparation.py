@@ -117,7 +117,6 @@ def prepare_objective(
                 choose_device(device),
                 dtype,
                 threads=threads,
-                seed=training.seed,
                 on_progress=lambda done, total: on_preparing(
                     "fitting the teacher's masked-LM head", done, total
                 ),
@@ -129,5 +128,6 @@ def prepare_objective(
 
 
 def without_trials(objective: ObjectiveSpec) -> dict[str, Any]:
-    """Return an objective as part of a loss's context: how its layer was chosen does not count."""
-    return {k: v for k, v in objective.to_json().items() if k not in {"trials", "trial_steps"}}
+    """Return an objective as part of a loss's context: how it was prepared does not count."""
+    left_out = {"trials", "trial_steps", "fit_lm_head"}  # the head itself is named by ``lm_head``
+    return {k: v for k, v in objective.to_json().items() if k not in left_out}

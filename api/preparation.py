@@ -12,6 +12,7 @@ from kdnas.errors import SpecError
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, family
 from kdnas.models.families import family_of
+from kdnas.models.student import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
@@ -89,8 +90,16 @@ def check_length(name: str, length: int, teacher: TeacherHandle) -> None:
         )
 
 
-def build_space(spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpec) -> SearchSpace:
+def build_space(
+    spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpec, init: str = "warm"
+) -> SearchSpace:
     """Build the space that a spec names, without states that the teacher cannot teach so.
+
+    Args:
+        spec: the axes.
+        teacher: the teacher.
+        objective: what students are to learn.
+        init: how they start.
 
     Raises:
         SearchSpaceError: wrong axes, or no state is left.
@@ -102,7 +111,12 @@ def build_space(spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpe
     else:
         space = SearchSpace.scaled_to(teacher.shape)
     space = replace(space, head_multiple=family_of(teacher.shape.model_type).head_multiple)
-    return space.limited_to(lambda state: objective_problem(objective, state, teacher.shape))
+    return space.limited_to(
+        lambda state: (
+            objective_problem(objective, state, teacher.shape)
+            or start_problem(init, state, teacher.shape)
+        )
+    )
 
 
 def stored_latencies(

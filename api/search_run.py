@@ -98,14 +98,14 @@ def prepare_search(
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
 
     def check(teacher: TeacherHandle) -> None:
-        build_space(spec.space, teacher, spec.objective)
+        build_space(spec.space, teacher, spec.objective, spec.student.init)
         check_length("latency.length", spec.latency.length, teacher)
         check_objective(spec.objective, teacher)
 
     store = Store.from_settings(settings)
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
     shape = pinned.teacher.shape
-    space = build_space(spec.space, pinned.teacher, spec.objective)
+    space = build_space(spec.space, pinned.teacher, spec.objective, spec.student.init)
     backend = resolve_backend(
         spec.backend,
         spec.controller.candidates,

@@ -43,6 +43,8 @@ PATIENCE_SECONDS = 24 * 3600
 
 Ray notices by itself, within seconds, when a worker dies.
 """
+STEPS_A_TURN = 50
+"""So often a measurement has its turn where nobody says how often checkpoints are written."""
 GOODBYE_SECONDS = 20.0
 _QUIET = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
@@ -326,7 +328,7 @@ def _worker(config: dict[str, Any]) -> int:
     with ExitStack() as stack:
         stack.enter_context(num_threads(training.threads or 1))
         end = stack.enter_context(_WorkerEnd(config["line"])) if parallel.leads else None
-        turns = stack.enter_context(_Turns(training.checkpoint_every))
+        turns = stack.enter_context(_Turns(training.checkpoint_every or STEPS_A_TURN))
         if context.get_local_rank() == 0:
             turns.begin()
 

@@ -50,7 +50,11 @@ def full_distill(
     learning_rate: options.LearningRate = None,
     warmup_fraction: options.WarmupFraction = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints and held-out readings.")
+        int | None,
+        typer.Option(
+            help="Steps between checkpoints and held-out readings.  [default: a tenth of all "
+            "steps, at most 200]"
+        ),
     ] = None,
     dtype: options.Dtype = None,
     device: options.Device = None,
@@ -196,7 +200,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
         ConflictError: it was cancelled.
         KdnasError: it failed.
     """
-    from api.run_files import remove_run_files
+    from api.run_files import checkpoints_of, remove_run_files
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
@@ -220,6 +224,9 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
                 f"distillation {record.name!r} was cancelled and its checkpoints are removed; "
                 "start a new one with kdnas full-distill"
             )
+        spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+        if record.step and not checkpoints_of(spec, settings, record.id).steps():
+            say(f"no checkpoint is left of its {record.step} steps: training begins again")
         return run_and_report(record, database, settings, as_json)
 
 
@@ -238,7 +245,7 @@ def run_and_report(
     from api.distillation_run import run_stored_distillation
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
-    from kdnas.errors import CancelledError, KdnasError
+    from kdnas.errors import CancelledError, WorkError
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
     with interruptible("the distillation") as interrupt, bar("distilling", unit="steps") as shown:
@@ -258,7 +265,7 @@ def run_and_report(
             outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
         except CancelledError:
             raise
-        except (KdnasError, KeyboardInterrupt):
+        except (WorkError, KeyboardInterrupt):
             say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
             raise
     if as_json:

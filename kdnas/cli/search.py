@@ -225,7 +225,7 @@ def run_and_report(
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import say
     from kdnas.cli.search_screen import SearchScreen, show_result
-    from kdnas.errors import KdnasError
+    from kdnas.errors import WorkError
 
     status, interrupted = record.status, False
     if status != "succeeded":
@@ -236,7 +236,7 @@ def run_and_report(
                     record.id, database, settings, screen.watchers, interrupt, max_hours
                 )
             interrupted = interrupt.requested
-        except (KdnasError, KeyboardInterrupt):
+        except (WorkError, KeyboardInterrupt):
             if status != "cancelled":
                 say(f"stopped; go on with: kdnas search --resume {record.name}")
             raise

@@ -9,11 +9,12 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import fsspec
 
-from kdnas.errors import StoreError
+from kdnas.errors import SpecError, StoreError
 
 FORMAT = 2
 _STATE, _MARKER = "state.pt", "checkpoint.json"
@@ -83,6 +84,25 @@ class Checkpoints:
             for old in complete:
                 if old < step:
                     self._remove(self._folder(old))
+
+    def try_writing(self) -> None:
+        """Write a small file and remove it.
+
+        Raises:
+            StoreError: the place is full, not writable or out of reach.
+        """
+        probe = f"{self._root}/.probe-{os.getpid()}"
+        try:
+            self._fs.makedirs(self._root, exist_ok=True)
+            with self._fs.open(probe, "wb") as stream:
+                stream.write(b"kdnas")
+            self._fs.rm_file(probe)
+        except Exception as error:
+            reason = getattr(error, "strerror", None) or _short(error)
+            raise StoreError(
+                f"checkpoints cannot be written to {self.url} ({reason}); give training."
+                "checkpoints a folder or a URL that can be written"
+            ) from error
 
     def steps(self) -> list[int]:
         """Steps of the complete checkpoints, ascending.
@@ -195,6 +215,23 @@ class Checkpoints:
                 f"old checkpoints under {self.url} could not be removed ({_short(error)}); make "
                 "the folder writable, or remove them yourself"
             ) from error
+
+
+def absolute_place(url: str) -> str:
+    """Return a path as an absolute one, so that it means the same wherever a run is resumed."""
+    return url if "://" in url else str(Path(url).expanduser().absolute())
+
+
+def check_place(url: str) -> None:
+    """Make sure that checkpoints can be written, before hours are spent.
+
+    Raises:
+        SpecError: the URL is of no use, or nothing can be written there.
+    """
+    try:
+        Checkpoints(url).try_writing()
+    except StoreError as error:
+        raise SpecError(str(error)) from error
 
 
 def _flush(stream: Any) -> None:

@@ -16,6 +16,7 @@ from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.distill.stages import plan_stages
 from kdnas.distill.tensorboard import write_student_events
 from kdnas.errors import ConflictError, StoreError
+from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
 from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transformers
 from kdnas.objectives.registry import build_stages
@@ -73,7 +74,7 @@ def is_export_of(output: Path, run_id: str) -> bool:
 
 
 def portable_request(spec: DistillationSpec) -> dict[str, Any]:
-    """Return a request that makes the student again elsewhere: nothing pinned to this machine."""
+    """Return a request that makes the student again elsewhere: nothing of this machine's store."""
     request = {k: v for k, v in spec.to_json().items() if k not in {"output", "name"}}
     for part, keys in _OF_THIS_MACHINE.items():
         request[part] = {k: v for k, v in request[part].items() if k not in keys}
@@ -142,6 +143,7 @@ def _save_model(distilled: Distilled, folder: Path) -> None:
         return
     with quiet_transformers():
         distilled.student.save_pretrained(folder)  # type: ignore[operator]
+    readable_like_others(folder)
 
 
 def copy_tokenizer(model: TeacherHandle, folder: Path) -> None:

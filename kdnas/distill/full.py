@@ -30,6 +30,7 @@ from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.errors import StoreError, TrainingError
+from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle
@@ -137,6 +138,7 @@ class FullDistillation:
         )
         self.steps = total_steps(self._training, self._batches.num_batches_per_epoch)
         self._stages = plan_stages(build_stages(spec.objective), self.steps)
+        self._every = spec.training.checkpoint_every or min(200, max(1, self.steps // 10))
         self._setup = Setup(teacher, device, dtype, spec.student, origin)
         self._student = self._setup.student(spec.arch, self._stages[0], self._training)
         self._curve: list[CurvePoint] = []
@@ -206,7 +208,7 @@ class FullDistillation:
             self._curve += trainer.curve
             trainer.curve.clear()
             stopping = self._parallel.any(should_stop())
-            due = self._step % self._training.checkpoint_every == 0 or trainer.finished
+            due = self._step % self._every == 0 or trainer.finished
             leads, point = self._parallel.leads, None
             if due and leads:
                 point = self._read_held_out(plan, trainer, teacher)
@@ -305,6 +307,9 @@ def load_distilled(
     student = build_student(teacher.config, spec.arch, seed=spec.training.seed)
     best_state = state["best"] or {"student": state["trainer"]["student"], "lm_head": None}
     student.load_state_dict(best_state["student"])
+    for key in family_of(teacher.shape.model_type).dropout_keys:
+        # Who fine-tunes the student wants the family's dropout, not that of the distillation.
+        setattr(student.config, key, getattr(teacher.config, key))
     lm_head = None
     if best_state["lm_head"] is not None:
         config: Any = student.config

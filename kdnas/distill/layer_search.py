@@ -87,15 +87,15 @@ def try_teacher_layers(
                     trainer.step(batch, states)
             on_step(step + 1, steps)
         alive = {layer: t for layer, t in trainers.items() if t.error is None}
-        if not alive:
-            raise TrainingError(next(iter(trainers.values())).error or "all trials diverged")
-        losses = held_out_losses(setup, teacher, list(alive.values()), corpus, spec)
-    students = {layer: trainer.student for layer, trainer in alive.items()}
+        read = list(alive.values())
+        losses = held_out_losses(setup, teacher, read, corpus, spec) if read else []
+        relative = {layer: found.relative for layer, found in zip(alive, losses, strict=True)}
+    # The last steps may have ruined a student, which shows in its held-out losses alone.
+    students = {layer: t.student for layer, t in alive.items() if t.error is None}
+    if not students:
+        raise TrainingError(next(iter(trainers.values())).error or "all trials diverged")
     probes = probe_students(setup, corpus, architecture, students, spec)
-    return tuple(
-        LayerTrial(layer, found.relative, probes[layer])
-        for layer, found in zip(alive, losses, strict=True)
-    )
+    return tuple(LayerTrial(layer, relative[layer], probes[layer]) for layer in students)
 
 
 def probe_students(

@@ -6,6 +6,7 @@ The graph has the inputs ``input_ids`` and ``attention_mask``, both int64 (B, T)
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import json
 import logging
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -138,7 +140,7 @@ def export_onnx(
         )
     draft = output.parent / f".{output.name}.draft-{os.getpid()}"
     try:
-        shutil.rmtree(draft, ignore_errors=True)
+        _remove_abandoned_drafts(output)
         draft.mkdir(parents=True)
         shutil.copyfile(model.folder / "config.json", draft / "config.json")
         copy_tokenizer(model, draft)
@@ -157,6 +159,14 @@ def export_onnx(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return OnnxExport(output, figures)
+
+
+def _remove_abandoned_drafts(output: Path) -> None:
+    """Remove what exports to the same folder left that were killed."""
+    for draft in output.parent.glob(f".{glob.escape(output.name)}.draft-*"):
+        pid = draft.name.rpartition("-")[2]
+        if pid == str(os.getpid()) or (pid.isdecimal() and not psutil.pid_exists(int(pid))):
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _write_graphs(

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.families import Family, family_of
+from kdnas.models.file_modes import readable_like_others
 from kdnas.models.teacher import WEIGHT_FILES, TeacherHandle, quiet_transformers
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def save_lm_head(head: MaskedLMHead, folder: Path) -> None:
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in head.state_dict().items()}
     save_file(tensors, folder / FITTED_FILE)
+    readable_like_others(folder)
 
 
 def load_lm_head(handle: TeacherHandle, folder: Path) -> MaskedLMHead:
@@ -235,6 +237,7 @@ def save_masked_lm(student: nn.Module, head: MaskedLMHead, folder: Path) -> None
                 if name in parameters:
                     parameters[name].copy_(value)
         model.save_pretrained(folder)
+    readable_like_others(folder)
 
 
 def _is_tied(handle: TeacherHandle) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.families import Family, family_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
+from kdnas.records import TeacherShape
 from kdnas.search_space import AXES
 
 if TYPE_CHECKING:
@@ -150,19 +152,32 @@ def start_student(
                 layer.get_submodule(path).get_parameter("weight").zero_()
 
 
-def _copy_layers(student: nn.Module, family: Family, teacher: nn.Module) -> None:
-    own, wanted = (_axes(model.config, family) for model in (student, teacher))
-    for axis in own.keys() - {"layers"}:
+def start_problem(init: str, student: Architecture, teacher: TeacherShape) -> str | None:
+    """Say why a student of this teacher cannot have this start, or None if it can."""
+    if init != "copy":
+        return None
+    return _copy_problem(*({axis: getattr(of, axis) for axis in AXES} for of in (student, teacher)))
+
+
+def _copy_problem(own: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    for axis in AXES[1:]:
         if own[axis] != wanted[axis]:
-            raise ArchitectureError(
+            return (
                 f"a student with {axis} {own[axis]} cannot copy layers of a teacher with {axis} "
-                f"{wanted[axis]}; choose {axis} {wanted[axis]}, or student.init warm"
+                f"{wanted[axis]}; choose {axis} {wanted[axis]}, or the start warm"
             )
     if own["layers"] > wanted["layers"]:
-        raise ArchitectureError(
+        return (
             f"a student of {own['layers']} layers cannot copy those of a teacher of "
-            f"{wanted['layers']}; choose at most {wanted['layers']}, or student.init warm"
+            f"{wanted['layers']}; choose at most {wanted['layers']}, or the start warm"
         )
+    return None
+
+
+def _copy_layers(student: nn.Module, family: Family, teacher: nn.Module) -> None:
+    own, wanted = (_axes(model.config, family) for model in (student, teacher))
+    if problem := _copy_problem(own, wanted):
+        raise ArchitectureError(problem)
     width = family.word_embeddings(teacher).shape[1]
     if width != own["hidden"]:
         raise ArchitectureError(

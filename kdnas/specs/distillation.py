@@ -16,6 +16,7 @@ class FullTrainingSpec(TrainingSpec):
 
     Attributes:
         checkpoint_every: steps between checkpoints; also how often the held-out loss is read.
+            None is a tenth of all steps, at most 200.
         device: ``auto`` takes a GPU where there is one.
         threads: intra-op threads of a worker on a CPU; None shares all cores evenly.
         num_workers: data-parallel workers; each takes its share of every batch.
@@ -29,7 +30,7 @@ class FullTrainingSpec(TrainingSpec):
 
     epochs: float | None = Field(1.0, gt=0)
     held_out: int = Field(512, ge=8)
-    checkpoint_every: int = Field(200, ge=1)
+    checkpoint_every: int | None = Field(None, ge=1)
     device: str = Field("auto", pattern="^(auto|cpu|cuda)$")
     threads: int | None = Field(None, ge=1)
     num_workers: int = Field(1, ge=1)

@@ -161,9 +161,36 @@ def _from_text(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, dict):
-        return {"name": DEFAULT_OBJECTIVE, **value}
+        value = {"name": DEFAULT_OBJECTIVE, **value}
+        _refuse_keys_of_others(value)
     return value
 
+
+def _refuse_keys_of_others(value: dict[str, Any]) -> None:
+    """Tell a key that belongs to another objective from one that is misspelt."""
+    own = _SPECS.get(str(value["name"]))
+    if own is None:
+        return
+    for key in value.keys() - own.model_fields.keys():
+        owners = [name for name, spec in _SPECS.items() if key in spec.model_fields]
+        if owners:
+            raise ValueError(
+                f"{key} is for {' and '.join(owners)}, not for {value['name']}; leave it out, or "
+                "choose another objective"
+            )
+
+
+_SPECS: dict[str, type[Spec]] = {
+    str(spec.model_fields["name"].default): spec
+    for spec in (
+        HiddenStateSpec,
+        MiniLMv2Spec,
+        DirectMiniLMSpec,
+        OutputSpec,
+        DistilBertSpec,
+        MultiStageSpec,
+    )
+}
 
 ObjectiveSpec = Annotated[
     HiddenStateSpec

@@ -114,6 +114,14 @@ def test_same_context_never_trains_a_state_twice(program: Program, finished: Fin
     assert proposals(program, "looked-up") == proposals(program, "undisturbed")
 
 
+def test_any_objective_gives_a_reward(program: Program) -> None:
+    learnt = ("--objective", "minilmv2", "--relation-heads", "12", "--episodes", "1")
+    result = program.run(*SEARCH, *learnt)
+    assert result.code == 0, result.err
+    assert result.json["trained"] == 4
+    assert all(0 < found["loss"] < 1.5 for found in result.json["best"])
+
+
 def test_no_reuse_trains_anew_and_gives_the_same_losses(
     program: Program, finished: Finished
 ) -> None:

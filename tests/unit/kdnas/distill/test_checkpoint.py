@@ -10,8 +10,8 @@ import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 
-from kdnas.distill.checkpoint import FORMAT, Checkpoints
-from kdnas.errors import StoreError
+from kdnas.distill.checkpoint import FORMAT, Checkpoints, absolute_place, check_place
+from kdnas.errors import SpecError, StoreError
 
 
 @pytest.fixture(params=["plain", "a [strange] place", "memory"])
@@ -116,6 +116,20 @@ def test_those_of_the_first_format_are_refused_where_they_lie(tmp_path: Path) ->
 def test_a_place_that_nobody_knows_is_refused() -> None:
     with pytest.raises(StoreError, match=r"kept at 'nowhere://x' .*training\.checkpoints"):
         Checkpoints("nowhere://x")
+
+
+@pytest.mark.parametrize("place", ["nowhere://runs", "/proc/nothing/here"])
+def test_a_place_of_no_use_is_found_before_the_work(place: str) -> None:
+    with pytest.raises(SpecError, match=r"give training\.checkpoints a folder or"):
+        check_place(place)
+
+
+def test_a_good_place_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_place(str(tmp_path / "runs"))
+    assert list((tmp_path / "runs").iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    assert absolute_place("runs") == str(tmp_path / "runs")
+    assert absolute_place("s3://bucket/runs") == "s3://bucket/runs"
 
 
 def test_which_ones_other_processes_reach(tmp_path: Path) -> None:

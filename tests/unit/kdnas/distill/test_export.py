@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import (
@@ -107,6 +107,11 @@ def test_the_exported_folder_is_an_ordinary_model(
     assert (output / "loss_curve.png").read_bytes().startswith(b"\x89PNG")
     assert equal(load_file(output / "model.safetensors"), weights(distilled))
     assert list(output.parent.iterdir()) == [output]
+    # For fine-tuning it has its family's dropout, and for others on the machine the usual mode.
+    ours, theirs = (AutoConfig.from_pretrained(f) for f in (output, lab.teacher.folder))
+    assert ours.hidden_dropout_prob == theirs.hidden_dropout_prob > 0
+    modes = {path.stat().st_mode for path in output.iterdir() if path.is_file()}
+    assert len(modes) == 1
 
 
 def test_a_student_with_a_masked_lm_head_loads_either_way(

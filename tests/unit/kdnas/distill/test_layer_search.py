@@ -80,6 +80,8 @@ def test_trials_that_all_diverge_say_so(lab: TinyLab, setup: Setup) -> None:
     wild = SPEC.model_copy(update={"learning_rate": 1e12, "max_grad_norm": 0.0})
     with pytest.raises(TrainingError, match="diverged"):
         try_teacher_layers(setup, lab.corpus, ARCHITECTURE, OBJECTIVE, wild, 60)
+    with pytest.raises(TrainingError, match="diverged"):  # seen in held-out losses alone
+        try_teacher_layers(setup, lab.corpus, ARCHITECTURE, OBJECTIVE, wild, 1)
 
 
 def test_the_teacher_itself_explains_its_own_last_state(lab: TinyLab, setup: Setup) -> None:

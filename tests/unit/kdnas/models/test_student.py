@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kdnas.models.student import (
     EmbeddingBasis,
     build_student,
     load_weights,
+    start_problem,
     start_student,
     student_config,
 )
@@ -339,6 +341,8 @@ def test_layers_of_another_size_cannot_be_copied(
     student: Architecture, message: str, tmp_path: Path
 ) -> None:
     handle = prepare_teacher(str(make_tiny_teacher(tmp_path)))
+    assert re.search(message, start_problem("copy", student, handle.shape) or "")
+    assert start_problem("warm", student, handle.shape) is None
     with pytest.raises(ArchitectureError, match=message):
         start_student(
             build_student(handle.config, student),

@@ -6,7 +6,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from kdnas.errors import SpecError
 from kdnas.objectives.registry import build_stages
+from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.objectives import (
     DirectMiniLMSpec,
     DistilBertSpec,
@@ -125,3 +127,18 @@ def test_two_stages_share_steps_and_have_rates_of_their_own() -> None:
     assert (second.objective.name, second.share, second.rate) == ("od", 0.75, 0.5)
     assert not first.objective.masks_tokens
     assert second.objective.masks_tokens
+
+
+@pytest.mark.parametrize(
+    ("objective", "sentence"),
+    [
+        ({"name": "hs", "relations": ["qq"]}, "relations is for minilmv2, not for hs"),
+        ({"fit_lm_head": 5}, "fit_lm_head is for od and distilbert and hs\\+od, not for hs"),
+        ({"name": "hs", "mappin": "last"}, "unknown key .*mappin"),
+    ],
+)
+def test_a_key_of_another_objective_is_told_from_one_that_is_misspelt(
+    objective: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        DistillationSpec.read({"architecture": "2,2,24,48,gelu", "objective": objective}, "spec")

@@ -121,7 +121,7 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ),
         ({"objective": "minilm"}, "objective: unknown name 'minilm', did you mean 'minilmv2'?"),
         ({"objective": "hs+do"}, "did you mean 'hs+od'?"),
-        ({"objective": {"name": "od", "mapping": "last"}}, "unknown key 'objective.mapping'"),
+        ({"objective": {"name": "od", "mapping": "last"}}, "objective: mapping is for hs and hs+od, not for od"),
         (
             {"objective": {"name": "od", "temprature": 2}},
             "'objective.temprature', did you mean 'objective.temperature'?",
