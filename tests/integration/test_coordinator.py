@@ -85,7 +85,7 @@ class Place:
         assert record.status != "failed", record.error
         return record.status
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 240.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "waited too long"
@@ -317,7 +317,7 @@ def test_a_request_that_cannot_be_done_fails_with_the_sentence(sqlite_place: Pla
 
 def test_searches_share_one_local_cluster(sqlite_place: Place, ray_home: Path) -> None:
     here = sqlite_place
-    backend = {"name": "ray", "threads": 1, "group_size": 2, "num_workers": 2}
+    backend = {"name": "ray", "threads": 1, "group_size": 4, "num_workers": 1}
     ids = [here.queue(f"ray-{i}", backend=backend) for i in range(2)]
     with here.coordinator("--max-running", "2", HOME=str(ray_home)) as coordinator:
         here.wait_for(lambda: all(here.status(i) == "succeeded" for i in ids))
