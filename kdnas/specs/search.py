@@ -158,7 +158,7 @@ class BackendSpec(Spec):
     @model_validator(mode="after")
     def _whole_share(self) -> BackendSpec:
         share = 1 / self.gpu_fraction
-        if abs(share - round(share)) > 1e-6:
+        if not math.isfinite(share) or abs(share - round(share)) > 1e-6:
             raise ValueError("gpu_fraction must be 1/n: 1, 0.5, 0.25 …")
         return self
 

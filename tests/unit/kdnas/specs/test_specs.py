@@ -121,7 +121,10 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ),
         ({"objective": "minilm"}, "objective: unknown name 'minilm', did you mean 'minilmv2'?"),
         ({"objective": "hs+do"}, "did you mean 'hs+od'?"),
-        ({"objective": {"name": "od", "mapping": "last"}}, "objective: mapping is for hs and hs+od, not for od"),
+        (
+            {"objective": {"name": "od", "mapping": "last"}},
+            "objective: mapping is for hs and hs+od, not for od",
+        ),
         (
             {"objective": {"name": "od", "temprature": 2}},
             "'objective.temprature', did you mean 'objective.temperature'?",
@@ -182,7 +185,8 @@ def test_a_distillation_needs_a_readable_architecture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fraction", "valid"), [(1, True), (0.5, True), (1 / 3, True), (0.3, False), (0.7, False)]
+    ("fraction", "valid"),
+    [(1, True), (0.5, True), (1 / 3, True), (0.3, False), (0.7, False), (5e-324, False)],
 )
 def test_a_gpu_is_shared_in_whole_parts(fraction: float, valid: bool) -> None:
     if valid:
