@@ -25,8 +25,8 @@ pytestmark = [
 
 PICTURES = [
     ("searches", "/searches", 1280, 620, "light"),
-    ("search", "/searches/under-8-ms", 1280, 1330, "light"),
-    ("search-dark", "/searches/distil-bert-week-09", 1280, 1330, "dark"),
+    ("search", "/searches/under-8-ms", 1280, 1080, "light"),
+    ("search-dark", "/searches/distil-bert-week-09", 1280, 1080, "dark"),
     ("search-phone", "/searches/under-8-ms", 390, 844, "light"),
     ("start-search", "/searches/new", 1280, 1080, "light"),
     (

@@ -40,7 +40,7 @@ const fronts = new Chart(byId("fronts"), (all) => {
   const traces = all.map(({ search, front }, i) => ({
     type: "scatter", mode: "lines+markers", name: search.name,
     x: front.map((p) => p.latency_ms), y: front.map((p) => p.loss_relative),
-    text: front.map((p) => p.architecture), hovertemplate: "<b>%{text}</b><br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
+    text: front.map((p) => p.architecture), hovertemplate: "%{text}<br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
     line: { color: seriesColour(i), width: 2, dash: DASHES[i], shape: "hv" }, marker: { size: 7 },
   }));
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a Pareto front yet." };

@@ -7,7 +7,7 @@ const lossOf = (point, loss) => point[`loss_${loss}`] ?? point.loss;
 
 const hover = (point, loss) =>
   [
-    `<b>${point.architecture}</b>`,
+    point.architecture,
     `reward ${fixed(point.reward)}`,
     `loss ${fixed(lossOf(point, loss))}`,
     ms(point.latency_ms),
