@@ -226,33 +226,6 @@ def add_distillation(
     return row.id
 
 
-def add_many_candidates(database: Database, name: str, *, count: int, each: int = 500) -> str:
-    """Write a finished search of very many candidates, quickly; returns its id."""
-    asked = spec(name, episodes=count // each, candidates=each, variant="paper")
-    search_id = _running_search(database, name, asked)
-    chance = random.Random(5)
-    states = _states()
-    rows = [_row(index, states[index]) for index in range(len(states))]
-    with database.write() as session:
-        for number in range(1, count // each + 1):
-            session.add(
-                models.Episode(
-                    search_id=search_id, number=number, epsilon=0.05, finished_at=WEEK_BEGAN
-                )
-            )
-            session.flush()
-            session.add_all(
-                models.Candidate(
-                    search_id=search_id, episode=number, position=position, **chance.choice(rows)
-                )
-                for position in range(each)
-            )
-            session.flush()
-            session.expunge_all()
-        searches.set_search_status(session, search_id, "succeeded")
-    return search_id
-
-
 def landscape(architecture: Architecture) -> Losses:
     """Made-up losses: better with depth and width, worse with ReLU, and a little noise."""
     depth, width = architecture.layers / 12, architecture.hidden / 768
@@ -334,26 +307,6 @@ def _running_search(database: Database, name: str, asked: dict[str, Any]) -> str
         row = searches.create_search(session, asked, name=name, owner_kind="service")
         searches.set_search_status(session, row.id, "running")
     return row.id
-
-
-def _row(index: int, architecture: Architecture) -> dict[str, Any]:
-    losses = landscape(architecture)
-    return {
-        "state_index": index,
-        "architecture": str(architecture),
-        "source": "random" if index % 20 == 0 else "controller",
-        "predicted_reward": _reward_of(architecture) + 0.02,
-        "status": "succeeded",
-        "latency_ms": latency_ms(architecture),
-        "latency_ratio": latency_ms(architecture) / latency_ms(TEACHER),
-        "params_millions": _params(architecture),
-        "loss_training": losses.training,
-        "loss_mean": losses.mean,
-        "loss_relative": losses.relative,
-        "loss_output": losses.output,
-        "reward": _reward_of(architecture),
-        "finished_at": WEEK_BEGAN,
-    }
 
 
 def _rate(step: int, steps: int) -> float:
