@@ -42,6 +42,7 @@ class Service:
     port: int
     database: Database
     ids: demo_data.DemoIds | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -49,7 +50,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        environment = {**os.environ, "KDNAS_HOME": str(self.home)}
+        environment = {**os.environ, "KDNAS_HOME": str(self.home), **self.environment}
         environment.pop("KDNAS_DATABASE_URL", None)
         program = Path(sys.executable).with_name("kdnas")
         command = [str(program), "serve", "--no-coordinator"]

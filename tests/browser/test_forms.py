@@ -81,6 +81,7 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     assert stored.spec["space"]["kind"] == "paper"
     assert len(keys) == 1
     assert keys[0]
+    page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         searches.delete_search(session, stored.id)
 
