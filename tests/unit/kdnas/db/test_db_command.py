@@ -21,10 +21,10 @@ def run(command: str) -> str:
 def test_upgrade_current_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
     monkeypatch.delenv("KDNAS_DATABASE_URL", raising=False)
-    assert run("current").startswith("empty (needs 0002: run `kdnas db upgrade`)")
-    assert run("upgrade").startswith("migrated from an empty database to revision 0002")
-    assert run("upgrade").startswith("already at revision 0002")
-    assert run("current").startswith("0002 (up to date)")
+    assert run("current").startswith("empty (needs 0003: run `kdnas db upgrade`)")
+    assert run("upgrade").startswith("migrated from an empty database to revision 0003")
+    assert run("upgrade").startswith("already at revision 0003")
+    assert run("current").startswith("0003 (up to date)")
     assert run("check").startswith("the database fits")
     with sqlite3.connect(tmp_path / "kdnas.db") as connection:
         connection.execute("DROP TABLE events")
