@@ -68,7 +68,7 @@ def _keep(database: Database, key: Hashable, event: int, found: object) -> None:
 
 
 def explored_states(database: Database, session: Session, search_id: str) -> list[ExploredState]:
-    """Return the states of a search that have a reward, as they are in this session."""
+    """Return the states of a search that have a reward, as they are within the transaction."""
     return remembered(
         database,
         session,
