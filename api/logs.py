@@ -1,4 +1,4 @@
-"""Logs of the service: a line a request, as JSON or, on a terminal, for the eye.
+"""A line of log for each request.
 
 Lines written while a request is served carry its number, and the search or distillation that it is
 about. Query strings, bodies and headers are never logged, so that no secret is.
@@ -6,17 +6,14 @@ about. Query strings, bodies and headers are never logged, so that no secret is.
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
-import sys
 import time
-from typing import Any, TextIO
+from typing import Any
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.typing import Processor
 
 from api.errors import problem
 from api.metrics import Metrics
@@ -27,39 +24,8 @@ _SUBJECT = re.compile(r"/(?:api/v1/)?(searches|distillations|candidates)/([^/]{1
 _NOUNS = {"searches": "search", "distillations": "distillation", "candidates": "candidate"}
 _QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
 """What is asked all the time; logged only if it fails."""
-_TALKATIVE = ("kdnas", "api", "workers", "controller", "uvicorn")
 
 log = structlog.get_logger("kdnas.service")
-
-
-def configure_logs(stream: TextIO | None = None) -> None:
-    """Write our logs, and warnings of the libraries, in one way; ``stream`` is stderr if None."""
-    target = stream or sys.stderr
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    rendering: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-        if target.isatty()
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    )
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
-    )
-    handler = logging.StreamHandler(target)
-    handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.INFO)
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
 
 
 class RequestLog:

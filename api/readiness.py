@@ -54,7 +54,7 @@ def check_cluster(settings: Settings) -> Check:
     """Whether something listens where the cluster should be."""
     address = settings.ray_address
     if address is None or address in {"auto", "local"}:
-        return Check(ok=True, detail="none is named: each search starts a local one")
+        return Check(ok=True, detail="none is named: the coordinator starts a local one")
     parts = urlsplit(address if "://" in address else f"ray://{address}")
     try:
         host, port = parts.hostname, parts.port or 6379

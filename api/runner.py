@@ -197,7 +197,7 @@ def main() -> None:
     kind: Kind = sys.argv[1]  # type: ignore[assignment]
     end_with_parent()
     drain = Drain()
-    from api.logs import configure_logs
+    from api.log_format import configure_logs
 
     configure_logs()
     token = os.environ.pop(TOKEN_VARIABLE)

@@ -33,7 +33,7 @@ def coordinator(
     import threading
 
     from api.coordinator import Coordinator
-    from api.logs import configure_logs
+    from api.log_format import configure_logs
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 

@@ -36,7 +36,7 @@ def serve(
     check_address(host, settings)
 
     from api.app import create_app
-    from api.logs import configure_logs
+    from api.log_format import configure_logs
     from api.server import listen, run
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database

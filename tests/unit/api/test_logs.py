@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from api.logs import configure_logs
+from api.log_format import configure_logs
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
