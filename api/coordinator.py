@@ -19,6 +19,7 @@ import structlog
 
 from api.children import Child, Kind, LocalCluster, child_environment, needs_cluster
 from api.cleanup import Cleanup
+from api.pauses import Pauses
 from api.webhook import Webhook
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, LatencyBuild, Search
@@ -80,6 +81,7 @@ class Coordinator:
         self._cleanup = Cleanup(settings, database)
         self._webhook = Webhook.from_settings(settings, database)
         self._children: list[Child] = []
+        self._pauses = Pauses()
         self._stopping = threading.Event()
         self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
@@ -148,11 +150,11 @@ class Coordinator:
 
     def _start_next(self, kind: Kind, table: QueueTable) -> bool:
         with self._database.read() as session:  # a writer would hold up others on SQLite
-            if not claims.waiting(session, table):
+            if not claims.waiting(session, table, self._pauses.resting()):
                 return False
         owner = LeaseOwner.of_this_process("service")
         with self._database.write() as session:
-            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS)
+            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, self._pauses.resting())
         if claim is None:
             return False
         environment = self._environment
@@ -186,8 +188,14 @@ class Coordinator:
         """Let go of a row, and write down a death that nobody asked for."""
         row_id, owner = child.claim.row_id, child.claim.owner
         asked_for = draining or child.unwanted_since is not None
+        left_alone = child.process.returncode == _EXIT_LEFT_ALONE
+        if left_alone and not asked_for:
+            seconds = self._pauses.lengthen(row_id)
+            log.info("tried again later", **{child.kind: row_id}, pause_seconds=seconds)
+        else:
+            self._pauses.forget(row_id)
         with self._database.write() as session:
-            if asked_for or child.process.returncode in {0, _EXIT_LEFT_ALONE}:
+            if asked_for or left_alone or child.process.returncode == 0:
                 try:
                     leases.release(session, child.table, row_id, owner)
                 except NotFoundError:

@@ -4,78 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from api.distillation_preparation import (
+    PreparedDistillation,
+    address_of,
+    prepare_distillation,
+)
 from api.distillation_status import note_end, note_progress
-from api.objective_preparation import OnPreparing, check_objective, prepare_objective
-from api.preparation import OnCorpus, Pinned, pin, stored_latencies
+from api.objective_preparation import OnPreparing
+from api.preparation import OnCorpus, Pinned, stored_latencies
 from api.run_files import checkpoints_of, output_folder, remove_run_files, run_folder
 from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
-from kdnas.distill.checkpoint import Checkpoints, absolute_place, check_place
+from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
-from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
+from kdnas.distill.numerics import choose_device
 from kdnas.distill.tensorboard import RunEvents
-from kdnas.errors import ArchitectureError, CancelledError, ConflictError, TeacherError
+from kdnas.errors import CancelledError, ConflictError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
-from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
-from kdnas.models.student import start_problem
-from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
-from kdnas.objectives.registry import objective_problem
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import LatencySpec
-from kdnas.store import Store
 
 OnProgress = Callable[[FullProgress], None]
-
-
-@dataclass(frozen=True)
-class PreparedDistillation:
-    """A request with nothing left open, its teacher and corpus in the store."""
-
-    spec: DistillationSpec
-    pinned: Pinned
-    origin: TeacherHandle | None
-    device: str
-    dtype: str
-
-    def warnings(self) -> list[str]:
-        """What the user should know before hours are spent."""
-        return [*self._size_warnings(), *self._start_warnings()]
-
-    def _size_warnings(self) -> list[str]:
-        shape = self.pinned.teacher.shape
-        embedding = EmbeddingShape.of(shape)
-        own = teacher_architecture(shape)
-        size = count_parameters(self.spec.arch, embedding)
-        if own is None or size <= count_parameters(own, embedding):
-            return []
-        return [
-            f"student {self.spec.architecture} ({size / 1e6:.1f} M parameters) is larger than its "
-            f"teacher {own} ({count_parameters(own, embedding) / 1e6:.1f} M); it is distilled all "
-            "the same"
-        ]
-
-    def _start_warnings(self) -> list[str]:
-        objective, found = self.spec.objective, []
-        if objective.name == "od" and self.origin is None:
-            found.append(
-                "output distributions teach a student from scratch slowly; begin with an hs "
-                "student by --init-from FOLDER, or let --objective hs+od do both"
-            )
-        if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
-            found.append(
-                f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "
-                "used; --fit-lm-head counts for nothing"
-            )
-        return found
 
 
 @dataclass(frozen=True)
@@ -88,109 +46,6 @@ class DistillationOutcome:
     record: DistillationRecord
     output: Path
     distilled: Distilled | None
-
-
-def prepare_distillation(
-    spec: DistillationSpec,
-    settings: Settings,
-    on_corpus: OnCorpus = lambda _: None,
-    on_preparing: OnPreparing = lambda *_: None,
-) -> PreparedDistillation:
-    """Check a request, bring its inputs into the store and decide what it left open.
-
-    Raises:
-        RequestError: anything in the request that cannot be done, such as a student deeper than
-            its teacher or an output folder that is not empty.
-        WorkError: a masked-LM head could not be fitted, or no trial of a teacher layer worked.
-    """
-    device = choose_device(spec.training.device)
-    dtype = choose_dtype(spec.training.dtype, device)
-    store = Store.from_settings(settings)
-    if spec.output:
-        refuse_used_folder(Path(spec.output))
-    checkpoints = spec.training.checkpoints
-    if checkpoints:
-        checkpoints = absolute_place(checkpoints)
-        check_place(checkpoints)
-    origin: TeacherHandle | None = None
-
-    def check(teacher: TeacherHandle) -> None:
-        nonlocal origin
-        problem = objective_problem(spec.objective, spec.arch, teacher.shape)
-        if problem is None and spec.student.init_from is None:
-            problem = start_problem(spec.student.init, spec.arch, teacher.shape)
-        if problem:
-            raise ArchitectureError(problem)
-        check_objective(spec.objective, teacher)
-        origin = _origin(spec, teacher, store)
-
-    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
-    threads = spec.training.threads or max(1, available_cores() // spec.training.num_workers)
-    training = spec.training.model_copy(
-        update={
-            "threads": threads,
-            "device": device,
-            "dtype": dtype,
-            "checkpoints": checkpoints,
-        }
-    )
-    objective, teacher = prepare_objective(
-        spec.objective,
-        spec.arch,
-        pinned.teacher,
-        pinned.corpus,
-        store,
-        spec.student,
-        training,
-        device,
-        dtype,
-        threads,
-        on_preparing,
-    )
-    student = spec.student
-    if student.init_from is not None and origin is not None:
-        named = student.init_from.model_copy(update={"fingerprint": origin.fingerprint})
-        student = student.model_copy(update={"init_from": named})
-    resolved = spec.model_copy(
-        update={
-            "teacher": pinned.teacher_spec,
-            "corpus": pinned.corpus_spec,
-            "objective": objective,
-            "student": student,
-            "training": training,
-            "output": str(Path(spec.output).absolute()) if spec.output else None,
-        }
-    )
-    return PreparedDistillation(resolved, replace(pinned, teacher=teacher), origin, device, dtype)
-
-
-def _origin(spec: DistillationSpec, teacher: TeacherHandle, store: Store) -> TeacherHandle | None:
-    """Find the student that training begins with, and check that it is of the same build."""
-    named = spec.student.init_from
-    if named is None:
-        return None
-    if named.fingerprint:
-        return open_teacher(named.fingerprint, store)
-    try:
-        origin = prepare_teacher(named, store)
-    except TeacherError as error:
-        raise TeacherError(f"--init-from: {error}") from None
-    own = teacher_architecture(origin.shape)
-    if own != spec.arch:
-        raise ArchitectureError(
-            f"--init-from {named.ref} is a {own or 'model of another activation'}, not the "
-            f"{spec.arch} that was asked for; give --arch {own}, or another folder"
-        )
-    ours, theirs = (
-        (s.model_type, s.vocab_size, s.max_positions) for s in (origin.shape, teacher.shape)
-    )
-    if ours != theirs:
-        raise TeacherError(
-            f"--init-from {named.ref} is a {ours[0]} of {ours[1]} tokens and {ours[2]} positions, "
-            f"the teacher a {theirs[0]} of {theirs[1]} and {theirs[2]}; give a student of this "
-            "teacher"
-        )
-    return origin
 
 
 def create_distillation(prepared: PreparedDistillation, database: Database) -> DistillationRecord:
@@ -215,6 +70,7 @@ def run_stored_distillation(
     *,
     on_corpus: OnCorpus = lambda _: None,
     on_preparing: OnPreparing = lambda *_: None,
+    on_warning: Callable[[str], None] = lambda _: None,
     claim: str | None = None,
     stopped_status: StoppedStatus = "paused",
 ) -> DistillationOutcome:
@@ -231,6 +87,7 @@ def run_stored_distillation(
             a checkpoint.
         on_corpus: is told how tokenising goes.
         on_preparing: is told how preparing the objective goes.
+        on_warning: is told what the user should know before hours are spent.
         claim: token of the coordinator's claim on it; None runs it for the command line.
         stopped_status: what it is after ``should_stop``: ``paused``, or ``running`` still.
 
@@ -250,7 +107,7 @@ def run_stored_distillation(
         if work.status == "running":
             if not is_export_of(output, record.id):  # a kill may have come after the export
                 refuse_used_folder(output)
-            told = _Told(on_progress, on_corpus, on_preparing)
+            told = _Told(on_progress, on_corpus, on_preparing, on_warning)
             try:
                 distilled = _train(record, spec, output, database, settings, told, work)
             except StoppedError:
@@ -276,6 +133,7 @@ class _Told:
     progress: OnProgress
     corpus: OnCorpus
     preparing: OnPreparing
+    warning: Callable[[str], None]
 
 
 def _train(
@@ -303,14 +161,18 @@ def _train(
 
     unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
     prepared = prepare_distillation(unnamed, settings, on_corpus, on_preparing)
+    for text in prepared.warnings():
+        told.warning(text)
     work.check()
     absolute = str(Path(stored.output).absolute()) if stored.output else None
     spec = prepared.spec.model_copy(update={"output": absolute})
+    checkpoints = checkpoints_of(spec, settings, record.id)
+    if spec.training.checkpoints is not None and stored.training.checkpoints is None:
+        checkpoints.take_over(checkpoints_of(stored, settings, record.id))  # begun without cluster
     if spec != stored:
         with database.write() as session:
             distillations.set_distillation_spec(session, record.id, spec.to_json())
     pinned = prepared.pinned
-    checkpoints = checkpoints_of(spec, settings, record.id)
     events = run_folder(settings, record.id) / "tensorboard"
     with RunEvents(events, max(checkpoints.steps(), default=0)) as written:
 
@@ -343,12 +205,11 @@ def _run(
     on_progress: OnProgress,
     should_stop: Callable[[], bool],
 ) -> None:
-    """Train in this process, or on several workers."""
-    pinned, device = prepared.pinned, choose_device(prepared.device)
-    if spec.training.num_workers > 1:
+    """Train in this process, or on a cluster: where there is one, and for several workers."""
+    address = address_of(spec, settings)
+    if address is not None or spec.training.num_workers > 1:
         from workers.distillation import distil_in_parallel
 
-        address = spec.training.address or settings.ray_address
         training = spec.training.model_copy(update={"address": address})
         distil_in_parallel(
             spec.model_copy(update={"training": training}),
@@ -358,6 +219,7 @@ def _run(
             should_stop,
         )
         return
+    pinned = prepared.pinned
     with ExitStack() as machine:
         machine.enter_context(training_lock())
 
@@ -372,7 +234,7 @@ def _run(
             pinned.teacher,
             pinned.corpus,
             checkpoints,
-            device,
+            choose_device(prepared.device),
             prepared.dtype,
             prepared.origin,
         ).run(tell, should_stop)

@@ -10,7 +10,7 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.distill.layer_search import try_teacher_layers
-from kdnas.distill.numerics import choose_device, num_threads
+from kdnas.distill.numerics import choose_dtype, num_threads, own_device
 from kdnas.distill.setup import Setup
 from kdnas.errors import TeacherError
 from kdnas.latency.device_lock import training_lock
@@ -66,6 +66,8 @@ def prepare_objective(
 ) -> tuple[ObjectiveSpec, TeacherHandle]:
     """Do what an objective leaves open, or take it up where it was done before.
 
+    It is done in this process, whatever cluster the training goes to.
+
     Args:
         objective: the request.
         architecture: student of the trials of teacher layers.
@@ -74,8 +76,8 @@ def prepare_objective(
         store: keeps fitted heads.
         student: how students start.
         training: batch size, learning rate and seed of the trials.
-        device: ``cpu`` or ``cuda``.
-        dtype: format of the forward passes.
+        device: as asked for; only ``cpu`` keeps this process from using a GPU of its own.
+        dtype: format of the forward passes, as asked for.
         threads: intra-op threads on a CPU.
         on_preparing: is told how it goes.
 
@@ -85,12 +87,14 @@ def prepare_objective(
     Raises:
         KdnasError: the training of a head or of a trial failed.
     """
+    own = own_device(device)
+    dtype = choose_dtype(dtype, own)
     if isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
         if objective.teacher_layer != "search":
             return objective, teacher
         with training_lock(), num_threads(threads):
             trials = try_teacher_layers(
-                Setup(teacher, choose_device(device), dtype, student),
+                Setup(teacher, own, dtype, student),
                 corpus,
                 architecture,
                 objective,
@@ -114,7 +118,7 @@ def prepare_objective(
                 corpus,
                 objective.fit_lm_head,
                 store,
-                choose_device(device),
+                own,
                 dtype,
                 threads=threads,
                 on_progress=lambda done, total: on_preparing(

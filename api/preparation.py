@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
@@ -17,11 +19,13 @@ from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
+from kdnas.settings import Settings
 from kdnas.specs.objectives import ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 from workers.latency import build_table
+from workers.machine import Machine
 
 OnCorpus = Callable[[CorpusProgress], None]
 
@@ -88,6 +92,24 @@ def check_length(name: str, length: int, teacher: TeacherHandle) -> None:
             f"{name} ({length}) is above the longest sequence that teacher {teacher.ref!r} has "
             f"positions for ({teacher.longest_sequence}); make it smaller"
         )
+
+
+def store_warnings(machine: Machine, settings: Settings) -> list[str]:
+    """What to say if nodes of a cluster on other hosts could not reach the store.
+
+    They might all the same, if ``KDNAS_HOME`` is on a disk that all share; nobody here can know.
+    """
+    elsewhere = [host for host in machine.hosts if host != socket.gethostname()]
+    folder = settings.store_url.removeprefix("file://")
+    own = "://" not in folder and Path(folder).absolute().is_relative_to(settings.home)
+    if not (elsewhere and own):
+        return []
+    more = f" and {len(elsewhere) - 1} more" if len(elsewhere) > 1 else ""
+    return [
+        f"{machine.name} works on other hosts ({elsewhere[0]}{more}), and the store {folder} lies "
+        "in KDNAS_HOME of this one; unless all share that disk, set KDNAS_STORE to a URL that "
+        "every node reaches"
+    ]
 
 
 def build_space(

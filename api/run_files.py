@@ -5,16 +5,21 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.checkpoint import Checkpoints, place_below
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
 
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
-    """Return a distillation's checkpoints: where it was asked to keep them, or under KDNAS_HOME."""
+    """Return a distillation's checkpoints: where its spec keeps them, or under KDNAS_HOME."""
     if spec.training.checkpoints:
-        return Checkpoints(f"{spec.training.checkpoints.rstrip('/')}/{distillation_id}")
+        return Checkpoints(place_below(spec.training.checkpoints, distillation_id))
     return Checkpoints(str(run_folder(settings, distillation_id) / "checkpoints"))
+
+
+def checkpoints_in_store(settings: Settings) -> str:
+    """Return where runs on a cluster keep their checkpoints: all of its nodes reach the store."""
+    return place_below(settings.store_url, "checkpoints")
 
 
 def run_folder(settings: Settings, distillation_id: str) -> Path:

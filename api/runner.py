@@ -6,8 +6,8 @@ the row stays ``running`` without a lease, for the next coordinator. A row that 
 or cancelled is let go of within seconds.
 
 Exit codes: 0 done, or stopped as it was asked to; 1 the work failed, 2 the request was wrong, and
-the row says why unless somebody else works on it by now; 75 (EX_TEMPFAIL) the database is out of
-reach.
+the row says why unless somebody else works on it by now; 75 (EX_TEMPFAIL) it could not be done at
+present, since the database is out of reach or the cluster has no room, and should be tried again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import structlog
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.repository.events import append_event
-from kdnas.errors import CancelledError, DatabaseError, RequestError
+from kdnas.errors import CancelledError, DatabaseError, NoRoomError, RequestError
 from kdnas.settings import Settings
 
 if TYPE_CHECKING:
@@ -100,7 +100,11 @@ def run(kind: Kind, row_id: str, token: str, settings: Settings, drain: Callable
     structlog.contextvars.bind_contextvars(**{kind: row_id})
     try:
         with open_database(settings) as database:
-            ended = _WORK[kind](row_id, token, database, settings, drain)
+            try:
+                ended = _WORK[kind](row_id, token, database, settings, drain)
+            except NoRoomError as error:
+                Preparing(database, kind, row_id)(f"waiting for room: {error}", None)
+                return EXIT_LEFT_ALONE
         log.info("ended", status=ended)
     except CancelledError as error:
         log.info("cancelled", reason=str(error))
@@ -126,7 +130,13 @@ def _search(
         row_id,
         database,
         settings,
-        Watchers(preparing.on_latency, _log_search, preparing.on_corpus, preparing.on_objective),
+        Watchers(
+            preparing.on_latency,
+            _log_search,
+            preparing.on_corpus,
+            preparing.on_objective,
+            log.warning,
+        ),
         drain,
         claim=token,
         stopped_status="running",
@@ -162,6 +172,7 @@ def _distillation(
         should_stop=drain,
         on_corpus=preparing.on_corpus,
         on_preparing=preparing.on_objective,
+        on_warning=log.warning,
         claim=token,
         stopped_status="running",
     )

@@ -7,8 +7,10 @@ from typing import Any
 
 from api.preparation import stored_latencies
 from api.search_run import PreparedSearch
+from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.repository import losses
+from kdnas.distill.numerics import own_device
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture
 from kdnas.records import LatencyTable, TeacherShape
@@ -22,7 +24,8 @@ GIB = 2**30
 def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
     """Return the figures of ``--dry-run``.
 
-    Time is measured: a group of students of middle size makes a few steps in this process.
+    Time is measured: a group of students of middle size makes a few steps in this process, also if
+    the search would go to a cluster.
     """
     spec, space = prepared.spec, prepared.space
     teacher, corpus = prepared.pinned.teacher, prepared.pinned.corpus
@@ -43,8 +46,8 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         teacher,
         corpus,
         [middle] * group_size,
-        backend.device,
-        backend.threads or 1,
+        own_device(backend.device),
+        min(backend.threads or 1, available_cores()),
     )
     tokens = timing.steps * spec.proxy.batch_size * statistics.fmean(corpus.lengths)
     gated = EmbeddingShape.of(teacher.shape).gated

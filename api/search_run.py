@@ -20,16 +20,17 @@ from api.preparation import (
     check_length,
     ensure_latencies,
     pin,
+    store_warnings,
 )
 from api.work import StoppedError, StoppedStatus, Work, at_work
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import CorpusProgress
+from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import candidates, searches
-from kdnas.distill.numerics import available_cores
 from kdnas.errors import ConflictError
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import (
@@ -52,32 +53,35 @@ from workers.layout import (
     backend_plan,
     largest_student_bytes,
     resolve_backend,
-    resolve_dtype,
     teacher_bytes,
 )
+from workers.machine import machine_at
 
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who is told what: of the latency table, the search, the corpus and the objective."""
+    """Who is told what: of the latency table, the search, the corpus, the objective, and amiss."""
 
     latency: LatencyProgress = lambda share, text: None
     search: OnProgress = lambda _: None
     corpus: OnCorpus = lambda _: None
     preparing: OnPreparing = lambda *_: None
+    warning: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
 class PreparedSearch:
     """A request with nothing left open: its inputs in the store, its layout decided.
 
-    ``spec`` pins teacher and corpus by fingerprint and names workers, threads and group size.
+    ``spec`` pins teacher and corpus by fingerprint and names workers, threads and group size;
+    ``warnings`` are what the user should know before hours are spent.
     """
 
     spec: SearchSpec
     pinned: Pinned
     space: SearchSpace
     context: MiniKDContext
+    warnings: tuple[str, ...] = ()
 
     def params_millions(self, architecture: Architecture) -> float:
         """Parameters of a student with the teacher's vocabulary, in millions."""
@@ -96,6 +100,9 @@ def prepare_search(
         RequestError: anything in the request that cannot be done.
     """
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
+    address = _address(spec, settings) if spec.backend.name == "ray" else None
+    machine = machine_at(address, spec.backend.device)
+    device = machine.choose_device(spec.backend.device)
 
     def check(teacher: TeacherHandle) -> None:
         build_space(spec.space, teacher, spec.objective, spec.student.init)
@@ -111,8 +118,9 @@ def prepare_search(
         spec.controller.candidates,
         largest_student_bytes(space, shape, spec.proxy, spec.corpus.max_length),
         teacher_bytes(shape),
+        machine,
     )
-    dtype = resolve_dtype(spec.proxy.dtype, backend.device)
+    dtype = machine.choose_dtype(spec.proxy.dtype, device)
     proxy = spec.proxy.model_copy(update={"dtype": dtype})
     ranked = sorted(space.states, key=flops_per_token)
     objective, teacher = prepare_objective(
@@ -123,8 +131,8 @@ def prepare_search(
         store,
         spec.student,
         proxy,
-        backend.device,
-        dtype,
+        spec.backend.device,
+        spec.proxy.dtype,
         available_cores(),
         on_preparing,
     )
@@ -146,7 +154,8 @@ def prepare_search(
         dtype=dtype,
         engine_version=ENGINE_VERSION,
     )
-    return PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context)
+    warnings = (*pinned.corpus.meta["warnings"], *store_warnings(machine, settings))
+    return PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, warnings)
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
@@ -257,6 +266,8 @@ def _prepare_stored(
 
     stored = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
     prepared = prepare_search(stored, settings, on_corpus, on_preparing)
+    for text in prepared.warnings:
+        watchers.warning(text)
     work.check()
     if prepared.spec != stored:
         with database.write() as session:
@@ -279,8 +290,12 @@ def _connected(spec: SearchSpec, settings: Settings) -> Iterator[None]:
         if spec.backend.name == "ray":
             from workers.cluster import cluster
 
-            stack.enter_context(cluster(spec.backend.address or settings.ray_address))
+            stack.enter_context(cluster(_address(spec, settings)))
         yield
+
+
+def _address(spec: SearchSpec, settings: Settings) -> str | None:
+    return spec.backend.address or settings.ray_address
 
 
 def search_summary(search_id: str, database: Database) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations, searches
 from kdnas.db.repository.distillations import UNFINISHED
 from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import ConflictError, DatabaseError, KdnasError
+from kdnas.errors import ConflictError, DatabaseError, KdnasError, NoRoomError
 from kdnas.records import SearchRecord, SearchStatus
 
 StoppedStatus = Literal["paused", "running"]
@@ -92,7 +92,8 @@ def at_work(
     """Hold a row for the time of a ``with`` block and watch whether it is still wanted.
 
     Whatever is raised inside becomes the row's failure, except what says nothing about the work:
-    a lost lease, or a database out of reach.
+    a lost lease, a database out of reach, or, where a coordinator tries again later, a cluster
+    that has no room at present.
 
     Args:
         database: where it is stored.
@@ -124,6 +125,8 @@ def at_work(
             except (ConflictError, DatabaseError, StoppedError):
                 raise
             except Exception as error:
+                if claim is not None and isinstance(error, NoRoomError):
+                    raise
                 work.fail(error)
                 raise
 

@@ -18,6 +18,7 @@
         ├── TrainingError       a student that could not be trained
         ├── LatencyError        a latency that could not be measured
         ├── BackendError        workers that could not be started or died too often
+        │   └── NoRoomError     the cluster has no room at present
         └── CancelledError      somebody cancelled the work while it went on
 
 A message is one sentence with the offending value, then what to do about it. HTTP statuses and
@@ -92,6 +93,10 @@ class LatencyError(WorkError):
 
 class BackendError(WorkError):
     """Workers could not be started, or died too often."""
+
+
+class NoRoomError(BackendError):
+    """The cluster has no room for the work at present, but may have later."""
 
 
 class CancelledError(WorkError):

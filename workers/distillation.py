@@ -1,4 +1,4 @@
-"""Full distillation by several workers at once, on Ray Train.
+"""Full distillation on a cluster, by one worker or several at once, on Ray Train.
 
 The workers share each batch and sum their gradients (``kdnas.distill.parallel``); they are made
 and watched by Ray Train, one process group of torch's for all of them. When one dies the group
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from math import floor
 from typing import Any, Self
 
 import ray
@@ -27,7 +28,7 @@ from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import FullDistillation, FullProgress
 from kdnas.distill.numerics import choose_device, choose_dtype, num_threads
 from kdnas.distill.parallel import Parallel
-from kdnas.errors import BackendError, KdnasError, SpecError
+from kdnas.errors import BackendError, KdnasError, NoRoomError, SpecError
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import open_teacher
 from kdnas.settings import Settings
@@ -86,7 +87,8 @@ def distil_in_parallel(
 
     Raises:
         SpecError: the checkpoints are in the memory of this process.
-        BackendError: no cluster, no room on it, or workers that died too often.
+        NoRoomError: the cluster has no room for the workers at present.
+        BackendError: no cluster, or workers that died too often.
         KdnasError: whatever a worker says, such as a training that diverged.
     """
     checkpoints = Checkpoints(checkpoints_url)
@@ -199,21 +201,27 @@ def _fit(work: _Work, line: Any) -> int:
 def _resources(
     nodes: Sequence[Mapping[str, float]], num_workers: int, threads: int, on_gpu: bool
 ) -> dict[str, float]:
-    """What each worker reserves: no more cores than there are, or it would wait for ever.
+    """What each worker reserves: a GPU, or as many of its threads' cores as leave room for all.
 
     Raises:
-        BackendError: there are fewer GPUs than workers.
+        NoRoomError: there are fewer GPUs than workers, or no cores at all.
     """
     if on_gpu:
         gpus = int(sum(node.get("GPU", 0) for node in nodes))
         if gpus < num_workers:
-            raise BackendError(
+            raise NoRoomError(
                 f"num_workers {num_workers} need a GPU each, and the cluster has {gpus}; ask for "
                 "fewer workers, or device cpu"
             )
         return {"CPU": 1, "GPU": 1}
     cores = [float(node.get("CPU", 0)) for node in nodes]
-    return {"CPU": min(threads, max(cores), sum(cores) / num_workers)}
+    shares = (floor(n / k * 1e4) / 1e4 for n in cores for k in range(1, num_workers + 1))
+    for share in sorted({float(threads), *shares}, reverse=True):
+        if 0 < share <= threads and sum(n // share for n in cores) >= num_workers:
+            return {"CPU": share}
+    raise NoRoomError(
+        "no node of the Ray cluster offers cores; start one with `ray start --address=…`"
+    )
 
 
 def _meaning(error: BaseException, spec: DistillationSpec) -> BaseException:
@@ -229,7 +237,7 @@ def _meaning(error: BaseException, spec: DistillationSpec) -> BaseException:
             "InsufficientClusterResourcesError",
         }:
             training = spec.training
-            return BackendError(
+            return NoRoomError(
                 f"the Ray cluster has no room for {training.num_workers} workers of "
                 f"{training.threads} threads each; wait until other work on it ends, or ask for "
                 "fewer workers or threads, and resume"

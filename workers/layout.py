@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import psutil
-import torch
-
-from kdnas.distill.numerics import available_cores, choose_device, choose_dtype
 from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture, training_bytes
 from kdnas.records import TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import BackendSpec, ProxySpec
 from workers.backend import BackendPlan
+from workers.machine import Machine
 
 MIN_GROUP = 2
 """Students that should share a teacher pass before another worker takes up the rest.
@@ -26,25 +23,32 @@ MAX_GROUP = 16
 
 
 def resolve_backend(
-    spec: BackendSpec, candidates: int, student_bytes: int, teacher_bytes: int
+    spec: BackendSpec, candidates: int, student_bytes: int, teacher_bytes: int, machine: Machine
 ) -> BackendSpec:
-    """Fill in what a spec leaves open, for the machine that this runs on.
+    """Fill in what a spec leaves open, for the machine or the cluster that it goes to.
 
     Args:
         spec: the request.
         candidates: students of an episode.
         student_bytes: memory of the largest student in training.
         teacher_bytes: memory of the teacher.
+        machine: what work can have there.
 
     Raises:
         SpecError: a GPU was asked for and there is none.
     """
-    device = choose_device(spec.device)
-    cores = available_cores()
+    device = machine.choose_device(spec.device)
+
+    def threads_for(num_workers: int) -> int:
+        return spec.threads or machine.threads_each(num_workers)
 
     def group_for(num_workers: int) -> int:
-        sharers = round(1 / spec.gpu_fraction) if device == "cuda" else num_workers
-        free = _free_bytes(device) * MEMORY_SHARE / sharers - teacher_bytes
+        sharers = (
+            round(1 / spec.gpu_fraction)
+            if device == "cuda"
+            else machine.workers_on_a_node(num_workers, threads_for(num_workers))
+        )
+        free = machine.memory(device) * MEMORY_SHARE / sharers - teacher_bytes
         return max(1, min(MAX_GROUP, -(-candidates // num_workers), int(free // student_bytes)))
 
     if spec.name == "local":
@@ -52,26 +56,19 @@ def resolve_backend(
     elif spec.num_workers:
         num_workers = spec.num_workers
     elif device == "cuda":
-        num_workers = round(torch.cuda.device_count() / spec.gpu_fraction)
+        num_workers = round(machine.gpus / spec.gpu_fraction)
     else:
-        counts = range(min(cores, candidates // MIN_GROUP), 1, -1)
+        counts = range(min(machine.total_cores, candidates // MIN_GROUP), 1, -1)
         num_workers = next((n for n in counts if group_for(n) >= MIN_GROUP), 1)
-    threads = spec.threads or max(1, cores // num_workers)
     group_size = spec.group_size or group_for(num_workers)
     return spec.model_copy(
         update={
             "device": device,
             "num_workers": num_workers,
-            "threads": threads,
+            "threads": threads_for(num_workers),
             "group_size": group_size,
         }
     )
-
-
-def _free_bytes(device: str) -> int:
-    if device == "cuda":
-        return torch.cuda.mem_get_info()[0]
-    return psutil.virtual_memory().available
 
 
 def backend_plan(spec: BackendSpec, store_url: str) -> BackendPlan:
@@ -86,11 +83,6 @@ def backend_plan(spec: BackendSpec, store_url: str) -> BackendPlan:
         gpu_fraction=spec.gpu_fraction,
         store_url=store_url,
     )
-
-
-def resolve_dtype(wanted: str, device: str) -> str:
-    """Return the format of training's forward passes on a device."""
-    return choose_dtype(wanted, choose_device(device))
 
 
 def largest_student_bytes(

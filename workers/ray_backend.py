@@ -141,8 +141,12 @@ class RayBackend:
 
 
 def _cores_of_largest_node() -> float:
-    """More than this cannot be reserved: the worker would wait for ever."""
-    return float(max(n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]))
+    """More than this cannot be reserved: the worker would wait for ever.
+
+    Where no node has any at present, the worker waits for one that has, instead of going to a node
+    that is not for work.
+    """
+    return max((n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]), default=0) or 1
 
 
 class _MiniKDActor:

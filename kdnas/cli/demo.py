@@ -89,7 +89,8 @@ def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
 def _distil(
     architecture: str, inputs: dict[str, Any], steps: int, output: Path, settings: Settings
 ) -> Path:
-    from api.distillation_run import create_distillation, prepare_distillation
+    from api.distillation_preparation import prepare_distillation
+    from api.distillation_run import create_distillation
     from kdnas.cli.full_distill import run_and_report
     from kdnas.db.migrate import open_database
     from kdnas.specs.distillation import DistillationSpec

@@ -155,7 +155,8 @@ def _start(
     settings: Settings,
     as_json: bool,
 ) -> Path:
-    from api.distillation_run import create_distillation, prepare_distillation
+    from api.distillation_preparation import prepare_distillation
+    from api.distillation_run import create_distillation
     from api.run_files import output_folder
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
@@ -182,7 +183,7 @@ def _start(
             prepared = prepare_distillation(spec, settings, on_corpus, on_preparing)
         for line in chosen_layer_lines(prepared.spec.objective):
             say(line)
-        for warning in [*prepared.pinned.corpus.meta["warnings"], *prepared.warnings()]:
+        for warning in prepared.warnings():
             say(f"warning: {warning}")
         record = create_distillation(prepared, database)
         say(f"student    goes to {output_folder(settings, prepared.spec, record.id)}")

@@ -181,7 +181,7 @@ def _start(
             prepared = prepare_search(spec, settings, on_corpus, on_preparing)
         for line in chosen_layer_lines(prepared.spec.objective):
             say(line)
-        for warning in prepared.pinned.corpus.meta["warnings"]:
+        for warning in prepared.warnings:
             say(f"warning: {warning}")
         if dry_run:
             show_plan(prepared, database, as_json)

@@ -139,6 +139,19 @@ class Checkpoints:
             state: dict[str, Any] = torch.load(stream, weights_only=True, map_location="cpu")
         return state
 
+    def take_over(self, former: Checkpoints) -> None:
+        """Go on from the newest checkpoint of another place, unless there is one here.
+
+        Raises:
+            StoreError: one of the two places is out of reach.
+        """
+        steps = former.steps()
+        if steps and not self.steps():
+            state = former.load()
+            assert state is not None
+            self.save(state, steps[-1])
+        former.remove()
+
     def remove(self) -> None:
         """Remove all checkpoints.
 
@@ -220,6 +233,14 @@ class Checkpoints:
 def absolute_place(url: str) -> str:
     """Return a path as an absolute one, so that it means the same wherever a run is resumed."""
     return url if "://" in url else str(Path(url).expanduser().absolute())
+
+
+def place_below(url: str, name: str) -> str:
+    """Return a folder inside another; in a chain of URLs the first one that has a path goes on."""
+    parts = url.split("::")
+    at = next((i for i, part in enumerate(parts) if "://" in part), len(parts) - 1)
+    parts[at] = f"{parts[at].rstrip('/')}/{name}"
+    return "::".join(parts)
 
 
 def check_place(url: str) -> None:

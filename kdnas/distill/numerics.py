@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 
+from kdnas.cpu import is_fast_at_bfloat16
 from kdnas.errors import SpecError
 
 Device = Literal["cpu", "cuda"]
@@ -33,6 +34,14 @@ def choose_device(wanted: str) -> Device:
     return "cuda" if wanted == "cuda" else "cpu"
 
 
+def own_device(wanted: str) -> Device:
+    """Return what this machine takes for a part of work whose rest goes to another one's device.
+
+    Only ``cpu`` keeps it from a GPU of its own; it is never told ``cuda`` because others have one.
+    """
+    return choose_device("cpu" if wanted == "cpu" else "auto")
+
+
 def choose_dtype(wanted: str, device: Device) -> Literal["float32", "bfloat16"]:
     """Return the format of training's forward passes; ``auto`` takes the fast one.
 
@@ -40,20 +49,13 @@ def choose_dtype(wanted: str, device: Device) -> Literal["float32", "bfloat16"]:
     """
     if wanted != "auto":
         return "bfloat16" if wanted == "bfloat16" else "float32"
-    if device == "cuda":
-        fast = torch.cuda.get_device_capability()[0] >= 8
-    else:
-        fast = bool(cpu_flags() & {"avx512_bf16", "amx_bf16"})
+    fast = is_gpu_fast_at_bfloat16() if device == "cuda" else is_fast_at_bfloat16()
     return "bfloat16" if fast else "float32"
 
 
-def cpu_flags() -> frozenset[str]:
-    """Return the CPU's feature flags; empty where the system does not tell."""
-    info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return frozenset()
-    lines = info.read_text("utf-8", "replace").splitlines()
-    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+def is_gpu_fast_at_bfloat16() -> bool:
+    """Whether this machine's GPU multiplies in bfloat16 itself."""
+    return torch.cuda.get_device_capability()[0] >= 8
 
 
 def autocast(device: Device, dtype: str) -> AbstractContextManager[object]:
@@ -85,11 +87,6 @@ def derived_seed(*parts: object) -> int:
     """Return a 63-bit seed from any printable parts, equal on every machine."""
     digest = hashlib.sha256("|".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-def available_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h

@@ -11,7 +11,7 @@ and after :data:`MAX_DEATHS` at the same place the row has failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -66,15 +66,27 @@ class Claim:
     taken_up: bool
 
 
-def waiting(session: Session, table: QueueTable) -> list[str]:
-    """Ids of the service's rows that are queued, or run without anybody, the oldest first."""
-    rows = session.execute(_unfinished(session, table)).scalars()
+def waiting(
+    session: Session, table: QueueTable, resting: Collection[str] = frozenset()
+) -> list[str]:
+    """Ids of the service's rows that are queued, or run without anybody, the oldest first.
+
+    Args:
+        session: of any transaction.
+        table: of which rows.
+        resting: ids of rows to pass over.
+    """
+    rows = session.execute(_unfinished(session, table, resting)).scalars()
     now = leases.database_time(session)
     return [row.id for row in rows if leases.live_holder(row, now) is None]
 
 
 def claim_next(
-    session: Session, table: QueueTable, owner: LeaseOwner, lease_seconds: float
+    session: Session,
+    table: QueueTable,
+    owner: LeaseOwner,
+    lease_seconds: float,
+    resting: Collection[str] = frozenset(),
 ) -> Claim | None:
     """Take the oldest free row and set it running, with an event.
 
@@ -83,11 +95,12 @@ def claim_next(
         table: of which rows.
         owner: whose the lease is to be; a new one for each row.
         lease_seconds: how long it lasts unless it is renewed.
+        resting: ids of rows to pass over.
 
     Returns:
         What was claimed; None if nothing is free.
     """
-    for row_id in waiting(session, table):
+    for row_id in waiting(session, table, resting):
         row = _locked(session, table, row_id, _FREE_LOCK)
         if row is None or row.status not in {"queued", "running"}:
             continue  # another one has its lock, or was quicker
@@ -179,11 +192,11 @@ def _locked(
     return cast(QueueRow | None, row)
 
 
-def _unfinished(session: Session, table: QueueTable) -> Select[Any]:
+def _unfinished(session: Session, table: QueueTable, resting: Collection[str]) -> Select[Any]:
     """Rows that may be free; whether a holder of this host lives, SQL cannot say."""
     query = (
         select(table)
-        .where(table.status.in_(["queued", "running"]))
+        .where(table.status.in_(["queued", "running"]), table.id.not_in(resting))
         .where(
             or_(
                 table.lease_token.is_(None),

@@ -85,6 +85,25 @@ def test_a_runner_that_dies_again_and_again_fails_its_search(
     assert coordinator.alive
 
 
+def test_what_cannot_be_done_at_present_is_tried_again_after_a_pause(
+    database: Database, coordinator: Coordinator
+) -> None:
+    """A runner whose pipe closes ends as one does that finds no database, and no room."""
+    search_id = queue(database, "later")
+    for pause in (1.0, 2.0):
+        pid = runner_pid(coordinator)
+        pipe = coordinator._children[0].process.stdin
+        assert pipe is not None
+        pipe.close()
+        wait_until(lambda: coordinator.running == 0)
+        ended = time.monotonic()
+        wait_until(lambda pid=pid: coordinator.running and runner_pid(coordinator) != pid)
+        assert time.monotonic() - ended > 0.8 * pause
+    assert read(database, search_id).status == "running"
+    with database.read() as session:
+        assert "search_interrupted" not in [e.type for e in events.events_since(session)]
+
+
 def test_stopping_frees_the_row_at_once_and_blames_nobody(
     settings: Settings, database: Database
 ) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from api.preparation import build_space, check_length, ensure_latencies, pin
+from api.preparation import build_space, check_length, ensure_latencies, pin, store_warnings
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.errors import SearchSpaceError, SpecError
@@ -12,10 +14,12 @@ from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, TeacherShape
 from kdnas.search_space import SearchSpace
+from kdnas.settings import Settings
 from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
+from workers.machine import Machine
 
 QUICK = LatencySpec(length=8, budget_seconds=1)
 
@@ -97,3 +101,17 @@ def test_a_table_is_built_once_and_grows_without_changing(lab: TinyLab, database
     new = [e for name, e in grown.entries.items() if name not in first.entries]
     assert len(new) == 2
     assert all(isinstance(e, LatencyEntry) and e.latency_ms > 0 for e in new)
+
+
+def test_a_store_that_other_hosts_may_not_reach_is_said(tmp_path: Path) -> None:
+    home = {"KDNAS_HOME": str(tmp_path)}
+    here = Machine("the cluster", 2, 2, 0, 1, 0, False, False, (socket.gethostname(),))
+    far = replace(here, hosts=(*here.hosts, "one", "two"))
+    own = Settings.from_environment(home)
+    assert store_warnings(here, own) == []
+    (text,) = store_warnings(far, own)
+    assert "the cluster works on other hosts (one and 1 more), and the store" in text
+    assert "set KDNAS_STORE to a URL that every node reaches" in text
+    for url in (f"{tmp_path}-shared", "s3://bucket/kdnas", "dir://store::file:///shared"):
+        assert store_warnings(far, Settings.from_environment(home | {"KDNAS_STORE": url})) == []
+    assert store_warnings(far, replace(own, store_url=f"file://{tmp_path}/store"))

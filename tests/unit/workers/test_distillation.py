@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from kdnas.errors import BackendError, LatencyError, SpecError, StoreError
+from kdnas.errors import LatencyError, NoRoomError, SpecError, StoreError
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.specs.distillation import DistillationSpec
 from workers.distillation import (
@@ -71,7 +71,8 @@ def test_workers_that_do_not_speak_for_their_node_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "threads", "cores"), [(1, 1, 1), (2, 3, 3), (2, 8, 3), (3, 4, 2), (12, 1, 0.5)]
+    ("num_workers", "threads", "cores"),
+    [(1, 1, 1), (2, 3, 2), (1, 8, 4), (3, 4, 2), (12, 1, 0.5), (5, 4, 1)],
 )
 def test_no_worker_reserves_more_cores_than_there_are(
     num_workers: int, threads: int, cores: float
@@ -79,9 +80,21 @@ def test_no_worker_reserves_more_cores_than_there_are(
     assert _resources(NODES, num_workers, threads, on_gpu=False) == {"CPU": cores}
 
 
+def test_what_is_reserved_fits_onto_the_nodes() -> None:
+    """Of two nodes with three cores each, three workers of two cores would leave one out."""
+    assert _resources([{"CPU": 3.0}] * 2, 3, 2, on_gpu=False) == {"CPU": 1.5}
+    for nodes in ([{"CPU": 7.0}, {"CPU": 3.0}, {}], [{"CPU": 0.5}, {"CPU": 1.0}]):
+        for num_workers in range(1, 12):
+            share = _resources(nodes, num_workers, 4, on_gpu=False)["CPU"]
+            assert 0 < share <= 4
+            assert sum(node.get("CPU", 0) // share for node in nodes) >= num_workers
+    with pytest.raises(NoRoomError, match="no node of the Ray cluster offers cores"):
+        _resources([{}, {"CPU": 0.0}], 1, 1, on_gpu=False)
+
+
 def test_each_worker_has_a_gpu_or_is_refused() -> None:
     assert _resources(NODES, 1, 1, on_gpu=True) == {"CPU": 1, "GPU": 1}
-    with pytest.raises(BackendError, match="num_workers 2 need a GPU each, and the cluster has 1"):
+    with pytest.raises(NoRoomError, match="num_workers 2 need a GPU each, and the cluster has 1"):
         _resources(NODES, 2, 1, on_gpu=True)
 
 
@@ -92,7 +105,7 @@ def test_what_an_error_of_ray_train_comes_down_to() -> None:
     assert isinstance(collateral, _GroupDiedError)
     assert str(collateral) == "Connection closed by peer"
     full = _meaning(ControllerError(WorkerGroupStartupTimeoutError(2)), spec())
-    assert isinstance(full, BackendError)
+    assert isinstance(full, NoRoomError)
     assert "no room for 2 workers of 3 threads each; wait until" in str(full)
     for error in (ControllerError(other), RayActorError()):
         assert isinstance(_meaning(error, spec()), _GroupDiedError)

@@ -230,3 +230,15 @@ def test_a_latency_build_fails_at_once(database: Database) -> None:
             "failed",
             "killed by signal 9; look at the log, and ask for it again",
         )
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_rests_is_passed_over(database: Database, table: QueueTable) -> None:
+    first, second = (queue(database, table, name) for name in ("first", "second"))
+    with database.write() as session:
+        assert waiting(session, table, {first}) == [second]
+        found = claim_next(session, table, owner(), 60, resting={first})
+        assert found is not None
+        assert found.row_id == second
+        assert claim_next(session, table, owner(), 60, resting={first}) is None
+    assert claim(database, table) == first

@@ -10,7 +10,13 @@ import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 
-from kdnas.distill.checkpoint import FORMAT, Checkpoints, absolute_place, check_place
+from kdnas.distill.checkpoint import (
+    FORMAT,
+    Checkpoints,
+    absolute_place,
+    check_place,
+    place_below,
+)
 from kdnas.errors import SpecError, StoreError
 
 
@@ -224,3 +230,28 @@ def test_what_cannot_be_read_or_removed_is_said(
         checkpoints.steps()
     with pytest.raises(StoreError, match="could not be removed"):
         checkpoints.remove()
+
+
+def test_a_run_goes_on_at_another_place(tmp_path: Path) -> None:
+    here, there = (Checkpoints(str(tmp_path / name)) for name in ("here", "there"))
+    there.take_over(here)  # nothing was written yet
+    assert there.steps() == []
+    here.save({"step": 4}, 4)
+    there.take_over(here)
+    assert (here.steps(), there.steps()) == ([], [4])
+    here.save({"step": 3}, 3)
+    there.take_over(here)  # a kill came in between
+    assert (here.steps(), there.steps()) == ([], [4])
+
+
+@pytest.mark.parametrize(
+    ("url", "below"),
+    [
+        ("/folder/", "/folder/run"),
+        ("s3://bucket/store", "s3://bucket/store/run"),
+        ("dir://store::file:///disk", "dir://store/run::file:///disk"),
+        ("simplecache::s3://bucket", "simplecache::s3://bucket/run"),
+    ],
+)
+def test_folders_inside_a_place(url: str, below: str) -> None:
+    assert place_below(url, "run") == below
