@@ -58,8 +58,8 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: str) -> Iterator[str]:
-    """URL of a migrated PostgreSQL database, to be copied."""
+def postgres_migrated(postgres_server: str) -> Iterator[str]:
+    """URL of a migrated PostgreSQL database, which each test leaves empty."""
     from kdnas.db.migrate import upgrade
     from kdnas.testing.postgres import fresh_database
 
@@ -97,11 +97,11 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         template = request.getfixturevalue("sqlite_template")
         yield f"sqlite:///{shutil.copy(template, tmp_path / 'kdnas.db')}"
         return
-    from kdnas.testing.postgres import fresh_database
+    from kdnas.testing.postgres import clear
 
-    server, template_url = map(request.getfixturevalue, ("postgres_server", "postgres_template"))
-    with fresh_database(server, template_url) as url:
-        yield url
+    url = request.getfixturevalue("postgres_migrated")
+    yield url
+    clear(url)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from kdnas.architecture import Architecture
 from kdnas.errors import LatencyError
@@ -81,6 +80,8 @@ class LatencyCheck:
     @classmethod
     def of(cls, states: Sequence[CheckedState]) -> LatencyCheck:
         """Condense checked students; at least one."""
+        from scipy.stats import spearmanr  # takes a second to load, and few commands come here
+
         errors = np.abs([state.error for state in states])
         measured = [state.measured_ms for state in states]
         ranked = len(states) > 2 and len(set(measured)) > 1

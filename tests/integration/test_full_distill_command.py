@@ -104,20 +104,17 @@ def test_a_used_output_folder_is_refused(program: Program, finished: Finished) -
     assert (program.folder / "student" / "README.md").read_text() == before
 
 
-def test_default_output_is_named_by_the_run(program: Program) -> None:
-    result = program.run(*DISTIL[:3], "--steps", "3", "--batch-size", "8", "--json")
-    assert result.code == 0, result.err
-    folder = Path(result.json["output"])
-    assert folder == program.folder / "home" / "students" / result.json["distillation_id"]
-    assert (folder / "model.safetensors").is_file()
-
-
-def test_a_student_larger_than_its_teacher_is_warned_about(program: Program) -> None:
+def test_default_output_is_named_by_the_run_and_a_large_student_is_warned_about(
+    program: Program,
+) -> None:
     result = program.run(
-        "full-distill", "--arch", "2,4,96,192,gelu", "--steps", "3", "--batch-size", "8"
+        "full-distill", "--arch", "2,4,96,192,gelu", "--steps", "3", "--batch-size", "8", "--json"
     )
     assert result.code == 0, result.err
     assert "is larger than its teacher" in result.err
+    folder = Path(result.json["output"])
+    assert folder == program.folder / "home" / "students" / result.json["distillation_id"]
+    assert (folder / "model.safetensors").is_file()
 
 
 def test_a_student_goes_to_the_hub_when_it_is_done(program: Program) -> None:

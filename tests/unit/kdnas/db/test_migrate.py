@@ -23,6 +23,13 @@ def settings_for(url: str) -> Settings:
     return Settings.from_environment({"KDNAS_DATABASE_URL": url, "KDNAS_AUTO_MIGRATE": "1"})
 
 
+@pytest.fixture
+def database_url(empty_url: str) -> str:
+    """A database of the test's own, since some take it apart."""
+    migrate.upgrade(empty_url)
+    return empty_url
+
+
 def test_upgrade_from_empty_and_again(empty_url: str) -> None:
     assert migrate.current(empty_url) is None
     assert migrate.check(empty_url) != []

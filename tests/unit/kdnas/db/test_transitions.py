@@ -22,15 +22,19 @@ TABLES: list[WorkTable] = [Search, Distillation]
 
 
 def make(
-    database: Database, table: WorkTable, status: SearchStatus, owner_kind: OwnerKind = "service"
+    database: Database,
+    table: WorkTable,
+    status: SearchStatus,
+    owner_kind: OwnerKind = "service",
+    name: str = "small",
 ) -> str:
     with database.write() as session:
         if table is Search:
-            row = searches.create_search(session, {}, name="small", owner_kind=owner_kind)
+            row = searches.create_search(session, {}, name=name, owner_kind=owner_kind)
             searches.set_search_status(session, row.id, status)
             return row.id
         made = distillations.create_distillation(
-            session, {}, SMALL, name="small", owner_kind=owner_kind
+            session, {}, SMALL, name=name, owner_kind=owner_kind
         )
         distillations.set_distillation_status(session, made.id, status)
         return made.id
@@ -45,17 +49,19 @@ def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus
 
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("action", get_args(Action))
-@pytest.mark.parametrize("status", get_args(SearchStatus))
-def test_every_cell(
-    database: Database, table: WorkTable, action: Action, status: SearchStatus
-) -> None:
-    row_id = make(database, table, status)
+def test_every_cell_of_a_column(database: Database, table: WorkTable, action: Action) -> None:
+    for status in get_args(SearchStatus):
+        check_cell(database, table, action, status)
+
+
+def check_cell(database: Database, table: WorkTable, action: Action, status: SearchStatus) -> None:
+    row_id = make(database, table, status, name=f"was-{status}")
     after = TRANSITIONS[action].get(status)
     with database.read() as session:
         before = events.last_event_id(session)
     if after is None:
         with (
-            pytest.raises(ConflictError, match=r"'small' (is|has) \w+, so it cannot be \w+; \w+"),
+            pytest.raises(ConflictError, match=r"'was-\w+' (is|has) \w+, so it cannot be \w+; \w+"),
             database.write() as session,
         ):
             apply_action(session, table, row_id, action)
