@@ -1,4 +1,4 @@
-"""What dead processes left behind: open attempts, and checkpoints of what was cancelled."""
+"""What dead processes left behind: open attempts, and checkpoints of what has ended."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Cleanup:
             log.info("closed attempts", search=search_id, count=count)
 
     def _remove_checkpoints(self) -> None:
-        """Remove what a process would have removed when its distillation was cancelled."""
+        """Remove what a process would have removed at the end, had it not been killed there."""
         with self._database.read() as session:
-            found = claims.cancelled_distillations(session)
+            found = claims.ended_distillations(session)
         for record in found:
             if record.id in self._removed:
                 continue

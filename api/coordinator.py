@@ -149,12 +149,14 @@ class Coordinator:
                     found = True
 
     def _start_next(self, kind: Kind, table: QueueTable) -> bool:
+        # A runner lets go of its row a moment before it ends.
+        resting = self._pauses.resting() | {child.claim.row_id for child in self._children}
         with self._database.read() as session:  # a writer would hold up others on SQLite
-            if not claims.waiting(session, table, self._pauses.resting()):
+            if not claims.waiting(session, table, resting):
                 return False
         owner = LeaseOwner.of_this_process("service")
         with self._database.write() as session:
-            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, self._pauses.resting())
+            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, resting)
         if claim is None:
             return False
         environment = self._environment

@@ -117,7 +117,8 @@ def run_stored_distillation(
         with database.read() as session:
             record = distillations.get_distillation(session, record.id)
         if record.status in {"succeeded", "cancelled"}:
-            remove_run_files(spec, settings, record.id)
+            ended = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+            remove_run_files(ended, settings, record.id)  # preparing has said where they are
         if record.status == "cancelled":
             raise CancelledError(
                 f"distillation {record.name!r} was cancelled, so this run has ended and its "

@@ -249,6 +249,7 @@ class Store:
             if self.is_local:
                 _write_atomically(Path(path), fingerprint.encode())
             else:
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
                 self._fs.pipe_file(path, fingerprint.encode())
 
     def recall(self, kind: str, key: str) -> str | None:

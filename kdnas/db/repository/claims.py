@@ -119,10 +119,10 @@ def is_running(session: Session, table: QueueTable, row_id: str) -> bool:
     return session.scalar(select(table.status).where(table.id == row_id)) == "running"
 
 
-def cancelled_distillations(session: Session) -> list[DistillationRecord]:
-    """Distillations that were cancelled in the last day, and that nobody holds."""
+def ended_distillations(session: Session) -> list[DistillationRecord]:
+    """Distillations that were finished or cancelled in the last day, and that nobody holds."""
     query = select(Distillation).where(
-        Distillation.status == "cancelled",
+        Distillation.status.in_(["succeeded", "cancelled"]),
         Distillation.finished_at > utc_now() - timedelta(days=1),
     )
     now = leases.database_time(session)

@@ -174,13 +174,22 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
         made = distillations.create_distillation(session, spec.to_json(), SMALL)
         distillations.set_distillation_status(session, made.id, "cancelled")
+        training = {"checkpoints": str(settings.home / "elsewhere")}
+        spec = DistillationSpec.read(spec.to_json() | {"training": training}, "test")
+        done = distillations.create_distillation(session, spec.to_json(), SMALL)
+        distillations.set_distillation_status(session, done.id, "succeeded")
+        at_work = distillations.create_distillation(session, spec.to_json(), SMALL)
     folder = settings.home / "distillations" / made.id / "checkpoints" / "step-000000001"
-    folder.mkdir(parents=True)
+    ended, kept = (settings.home / "elsewhere" / row.id / folder.name for row in (done, at_work))
+    for checkpoint in (folder, ended, kept):
+        checkpoint.mkdir(parents=True)
     cleanup = Cleanup(settings, database)
     cleanup.run()
     with database.read() as session:  # the search may be taken up, and then closes its own
         assert candidates.list_episodes(session, search.id)[0].candidates[0].status == "running"
     assert not folder.parent.parent.exists()
+    assert not ended.parent.exists()
+    assert kept.is_dir()
     with database.write() as session:
         apply_action(session, Search, search.id, "cancel")
     cleanup.run()
