@@ -99,6 +99,11 @@ class _Stored(Collector):
             ("candidates_reused", "Candidates whose loss was looked up.", found.num_reused),
             ("candidates_in_training", "Candidates being trained.", found.num_in_training),
             ("workers_busy", "Workers that train candidates.", found.num_workers),
+            (
+                "students_per_hour",
+                "Students trained by mini-KD in the last hour.",
+                found.num_trained_last_hour,
+            ),
             ("last_event_id", "Number of the newest event.", found.last_event_id),
         ):
             yield _gauge(f"kdnas_{name}", text, value)

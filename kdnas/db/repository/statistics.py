@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from kdnas.db.base import utc_now
 from kdnas.db.models import (
     CANDIDATE_STATUSES,
     STATUSES,
@@ -20,6 +22,8 @@ from kdnas.db.models import (
     LatencyBuild,
     Search,
 )
+
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Statistics:
         num_episodes_finished: of all searches.
         num_in_training: candidates that a worker trains at present.
         num_workers: workers that train at present.
+        num_trained_last_hour: students whose mini-KD ended well within the last hour.
         last_event_id: how many events there were.
     """
 
@@ -46,6 +51,7 @@ class Statistics:
     num_episodes_finished: int
     num_in_training: int
     num_workers: int
+    num_trained_last_hour: int
     last_event_id: int
 
 
@@ -55,6 +61,11 @@ def read_statistics(session: Session) -> Statistics:
     episodes = select(func.count()).select_from(Episode).where(Episode.finished_at.is_not(None))
     training = select(func.count(), func.count(Attempt.worker.distinct())).where(
         Attempt.finished_at.is_(None)
+    )
+    trained = (
+        select(func.count())
+        .select_from(Attempt)
+        .where(Attempt.outcome == "succeeded", Attempt.finished_at > utc_now() - HOUR)
     )
     num_in_training, num_workers = session.execute(training).one()
     return Statistics(
@@ -66,6 +77,7 @@ def read_statistics(session: Session) -> Statistics:
         num_episodes_finished=session.scalar(episodes) or 0,
         num_in_training=num_in_training,
         num_workers=num_workers,
+        num_trained_last_hour=session.scalar(trained) or 0,
         last_event_id=session.scalar(select(func.max(Event.id))) or 0,
     )
 
