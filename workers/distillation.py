@@ -8,11 +8,11 @@ ends, and a new one goes on from the newest checkpoint.
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import floor
 from typing import Any, Self
@@ -35,10 +35,10 @@ from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
 from workers.cluster import cluster
+from workers.line import LINE, POLL_SECONDS, WorkerEnd
 
 MAX_DEATHS = 3
 """So often workers may die without a new checkpoint in between."""
-POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 24 * 3600
 """Longest wait of a worker for the others, who may wait for the first to read held-out losses.
 
@@ -126,7 +126,7 @@ def _run_group(
     work: _Work, on_progress: Callable[[FullProgress], None], should_stop: Callable[[], bool]
 ) -> int:
     """Run one group of workers to its end, and pass on what it tells in the meantime."""
-    line: Any = _LINE.remote()
+    line: Any = LINE.remote()
     found: list[int | BaseException] = []
 
     def fit() -> None:
@@ -145,8 +145,8 @@ def _run_group(
             if not told_to_stop and should_stop():
                 told_to_stop = True
                 _answer(line.stop.remote())
-            for progress in _answer(line.take.remote()):
-                on_progress(progress)
+            for told in _answer(line.take.remote()):
+                on_progress(pickle.loads(told))
     finally:
         ray.kill(line)  # a group that is still there ends when it finds nobody on the line
         thread.join(GOODBYE_SECONDS)
@@ -264,64 +264,6 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-class _Line:
-    """Between the driver and the first worker: progress one way, the wish to stop the other."""
-
-    def __init__(self) -> None:
-        self._told: list[FullProgress] = []
-        self._stopping = False
-
-    def tell(self, progress: FullProgress) -> None:
-        self._told.append(progress)
-
-    def take(self) -> list[FullProgress]:
-        told, self._told = self._told, []
-        return told
-
-    def stop(self) -> None:
-        self._stopping = True
-
-    def stopping(self) -> bool:
-        return self._stopping
-
-
-_LINE: Any = ray.remote(num_cpus=0, max_restarts=0)(_Line)
-
-
-class _WorkerEnd:
-    """The first worker's end of the line; nothing here waits for an answer during a step."""
-
-    def __init__(self, line: Any) -> None:
-        self._line, self._stopping = line, False
-        self._asked = time.monotonic()
-        self._answer = line.stopping.remote()
-        self._told: Any = None
-
-    def tell(self, progress: FullProgress) -> None:
-        self._told = self._line.tell.remote(progress)
-
-    def should_stop(self) -> bool:
-        """Whether the driver wants an end, as of a moment ago.
-
-        Raises:
-            RayActorError: the driver is gone.
-        """
-        now = time.monotonic()
-        if now - self._asked >= POLL_SECONDS and ray.wait([self._answer], timeout=0)[0]:
-            self._stopping = ray.get(self._answer)
-            self._asked, self._answer = now, self._line.stopping.remote()
-        return self._stopping
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Wait until everything was told."""
-        if self._told is not None:
-            with suppress(RayError):  # nobody is left who wants to know
-                ray.get(self._told)
-
-
 def _worker(config: dict[str, Any]) -> int:
     """What each worker does; Ray Train calls it in a process of its own."""
     work: _Work = config["work"]
@@ -335,7 +277,7 @@ def _worker(config: dict[str, Any]) -> int:
     assert spec.corpus.fingerprint
     with ExitStack() as stack:
         stack.enter_context(num_threads(training.threads or 1))
-        end = stack.enter_context(_WorkerEnd(config["line"])) if parallel.leads else None
+        end = stack.enter_context(WorkerEnd(config["line"])) if parallel.leads else None
         turns = stack.enter_context(_Turns(training.checkpoint_every or STEPS_A_TURN))
         if context.get_local_rank() == 0:
             turns.begin()
