@@ -71,7 +71,10 @@ def full_distill(
     ] = False,
     checkpoints: Annotated[
         str | None,
-        typer.Option(help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME]"),
+        typer.Option(
+            help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME; in KDNAS_STORE "
+            "on a Ray cluster]"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the start and the batches.")] = None,
     output: Annotated[

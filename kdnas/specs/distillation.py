@@ -23,9 +23,10 @@ class FullTrainingSpec(TrainingSpec):
         accumulate: parts into which a worker cuts its share of a batch, to save memory; the
             gradients of all parts make one optimiser step.
         compile: run the student through ``torch.compile``.
-        address: of a running Ray cluster for several workers; None starts a local one.
-        checkpoints: fsspec URL of a folder for the checkpoints; None keeps them under
-            ``KDNAS_HOME``. Workers on several nodes need one that all of them reach.
+        address: of a running Ray cluster, to which one worker goes as well; None takes that of
+            ``KDNAS_RAY_ADDRESS``, else trains here, several workers on a local cluster.
+        checkpoints: fsspec URL of a folder for the checkpoints; None keeps them in the store
+            (``KDNAS_STORE``) if the work goes to a cluster, else under ``KDNAS_HOME``.
     """
 
     epochs: float | None = Field(1.0, gt=0)
