@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from api.run_files import checkpoints_in_store
 from kdnas.errors import RequestError
 from kdnas.models.teacher import ALIASES
 from kdnas.settings import Settings
@@ -44,8 +45,9 @@ def check_paths(spec: SearchSpec | DistillationSpec, settings: Settings) -> None
         check_model(spec.student.init_from, "student.init_from.ref", settings)
     if spec.output is not None:
         _check_path(spec.output, "output", _folders(settings))
-    if spec.training.checkpoints is not None:
-        _check_location(spec.training.checkpoints, "training.checkpoints", settings)
+    place = spec.training.checkpoints
+    if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
+        _check_location(place, "training.checkpoints", settings)
     _check_address(spec.training.address, "training.address", settings)
 
 

@@ -11,7 +11,7 @@ from api.run_files import checkpoints_in_store
 from kdnas.cpu import available_cores
 from kdnas.distill.checkpoint import absolute_place, check_place
 from kdnas.distill.export import refuse_used_folder
-from kdnas.errors import ArchitectureError, SpecError, TeacherError
+from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
 from kdnas.models.student import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
@@ -88,11 +88,8 @@ def prepare_distillation(
     device = machine.choose_device(spec.training.device)
     dtype = machine.choose_dtype(spec.training.dtype, device)
     num_workers = spec.training.num_workers
-    if device == "cuda" and num_workers > machine.gpus:
-        raise SpecError(
-            f"num_workers {num_workers} need a GPU each, and {machine.name} has {machine.gpus}; "
-            "ask for fewer workers, or device cpu"
-        )
+    if device == "cuda":
+        machine.check_gpus(num_workers)
     store = Store.from_settings(settings)
     if spec.output:
         refuse_used_folder(Path(spec.output))

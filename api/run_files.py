@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kdnas.distill.checkpoint import Checkpoints, place_below
+from kdnas.distill.checkpoint import Checkpoints, absolute_place, place_below
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -19,7 +19,7 @@ def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: 
 
 def checkpoints_in_store(settings: Settings) -> str:
     """Return where runs on a cluster keep their checkpoints: all of its nodes reach the store."""
-    return place_below(settings.store_url, "checkpoints")
+    return absolute_place(place_below(settings.store_url, "checkpoints"))
 
 
 def run_folder(settings: Settings, distillation_id: str) -> Path:

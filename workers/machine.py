@@ -59,6 +59,18 @@ class Machine:
         fast = self.gpu_bfloat16 if device == "cuda" else self.cpu_bfloat16
         return "bfloat16" if fast else "float32"
 
+    def check_gpus(self, num_workers: int) -> None:
+        """Make sure that there is a GPU for each worker.
+
+        Raises:
+            SpecError: there are fewer.
+        """
+        if num_workers > self.gpus:
+            raise SpecError(
+                f"num_workers {num_workers} need a GPU each, and {self.name} has {self.gpus}; ask "
+                "for fewer workers, or device cpu"
+            )
+
     def threads_each(self, num_workers: int) -> int:
         """Share the cores evenly: threads of each worker, no more than a node has."""
         return min(self.cores, max(1, self.total_cores // num_workers))

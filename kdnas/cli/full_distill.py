@@ -72,8 +72,8 @@ def full_distill(
     checkpoints: Annotated[
         str | None,
         typer.Option(
-            help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME; in KDNAS_STORE "
-            "on a Ray cluster]"
+            help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME; on a Ray "
+            "cluster in KDNAS_STORE]"
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the start and the batches.")] = None,

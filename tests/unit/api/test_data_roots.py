@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from api.data_roots import check_model, check_paths
+from api.run_files import checkpoints_in_store
 from kdnas.errors import RequestError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -151,6 +152,14 @@ def test_output_and_checkpoints_lie_below_a_root(root: Path, settings: Settings)
         check_paths(distillation(output=f"{root}/link/student"), settings)
     with refused("training.checkpoints"):
         check_paths(distillation(training={"checkpoints": "/srv/checkpoints"}), settings)
+
+
+def test_a_stored_spec_of_a_run_on_a_cluster_may_be_sent_again(settings: Settings) -> None:
+    place = checkpoints_in_store(settings)
+    assert place == f"{settings.home}/store/checkpoints"
+    check_paths(distillation(training={"checkpoints": place}), settings)
+    with refused("training.checkpoints"):
+        check_paths(distillation(training={"checkpoints": f"{settings.home}/store"}), settings)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/checkpoints", "s3://bucket/checkpoints/mine"])
