@@ -77,9 +77,7 @@ def test_a_gpu_that_is_not_there_is_refused() -> None:
 def test_each_worker_of_a_distillation_needs_a_gpu() -> None:
     found = summed_up("the cluster", NODES, "cuda", Asked())
     found.check_gpus(2)
-    with pytest.raises(
-        SpecError, match="num_workers 3 need a GPU each, and the cluster has 2"
-    ):
+    with pytest.raises(SpecError, match="num_workers 3 need a GPU each, and the cluster has 2"):
         found.check_gpus(3)
 
 
