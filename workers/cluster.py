@@ -59,8 +59,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             where = f"the Ray cluster at {address!r}" if address else "a local Ray cluster"
             reason = " ".join(str(error).split())[:200]
             raise BackendError(
-                f"{where} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or use "
-                "--backend local"
+                f"{where} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or unset it and do "
+                "without a cluster: a search by --backend local, a distillation by one worker"
             ) from None
         try:
             yield
