@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +53,7 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             with _quiet_ray(), _signal_handlers_kept(defaults=False):
                 ray.init(
                     **options,
+                    runtime_env=_quoted_python(address),
                     log_to_driver=False,
                     logging_level=logging.ERROR,
                     configure_logging=True,
@@ -66,6 +69,19 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def _quoted_python(address: str | None) -> dict[str, str] | None:
+    """Name our Python so that Ray finds it in a folder whose path has a space.
+
+    Ray starts some workers, those of Ray Train among them, by a shell command in which it quotes
+    everything but this path, and then waits for them for ever. Not for clusters of other machines:
+    their Python lies elsewhere.
+    """
+    quoted = shlex.quote(sys.executable)
+    host = (address or "auto").removeprefix("ray://").rpartition(":")[0].strip("[]")
+    here = {"", "localhost", "127.0.0.1", "::1", ray.util.get_node_ip_address()}
+    return {"py_executable": quoted} if quoted != sys.executable and host in here else None
 
 
 def _knock(address: str) -> None:

@@ -196,9 +196,12 @@ def test_however_a_run_is_broken_off_it_ends_with_the_same_weights(
     def newest() -> int:
         return max(Checkpoints(str(place)).steps(), default=0)
 
-    # With a cluster of its own, whose chatter stays off the screen.
+    # With a cluster of its own, whose chatter stays off the screen, and in a folder whose name has
+    # a space: Ray leaves the path of its Python unquoted, and would wait for its workers for ever.
+    (tmp_path / "a space").symlink_to(sys.prefix)
+    python = tmp_path / "a space" / "bin" / "python"
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, spec.model_dump_json(), lab.store.url, str(place)],
+        [python, "-c", DRIVER, spec.model_dump_json(), lab.store.url, str(place)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
