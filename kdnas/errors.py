@@ -10,6 +10,7 @@
     │   ├── SpecError           a spec, preset or configuration file
     │   ├── TeacherError        a teacher that cannot be read or is not supported
     │   ├── CorpusError         a corpus that cannot be read or is too small
+    │   ├── TaskDataError       examples of a task that cannot be found or read
     │   ├── NotFoundError       an id or a name that is not there
     │   └── ConflictError       the thing exists, but its state forbids the request
     └── WorkError               the request was right, the work failed; exit code 1
@@ -61,6 +62,10 @@ class TeacherError(RequestError):
 
 class CorpusError(RequestError):
     """A corpus cannot be read or is too small."""
+
+
+class TaskDataError(RequestError):
+    """The examples of a task cannot be found or read."""
 
 
 class NotFoundError(RequestError):

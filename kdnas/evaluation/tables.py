@@ -1,0 +1,225 @@
+"""Rows of a table: TSV as benchmarks publish it, CSV, JSON Lines, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.task import Columns, LocalLayout
+
+# Some published files hold a few torn lines; more than this share is a wrong layout.
+MAX_TORN_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, as read.
+
+    Attributes:
+        where: file and line, for messages.
+        text: the first text, or a list of words.
+        pair: the second text.
+        label: None where the file has no such column.
+        language: where the file says it.
+    """
+
+    where: str
+    text: Any
+    pair: Any = None
+    label: Any = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a file.
+
+    Attributes:
+        rows: in the file's order.
+        labelled: there is a column of labels.
+        notes: what was left out.
+    """
+
+    rows: Sequence[Row]
+    labelled: bool
+    notes: tuple[str, ...] = ()
+
+
+def read_text(path: Path) -> str:
+    """A file's text, without a byte-order mark, its line ends as on Unix.
+
+    Raises:
+        TaskDataError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
+    except UnicodeDecodeError as error:
+        raise TaskDataError(
+            f"{path} is not UTF-8 at byte {error.start}; convert it to UTF-8"
+        ) from None
+    return text.replace("\r\n", "\n")
+
+
+def read_table(path: Path, layout: LocalLayout) -> Table:
+    """Read a file by its suffix; ``.tsv`` and ``.txt`` know no quotes, ``.csv`` does.
+
+    Raises:
+        TaskDataError: the file cannot be read, or has none of the known headers.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        return _from_records(path, _json_lines(path), layout)
+    if suffix == ".parquet":
+        return _from_records(path, _parquet(path), layout)
+    if suffix == ".csv":
+        return _from_cells(path, _csv_cells(path, layout), layout)
+    lines = read_text(path).split("\n")
+    cells = [(n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip()]
+    return _from_cells(path, cells, layout)
+
+
+def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | None:
+    """The first of the known headers whose texts are among the names, whatever their case.
+
+    The label may be missing: test parts are published without.
+    """
+    there = {name.strip().lower() for name in names}
+    fits = [c for c in known if {c.text.lower(), (c.pair or c.text).lower()} <= there]
+    labelled = [c for c in fits if c.label.lower() in there]
+    in_languages = [c for c in labelled if c.language and c.language.lower() in there]
+    plain = [c for c in labelled if c.language is None]
+    return next(iter([*in_languages, *plain, *fits]), None)
+
+
+def _from_cells(path: Path, cells: Sequence[tuple[int, list[str]]], layout: LocalLayout) -> Table:
+    if not cells:
+        raise TaskDataError(f"{path} is empty; check the file")
+    header = [name.strip().lower() for name in cells[0][1]]
+    columns = known_columns(header, layout.columns)
+    if columns is not None:
+        cells = cells[1:]
+        text, label = header.index(columns.text.lower()), _index(header, columns.label)
+        pair, language = _index(header, columns.pair), _index(header, columns.language)
+    elif layout.positions is not None:
+        text, pair, label = layout.positions
+        language = None
+        if len(cells[0][1]) <= label:
+            label = None
+    else:
+        raise TaskDataError(f"{path} has the columns {_listed(header)}; {_wanted(layout)}")
+    needed = max(n for n in (text, pair, label, language) if n is not None)
+    whole = [(n, row) for n, row in cells if len(row) > needed]
+    torn = [n for n, row in cells if len(row) <= needed]
+    if len(torn) > MAX_TORN_SHARE * len(cells):
+        raise TaskDataError(
+            f"{path} has only {len(dict(cells)[torn[0]])} columns in line {torn[0]}, {needed + 1} "
+            f"are needed; {_wanted(layout)}"
+        )
+    rows = [
+        Row(
+            where=f"{path}, line {n}",
+            text=row[text],
+            pair=None if pair is None else row[pair],
+            label=None if label is None else row[label],
+            language=None if language is None else row[language],
+        )
+        for n, row in whole
+    ]
+    notes = (f"{len(torn)} torn lines of {path.name} left out",) if torn else ()
+    return Table(rows, label is not None, notes)
+
+
+def _from_records(
+    path: Path, records: Sequence[tuple[str, Mapping[str, Any]]], layout: LocalLayout
+) -> Table:
+    if not records:
+        raise TaskDataError(f"{path} is empty; check the file")
+    names = list(dict.fromkeys(name for _, record in records for name in record))
+    columns = known_columns(names, layout.columns)
+    if columns is None:
+        raise TaskDataError(f"{path} has the columns {_listed(names)}; {_wanted(layout)}")
+    lower = [name.strip().lower() for name in names]
+    label, pair = _index(lower, columns.label), _index(lower, columns.pair)
+    text = names[lower.index(columns.text.lower())]
+    rows = [
+        Row(
+            where=where,
+            text=record.get(text),
+            pair=None if pair is None else record.get(names[pair]),
+            label=None if label is None else record.get(names[label]),
+        )
+        for where, record in records
+    ]
+    return Table(rows, label is not None)
+
+
+def _csv_cells(path: Path, layout: LocalLayout) -> list[tuple[int, list[str]]]:
+    """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
+    text = read_text(path)
+    found: list[tuple[int, list[str]]] = []
+    for delimiter in (",", ";", "\t"):
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+        try:
+            found = [(reader.line_num, cells) for cells in reader if any(cells)]
+        except csv.Error as error:
+            raise TaskDataError(
+                f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
+            ) from None
+        if found and known_columns(found[0][1], layout.columns) is not None:
+            break
+    return found
+
+
+def _json_lines(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    records: list[tuple[str, Mapping[str, Any]]] = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TaskDataError(f"{where} is not JSON: {error}; write one object a line") from None
+        if not isinstance(record, dict):
+            raise TaskDataError(f"{where} holds a {type(record).__name__}; write one object a line")
+        records.append((where, record))
+    return records
+
+
+def _parquet(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    try:
+        records = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        detail = " ".join(str(error).split())
+        raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
+    return [(f"{path}, row {n}", record) for n, record in enumerate(records)]
+
+
+def _index(names: Sequence[str], wanted: str | None) -> int | None:
+    if wanted is None or wanted.lower() not in names:
+        return None
+    return names.index(wanted.lower())
+
+
+def _listed(names: Iterator[str] | Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= 200 else text[:200] + " …"
+
+
+def _wanted(layout: LocalLayout) -> str:
+    """What a header must have, for messages."""
+    choices = [
+        " and ".join(name for name in (c.text, c.pair, c.label) if name) for c in layout.columns
+    ]
+    return f"it needs {' or '.join(choices)}"
