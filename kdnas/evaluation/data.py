@@ -1,0 +1,232 @@
+"""The examples of a task: from files found in a folder, or from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.columns import read_columns
+from kdnas.evaluation.converting import Converted, found_labels, from_rows
+from kdnas.evaluation.examples import Example, SpanExample, TaskData
+from kdnas.evaluation.finding import Found, find_files
+from kdnas.evaluation.hub_data import pinned, read_hub_part, sources_of
+from kdnas.evaluation.splitting import split
+from kdnas.evaluation.squad import read_squad
+from kdnas.evaluation.tables import read_table
+from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks import TASKS, TYDIQA_LANGUAGES
+
+Examples = dict[str, list[Example]]
+SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
+ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+@dataclass
+class _Parts:
+    """Labelled examples of each part by language or variant, as they are read."""
+
+    parts: dict[str, Examples] = field(default_factory=dict)
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
+
+    def add(self, part: str, key: str | None, read: Converted, sources: Iterable[str]) -> None:
+        for language, examples in read.examples.items():
+            name = language or key or ""
+            self.parts.setdefault(part, {}).setdefault(name, []).extend(examples)
+        self.sources.setdefault(part, []).extend(sources)
+        self.notes += read.notes
+
+
+def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
+    """Load what a task is trained on and scored on.
+
+    A part that is published without labels is not used. Scored is the development part where the
+    labels of the test part are secret (GLUE, SQuAD, TyDiQA), elsewhere the test part; or the other
+    one, if that alone has labels or it has more languages. Where there is no training part, or nothing labelled beside it, a fifth of
+    what there is is held out by a seeded draw, and ``official_split`` is False.
+
+    Args:
+        task: the task.
+        data_dir: a folder with the task's files as they are published, or a folder above it; a
+            single file; None for the hub's data set.
+        seed: of the split of our own, where one is needed.
+
+    Raises:
+        TaskDataError: nothing is found (lists what was looked for), nothing has labels, or
+            something cannot be read; names file and line.
+    """
+    found = _from_hub(task) if data_dir is None else _from_folder(task, data_dir)
+    train = _training_part(task, found.parts.get("train", {}), found.notes)
+    name, scored = _scored_part(task, found)
+    if not train and not scored:
+        raise TaskDataError(
+            f"no labelled examples of {task.name} in {', '.join(found.unlabelled)}; labels are "
+            "needed for training and scoring"
+        )
+    official = bool(train) and bool(scored)
+    if official:
+        evaluations = scored
+    else:
+        pool = _named(scored or found.parts["train"], "dev")
+        train, evaluations = split(task, pool, seed)
+        lacking = "labelled part to score" if not scored else "training part"
+        found.notes.append(
+            f"not the official split: there is no {lacking}, so that 80 % of the "
+            f"{name if scored else 'training'} part are trained on and 20 % scored (seed {seed})"
+        )
+    everything = [*train, *(e for examples in evaluations.values() for e in examples)]
+    return TaskData(
+        task=task,
+        train=train,
+        evaluations=evaluations,
+        labels=found_labels(task, everything),
+        official_split=official,
+        sources=tuple(dict.fromkeys(found.sources.get("train", []) + found.sources.get(name, []))),
+        notes=tuple(dict.fromkeys(found.notes)),
+    )
+
+
+def available_tasks(tasks: Iterable[Task], data_dir: Path) -> list[Task]:
+    """Those tasks whose files are found in a folder; plain ``NER`` only if no other is.
+
+    Raises:
+        TaskDataError: none is found; lists what was looked for.
+    """
+    tasks, found, why = list(tasks), [], []
+    for task in tasks:
+        try:
+            find_files(task, data_dir)
+        except TaskDataError as error:
+            why.append(str(error))
+        else:
+            found.append(task)
+    if not found:
+        raise TaskDataError("; ".join(why))
+    named = [task for task in found if task.layout.folders]
+    return named or found
+
+
+def _from_folder(task: Task, data_dir: Path) -> _Parts:
+    parts = _Parts()
+    files = find_files(task, data_dir)
+    own_language = any(f.part == "train" and f.key == task.train_language for f in files)
+    for file in files:
+        # Training parts of other languages may be large, and would not be used.
+        if file.part != "train" or not own_language or file.key == task.train_language:
+            _add_file(parts, task, file, file.part or "test")
+    if task.train_from and not parts.parts.get("train"):
+        other = TASKS[task.train_from]
+        try:
+            borrowed = find_files(other, data_dir)
+        except TaskDataError:
+            borrowed = []  # Then the task is split, which its notes say.
+        for file in borrowed:
+            if file.part == "train":
+                _add_file(parts, other, file, "train")
+                parts.notes.append(f"trained on {other.name}")
+    return parts
+
+
+def _add_file(parts: _Parts, task: Task, file: Found, part: str) -> None:
+    read = _read_file(task, file)
+    if read is None or not len(read):
+        parts.unlabelled.append(str(file.path))
+        return
+    parts.add(part, file.key, read, [str(file.path)])
+
+
+def _read_file(task: Task, file: Found) -> Converted | None:
+    """Examples of one file; None where it has no labels."""
+    if task.kind == "span":
+        questions = read_squad(file.path)
+        return None if questions is None else _checked(task, file.path, questions)
+    if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
+        sentences = read_columns(file.path, file.key)
+        return None if sentences is None else Converted({None: sentences})
+    table = read_table(file.path, task.layout)
+    if not table.labelled:
+        return None
+    converted = from_rows(task, table.rows, file.path.name)
+    return Converted(converted.examples, (*table.notes, *converted.notes))
+
+
+def _checked(task: Task, path: Path, questions: Sequence[SpanExample]) -> Converted:
+    """Questions by language, where ids name it as in TyDiQA."""
+    impossible = sum(question.impossible for question in questions)
+    if impossible and task.suite != "squad2":
+        raise TaskDataError(
+            f"{path} has {impossible} questions without an answer, which {task.name} knows not; "
+            "evaluate it as SQuAD 2.0"
+        )
+    return Converted(_by_language(task, questions))
+
+
+def _by_language(task: Task, questions: Sequence[Example]) -> dict[str | None, list[Example]]:
+    by_language: dict[str | None, list[Example]] = {}
+    for question in questions:
+        language = TYDIQA_LANGUAGES.get(question.id.partition("-")[0])
+        by_language.setdefault(language if task.suite == "tydiqa" else None, []).append(question)
+    return by_language
+
+
+def _from_hub(task: Task) -> _Parts:
+    source = task.hub
+    if source is None:
+        raise TaskDataError(
+            f"{task.name} has no data set on the hub; give a folder or a file with its examples"
+        )
+    parts, revision = _Parts(), pinned(source)
+    for key, part in source.evaluations.items():
+        read = read_hub_part(task, source, part, revision)
+        origin = sources_of(task, source, revision)
+        parts.add(_usual_part(task), key, _in_languages(task, read), origin)
+    lender = task if source.train else TASKS[task.train_from or ""]
+    if lender.hub is None or lender.hub.train is None:
+        raise TaskDataError(f"{task.name} has no training data on the hub; give a folder with some")
+    if lender is not task:
+        revision = pinned(lender.hub)
+        parts.notes.append(f"trained on {lender.name}")
+    read = read_hub_part(lender, lender.hub, lender.hub.train, revision)
+    origin = sources_of(lender, lender.hub, revision)
+    parts.add("train", task.train_language, read, origin)
+    return parts
+
+
+def _in_languages(task: Task, read: Converted) -> Converted:
+    if task.kind != "span":
+        return read
+    return Converted(_by_language(task, [e for es in read.examples.values() for e in es]))
+
+
+def _training_part(task: Task, train: Examples, notes: list[str]) -> list[Example]:
+    """Examples to train on: those of the task's language, or of all there are."""
+    if task.train_language in train:
+        return train[task.train_language]
+    if task.train_language and set(train) - {""}:
+        notes.append(f"no training part in {task.train_language}: {', '.join(train)} taken")
+    return [example for examples in train.values() for example in examples]
+
+
+def _scored_part(task: Task, found: _Parts) -> tuple[str, Examples]:
+    """Name and examples of the part that is scored; empty where none has labels."""
+    usual = _usual_part(task)
+    other = "test" if usual == "dev" else "dev"
+    first, second = found.parts.get(usual, {}), found.parts.get(other, {})
+    if len(second) <= len(first):
+        return usual, _named(first, usual)
+    why = f"the {usual} part has fewer languages" if first else f"no {usual} part has labels"
+    found.notes.append(f"scored on the {other} part: {why}")
+    return other, _named(second, other)
+
+
+def _usual_part(task: Task) -> str:
+    """The part that papers report: the test part, unless its labels are secret."""
+    return "dev" if task.suite in SECRET_TESTS else "test"
+
+
+def _named(examples: Mapping[str, list[Example]], name: str) -> Examples:
+    """Examples whose file names neither language nor variant go by the part's name."""
+    return {key or name: values for key, values in examples.items()}
