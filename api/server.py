@@ -25,12 +25,16 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise WorkError(
             f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --host or "
             "--port"
         ) from None
+    # Connections inherit it. Without it a small answer waits 40 ms for the client's delayed
+    # acknowledgement; asyncio sets it only on sockets that were made with a protocol's number.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _reason(error: OSError) -> str:
