@@ -16,6 +16,7 @@ from kdnas.cli import (
     demo,
     distillations,
     doctor,
+    evaluate,
     export,
     full_distill,
     latency,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
+app.command("evaluate")(evaluate.evaluate)
 app.command("coordinator")(coordinator.coordinator)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)

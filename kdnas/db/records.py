@@ -35,6 +35,25 @@ class DistillationRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationRecord:
+    """A stored evaluation of a model on a task with a seed."""
+
+    id: str
+    model: str
+    distillation_id: str | None
+    suite: str
+    task: str
+    seed: int
+    spec: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    status: SearchStatus
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class HeldOutReading:
     """Held-out losses of a distillation at a step."""
 

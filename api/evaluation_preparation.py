@@ -1,0 +1,166 @@
+"""What an evaluation needs before it runs: the model, and the data of every task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdnas.distill.export import RUN_FILE
+from kdnas.distill.numerics import choose_device, choose_dtype
+from kdnas.errors import SpecError, TaskDataError, unknown_name
+from kdnas.evaluation.data import load_task
+from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.settings import FinetuneSettings, settings_for
+from kdnas.evaluation.tasks import SUITES, Task, find_task
+from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.specs.evaluation import EvaluationSpec
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task of an evaluation, looked at: its data are there and can be read.
+
+    Attributes:
+        task: the task.
+        settings: of its fine-tunings.
+        data: fingerprint of its data.
+        train_examples: examples to learn from.
+        evaluation_examples: evaluation set → its examples.
+        official_split: whether training and evaluation sets are the benchmark's own.
+        sources: files or data sets.
+        notes: what a reader of the figures should know.
+    """
+
+    task: Task
+    settings: FinetuneSettings
+    data: str
+    train_examples: int
+    evaluation_examples: dict[str, int]
+    official_split: bool
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def key(self, model: str, seed: int) -> str:
+        """Name the fine-tuning of a model, by its fingerprint, with a seed."""
+        return evaluation_key(model, self.task.name, self.data, self.settings, seed)
+
+
+@dataclass(frozen=True)
+class PreparedEvaluation:
+    """An evaluation that can begin.
+
+    Attributes:
+        spec: the request with the model pinned.
+        model: on this machine.
+        tasks: in the order of the suite.
+        absent: tasks of the suite that have no data, with the reason.
+        device: that was chosen.
+        distillation_id: of the distillation that made the model, if its folder says so.
+    """
+
+    spec: EvaluationSpec
+    model: TeacherHandle
+    tasks: tuple[PlannedTask, ...]
+    absent: dict[str, str]
+    device: str
+    distillation_id: str | None
+
+
+def prepare_evaluation(
+    spec: EvaluationSpec, on_task: Callable[[str], None] = lambda _: None
+) -> PreparedEvaluation:
+    """Find the model and read the data of every task once.
+
+    Tasks that were named must have data; of a whole suite, those that have some are evaluated.
+
+    Args:
+        spec: the request.
+        on_task: is told the name of the task whose data are read.
+
+    Raises:
+        SpecError: an unknown suite or task.
+        TaskDataError: data that are not there or cannot be read.
+        TeacherError: the model is not found or cannot be used.
+    """
+    tasks = chosen_tasks(spec)
+    model = prepare_teacher(spec.model)
+    device = choose_device(spec.device)
+    dtype = choose_dtype(spec.dtype, device)
+    planned, absent = [], {}
+    for task in tasks:
+        on_task(task.name)
+        try:
+            data = read_data(spec, task)
+        except TaskDataError as error:
+            if spec.tasks:
+                raise
+            absent[task.name] = str(error)
+        else:
+            planned.append(_planned(task, settings_for(task, spec, dtype), data))
+    if not planned:
+        raise TaskDataError(next(iter(absent.values())))
+    pinned = spec.model.model_copy(update={"fingerprint": model.fingerprint, "ref": _name(model)})
+    return PreparedEvaluation(
+        spec.model_copy(update={"model": pinned, "tasks": tuple(p.task.name for p in planned)}),
+        model,
+        tuple(planned),
+        absent,
+        device,
+        _distillation_of(model.folder),
+    )
+
+
+def chosen_tasks(spec: EvaluationSpec) -> tuple[Task, ...]:
+    """Return the tasks of a request.
+
+    Raises:
+        SpecError: an unknown suite, or a task that does not belong to it.
+    """
+    if spec.suite not in SUITES:
+        raise SpecError(unknown_name("suite", spec.suite, SUITES))
+    if not spec.tasks:
+        return tuple(find_task(name) for name in SUITES[spec.suite])
+    tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
+    stray = next((name for name in tasks if name not in SUITES[spec.suite]), None)
+    if stray is not None:
+        raise SpecError(unknown_name(f"task of suite {spec.suite}", stray, SUITES[spec.suite]))
+    return tuple(find_task(name) for name in tasks)
+
+
+def read_data(spec: EvaluationSpec, task: Task) -> TaskData:
+    """Read a task's data: from the folder of the request, else from the hub."""
+    return load_task(task, Path(spec.data_dir).expanduser() if spec.data_dir else None)
+
+
+def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedTask:
+    return PlannedTask(
+        task=task,
+        settings=settings,
+        data=data_fingerprint(data),
+        train_examples=len(data.train),
+        evaluation_examples={name: len(part) for name, part in data.evaluations.items()},
+        official_split=data.official_split,
+        sources=data.sources,
+        notes=data.notes,
+    )
+
+
+def _name(model: TeacherHandle) -> str:
+    """Return the name of a model that means the same in every working folder."""
+    return (
+        str(Path(model.ref).expanduser().absolute())
+        if Path(model.ref).expanduser().is_dir()
+        else model.ref
+    )
+
+
+def _distillation_of(folder: Path) -> str | None:
+    try:
+        about = json.loads((folder / RUN_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = about.get("distillation_id") if isinstance(about, dict) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,118 @@
+"""The report of an evaluation, with the stored results of other models beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+
+from api.evaluation_preparation import PreparedEvaluation
+from api.evaluation_run import PREDICTIONS_FILE, EvaluationOutcome, evaluation_folder
+from kdnas.db.engine import Database
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository import evaluations
+from kdnas.errors import NotFoundError
+from kdnas.evaluation.report import Measured, Report, make_report
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.significance import Comparison, paired_bootstrap
+from kdnas.models.teacher import prepare_teacher
+from kdnas.settings import Settings
+
+Scores = dict[tuple[str, str], float]
+"""Evaluation set and example → mean score over the seeds."""
+
+
+def build_report(
+    prepared: PreparedEvaluation,
+    outcome: EvaluationOutcome,
+    against: Iterable[str],
+    database: Database,
+    settings: Settings,
+) -> Report:
+    """Put the results of an evaluation beside those of other models.
+
+    Other models count with what is stored of them for the same data, settings and seeds.
+
+    Args:
+        prepared: the evaluation.
+        outcome: how it ended.
+        against: models to compare with.
+        database: where results are stored.
+        settings: of this process.
+
+    Raises:
+        NotFoundError: nothing comparable is stored of one of the other models.
+        TeacherError: one of them is not found.
+    """
+    own = [pair.record for pair in outcome.finished]
+    measured = [Measured(prepared.spec.model.ref, _results(own))]
+    tests: dict[str, dict[str, Comparison]] = {}
+    for ref in against:
+        others = stored_results(prepared, ref, database)
+        measured.append(Measured(ref, _results(others)))
+        tests[ref] = _tests(own, others, settings)
+    return make_report(prepared.spec.suite, measured, tests)
+
+
+def stored_results(
+    prepared: PreparedEvaluation, ref: str, database: Database
+) -> list[EvaluationRecord]:
+    """Return what is stored of another model for the same data, settings and seeds.
+
+    Raises:
+        NotFoundError: there is nothing.
+        TeacherError: the model is not found.
+    """
+    fingerprint = prepare_teacher(ref).fingerprint
+    with database.read() as session:
+        found = [
+            evaluations.find_finished(
+                session, planned.key(fingerprint, seed), planned.task.name, seed
+            )
+            for planned in prepared.tasks
+            for seed in prepared.spec.seeds
+        ]
+    kept = [record for record in found if record is not None]
+    if not kept:
+        names = ", ".join(planned.task.name for planned in prepared.tasks)
+        raise NotFoundError(
+            f"model {ref!r} was not evaluated on {names} with these data, settings and seeds; run "
+            f"the same command with {ref} in the place of the model first"
+        )
+    return kept
+
+
+def _results(records: Iterable[EvaluationRecord]) -> tuple[TaskResult, ...]:
+    return tuple(TaskResult.from_json(record.metrics) for record in records)
+
+
+def _tests(
+    own: Iterable[EvaluationRecord], others: Iterable[EvaluationRecord], settings: Settings
+) -> dict[str, Comparison]:
+    """Compare task by task, where the predictions of both models lie on this machine."""
+    first, second = _scores(own, settings), _scores(others, settings)
+    tests = {}
+    for task in first:
+        if first[task].keys() == second.get(task, {}).keys():
+            keys = sorted(first[task])
+            tests[task] = paired_bootstrap(
+                [first[task][key] for key in keys], [second[task][key] for key in keys]
+            )
+    return tests
+
+
+def _scores(records: Iterable[EvaluationRecord], settings: Settings) -> Mapping[str, Scores]:
+    """Task → score of each example, the mean over the seeds."""
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for record in records:
+        file = evaluation_folder(settings, record.id) / PREDICTIONS_FILE
+        if not file.is_file():
+            continue
+        examples = found.setdefault(record.task, {})
+        with file.open(encoding="utf-8") as stream:
+            for line in map(json.loads, stream):
+                examples.setdefault((line["set"], line["id"]), []).append(line["score"])
+    return {
+        task: {key: fmean(scores) for key, scores in examples.items()}
+        for task, examples in found.items()
+    }

@@ -1,0 +1,254 @@
+"""``kdnas evaluate``: fine-tune a model on the tasks of a suite and say how good it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kdnas.cli import options
+
+if TYPE_CHECKING:
+    from api.evaluation_preparation import PreparedEvaluation
+    from api.evaluation_run import FinishedPair
+    from kdnas.evaluation.report import Report
+    from kdnas.evaluation.training import FinetuneProgress
+    from kdnas.specs.evaluation import EvaluationSpec
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Model folder, hub id, or alias such as minilm.")],
+    suite: Annotated[
+        str, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa or ner.")
+    ],
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tasks of the suite, with commas or repeated.  [default: all that have data]"
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the tasks' files as they are published.  [default: the data sets "
+            "of the Hugging Face hub]"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Fine-tunings of each task.")] = 3,
+    max_steps: Annotated[
+        int | None, typer.Option(help="At most this many optimiser steps a fine-tuning.")
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Passes over the examples.  [default: as published]")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Examples of a step.  [default: as published]")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak learning rate.  [default: as published]")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of an example, or of a window of a context.")
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Tokens that neighbouring windows of a context share.")
+    ] = None,
+    early_stopping: Annotated[
+        int | None,
+        typer.Option(
+            metavar="EPOCHS",
+            help="Stop after so many epochs without a better score; keep the best one.",
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A model that was evaluated in the same way, such as the teacher; may be "
+            "repeated. Says what share of its score is retained.",
+        ),
+    ] = None,
+    dtype: options.Dtype = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Fine-tune a model on the tasks of a suite and report its scores.
+
+    With the published hyper-parameters and three seeds, unless told otherwise. Tasks and seeds
+    that were finished before are looked up, so an interrupted command goes on when it is run again.
+    """
+    from kdnas.cli.inputs import nested
+    from kdnas.specs.evaluation import EvaluationSpec
+
+    values = {
+        "model": model,
+        "suite": suite.lower(),
+        "tasks": [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()],
+        "data_dir": str(data_dir) if data_dir else None,
+        "seeds": seeds,
+        "max_steps": max_steps,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "max_length": max_length,
+        "stride": stride,
+        "early_stopping": early_stopping,
+        "dtype": dtype,
+        "device": device,
+        "threads": threads,
+    }
+    spec = EvaluationSpec.read(nested(values), "evaluate")
+    _evaluate(spec, tuple(against or ()), output, as_json)
+
+
+def _evaluate(
+    spec: EvaluationSpec, against: tuple[str, ...], output: Path | None, as_json: bool
+) -> None:
+    from api.evaluation_preparation import prepare_evaluation
+    from api.evaluation_report import build_report, stored_results
+    from api.evaluation_run import run_evaluation
+    from kdnas.cli.interrupt import interruptible
+    from kdnas.cli.screen import bar, say
+    from kdnas.db.migrate import open_database
+    from kdnas.evaluation.report import report_json
+    from kdnas.settings import Settings
+
+    settings = Settings.from_environment()
+    if output is not None:
+        _check_output(output)
+    with open_database(settings) as database:
+        with bar("reading data", unit="tasks") as reading:
+            read: list[str] = []
+
+            def on_task(name: str) -> None:
+                reading.at(len(read), note=name)
+                read.append(name)
+
+            prepared = prepare_evaluation(spec, on_task)
+        _say_inputs(prepared)
+        for other in against:
+            stored_results(prepared, other, database)  # better said before the work than after it
+        with interruptible("the evaluation") as interrupt, bar("evaluating", unit="") as shown:
+
+            def tell(planned: Any, seed: int, progress: FinetuneProgress) -> None:
+                loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
+                done = f"{progress.done} of {progress.total}"
+                shown.at(
+                    progress.done / progress.total,
+                    1,
+                    f"{planned.task.name} seed {seed}: {progress.phase} {done}{loss}",
+                )
+
+            outcome = run_evaluation(prepared, database, settings, tell, _say_finished, interrupt)
+        report = build_report(prepared, outcome, against, database, settings)
+    if report.rows:
+        _show(report)
+        if output is not None and not outcome.stopped:
+            _write(report, output)
+            say(f"report     {output}")
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    **report_json(report),
+                    "stopped": outcome.stopped,
+                    "evaluations": [
+                        {"id": pair.record.id, **pair.result.to_json()} for pair in outcome.finished
+                    ],
+                }
+            )
+        )
+    if outcome.stopped:
+        say("stopped; what is finished is kept: run the same command again to go on")
+        raise typer.Exit(130)
+
+
+def _say_inputs(prepared: PreparedEvaluation) -> None:
+    from kdnas.cli.screen import say
+
+    spec = prepared.spec
+    say(f"model      {spec.model.ref}  (fingerprint {prepared.model.fingerprint})")
+    say(
+        f"data       {spec.data_dir}  (--data-dir)"
+        if spec.data_dir
+        else "data       the Hugging Face hub  (default; change it with --data-dir)"
+    )
+    for planned in prepared.tasks:
+        s, kept = planned.settings, sum(planned.evaluation_examples.values())
+        length = f", at most {s.max_steps} steps" if s.max_steps else ""
+        split = "" if planned.official_split else "; not the official split"
+        say(
+            f"task       {planned.task.name}: {planned.train_examples} to learn from, {kept} to be "
+            f"scored on ({', '.join(planned.evaluation_examples)}){split}; learning rate "
+            f"{s.learning_rate:g}, {s.epochs:g} epochs of batches of {s.batch_size}{length}"
+        )
+    for name, reason in prepared.absent.items():
+        say(f"left out   {name}: {reason}")
+    seeds = ", ".join(map(str, spec.seeds))
+    first = prepared.tasks[0].settings
+    say(f"seeds      {seeds}; {prepared.device}, {first.dtype}")
+
+
+def _say_finished(pair: FinishedPair) -> None:
+    from kdnas.cli.screen import say
+    from kdnas.evaluation.report_formats import metric_name
+
+    result = pair.result
+    figures = "; ".join(
+        f"{part} " + ", ".join(f"{metric_name(m)} {100 * v:.1f}" for m, v in values.items())
+        for part, values in result.metrics.items()
+    )
+    how = "known from before" if pair.known else f"{result.steps} steps, {result.seconds:.0f} s"
+    say(f"  {result.task} seed {result.seed}: {figures}  ({how})")
+
+
+def _show(report: Report) -> None:
+    """Print the tables: on stderr, since stdout is for ``--json``'s object alone."""
+    from rich.table import Table
+
+    from kdnas.cli.screen import console, say
+    from kdnas.evaluation.report_formats import bootstrap_lines, score_table
+
+    header, rows = score_table(report)
+    table = Table(title=f"{report.suite}, per cent, mean ± deviation over seeds")
+    for name in header:
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, markup=False)
+    for line in bootstrap_lines(report):
+        say(line)
+    for note in report.notes:
+        say(f"note: {note}")
+
+
+def _check_output(output: Path) -> None:
+    from kdnas.errors import ConflictError
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConflictError(
+            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
+        ) from None
+
+
+def _write(report: Report, output: Path) -> None:
+    from kdnas.evaluation.report import report_json
+    from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
+
+    name = f"evaluation-{report.suite}"
+    for suffix, text in (
+        ("md", as_markdown(report)),
+        ("csv", as_csv(report)),
+        ("tex", as_latex(report)),
+        ("json", json.dumps(report_json(report), indent=2) + "\n"),
+    ):
+        (output / f"{name}.{suffix}").write_text(text, "utf-8")

@@ -1,0 +1,171 @@
+"""Evaluations: a row for a model, a task and a seed.
+
+A row's spec holds a ``key`` that names all that decides the figures; work that was done before
+is found by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kdnas.db.base import utc_now
+from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository.events import ROW_LOCK
+from kdnas.errors import NotFoundError
+from kdnas.records import SearchStatus
+
+KEY = "key"
+"""Entry of a row's spec."""
+
+
+def take_evaluation(
+    session: Session,
+    spec: Mapping[str, Any],
+    *,
+    model: str,
+    suite: str,
+    task: str,
+    seed: int,
+    distillation_id: str | None = None,
+) -> EvaluationRecord:
+    """Find the row of an evaluation that was begun before, or write a queued one.
+
+    Args:
+        session: of a write transaction.
+        spec: what decides the figures, with a ``key`` that names it.
+        model: how the user names the model.
+        suite: of the task.
+        task: its name.
+        seed: of the fine-tuning.
+        distillation_id: of the distillation that made the model; one that is not in this database
+            is left out.
+    """
+    row = session.scalar(_of_key(task, seed, str(spec[KEY])))
+    if row is None:
+        known = distillation_id and session.get(Distillation, distillation_id)
+        row = Evaluation(
+            spec=dict(spec),
+            model=model,
+            suite=suite,
+            task=task,
+            seed=seed,
+            distillation_id=distillation_id if known else None,
+            status="queued",
+        )
+        session.add(row)
+        session.flush()
+    return _record(row)
+
+
+def find_finished(session: Session, key: str, task: str, seed: int) -> EvaluationRecord | None:
+    """Return the evaluation of a key if it has succeeded."""
+    row = session.scalar(_of_key(task, seed, key).where(Evaluation.status == "succeeded"))
+    return None if row is None else _record(row)
+
+
+def _of_key(task: str, seed: int, key: str) -> Any:
+    return (
+        select(Evaluation)
+        .where(
+            Evaluation.task == task,
+            Evaluation.seed == seed,
+            Evaluation.status != "cancelled",
+            Evaluation.spec[KEY].as_string() == key,
+        )
+        .order_by(Evaluation.status != "succeeded", Evaluation.id)
+        .limit(1)
+    )
+
+
+def get_evaluation(session: Session, evaluation_id: str) -> EvaluationRecord:
+    """Read an evaluation.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = None if "\0" in evaluation_id else session.get(Evaluation, evaluation_id)
+    if row is None:
+        raise NotFoundError(_unknown(evaluation_id))
+    return _record(row)
+
+
+def list_evaluations(
+    session: Session,
+    *,
+    model: str | None = None,
+    suite: str | None = None,
+    task: str | None = None,
+    distillation_id: str | None = None,
+    statuses: Collection[SearchStatus] = (),
+    before_id: str | None = None,
+    limit: int = 100,
+) -> list[EvaluationRecord]:
+    """Evaluations, the newest first; ``before_id`` goes on after the last one of a page."""
+    query = select(Evaluation).order_by(Evaluation.id.desc()).limit(limit)
+    for column, wanted in (
+        (Evaluation.model, model),
+        (Evaluation.suite, suite),
+        (Evaluation.task, task),
+        (Evaluation.distillation_id, distillation_id),
+    ):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if statuses:
+        query = query.where(Evaluation.status.in_(statuses))
+    if before_id is not None:
+        query = query.where(Evaluation.id < before_id)
+    return [_record(row) for row in session.scalars(query)]
+
+
+def set_evaluation_status(
+    session: Session,
+    evaluation_id: str,
+    status: SearchStatus,
+    error: str | None = None,
+    *,
+    metrics: Mapping[str, Any] | None = None,
+) -> EvaluationRecord:
+    """Change an evaluation's status; ``metrics`` are the figures that came out.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = session.get(Evaluation, evaluation_id, with_for_update=ROW_LOCK, populate_existing=True)
+    if row is None:
+        raise NotFoundError(_unknown(evaluation_id))
+    now = utc_now()
+    row.status, row.error = status, error
+    if status == "running" and row.started_at is None:
+        row.started_at = now
+    row.finished_at = now if status in FINAL_STATUSES else None
+    if metrics is not None:
+        row.metrics = dict(metrics)
+    session.flush()
+    return _record(row)
+
+
+def _record(row: Evaluation) -> EvaluationRecord:
+    return EvaluationRecord(
+        id=row.id,
+        model=row.model,
+        distillation_id=row.distillation_id,
+        suite=row.suite,
+        task=row.task,
+        seed=row.seed,
+        spec=row.spec,
+        metrics=row.metrics,
+        status=cast(SearchStatus, row.status),
+        error=row.error,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _unknown(evaluation_id: str) -> str:
+    return f"there is no evaluation {evaluation_id!r}"

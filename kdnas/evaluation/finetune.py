@@ -1,0 +1,198 @@
+"""Fine-tuning on one task, and the scores that come out of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kdnas.distill.numerics import Device, choose_device, num_threads
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.examples import Example, TaskData
+from kdnas.evaluation.forward import Forward
+from kdnas.evaluation.results import Prediction, TaskResult, main_score
+from kdnas.evaluation.scoring import judge
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.tagging_tasks import TaggingEncoding
+from kdnas.evaluation.task_model import TaskModel, load_task_model
+from kdnas.evaluation.text_tasks import TextEncoding
+from kdnas.evaluation.training import FinetuneProgress, OnProgress, Trained, Training
+from kdnas.models.teacher import TeacherHandle, quiet_transformers
+
+
+class Encoding(Protocol):
+    """How the examples of a kind of task become batches, and outputs become predictions."""
+
+    def items(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Return what is trained on, an item a row of a batch."""
+
+    def collate(self, items: Sequence[Any]) -> Mapping[str, Tensor]:
+        """Make a training batch, labels included."""
+
+    def predict(self, examples: Sequence[Any], forward: Forward) -> list[Prediction]:
+        """Predict every example, in their order."""
+
+
+def finetune(
+    model: TeacherHandle,
+    data: TaskData,
+    settings: FinetuneSettings,
+    seed: int,
+    checkpoints: Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TaskResult | None:
+    """Fine-tune a model on a task and score it on the task's evaluation sets.
+
+    The same inputs give the same scores on the same machine, interrupted or not. Training goes on
+    from the newest checkpoint in ``checkpoints``; whoever has stored the result removes the folder.
+
+    Args:
+        model: on this machine.
+        data: examples to learn from and to be scored on.
+        settings: hyper-parameters.
+        seed: of the head, the order of the examples, and dropout.
+        checkpoints: folder that belongs to this fine-tuning alone.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        threads: intra-op threads on a CPU; None leaves them as they are.
+        on_progress: is told how it goes.
+        should_stop: asked between steps; True ends this run after a checkpoint.
+
+    Returns:
+        The result, or None if it was stopped.
+
+    Raises:
+        TaskDataError: there is nothing to learn from or to be scored on.
+        TrainingError: training diverged.
+        StoreError: a checkpoint cannot be written.
+        TeacherError: the model does not load.
+    """
+    parts = {"train": data.train, **data.evaluations}
+    empty = next((name for name, part in parts.items() if not part), None)
+    if empty is not None:
+        raise TaskDataError(
+            f"the part {empty!r} of {data.task.name} has no examples; check the files "
+            f"{', '.join(data.sources)}"
+        )
+    with ExitStack() as machine:
+        if threads is not None:
+            machine.enter_context(num_threads(threads))
+        machine.enter_context(_own_random_state())
+        machine.enter_context(quiet_transformers())
+        task_model = load_task_model(model, data.task, data.labels, settings.dropout, seed)
+        scored = _Scored(task_model, data, settings, choose_device(device), on_progress)
+        training = Training(
+            task_model.model,
+            scored.encoding.items(data.train),
+            scored.encoding.collate,
+            settings,
+            seed,
+            checkpoints,
+            scored.device,
+            scored.main,
+        )
+        trained = training.run(on_progress, should_stop)
+        if trained is None:
+            return None
+        return scored.result(trained, training)
+
+
+class _Scored:
+    """A model on a task's evaluation sets."""
+
+    def __init__(
+        self,
+        task_model: TaskModel,
+        data: TaskData,
+        settings: FinetuneSettings,
+        device: Device,
+        on_progress: OnProgress,
+    ) -> None:
+        self.data, self.settings, self.device = data, settings, device
+        self.task_model, self.on_progress = task_model, on_progress
+        self.encoding = encoding_of(task_model, data, settings)
+
+    def main(self) -> float:
+        """The task's score at present."""
+        return main_score(self.data.task, self._metrics(self._predictions()))
+
+    def result(self, trained: Trained, training: Training) -> TaskResult:
+        """Score the trained model."""
+        data, began = self.data, time.monotonic()
+        predictions = self._predictions()
+        metrics = self._metrics(predictions)
+        return TaskResult(
+            task=data.task.name,
+            suite=data.task.suite,
+            seed=training.seed,
+            settings=self.settings,
+            metrics=metrics,
+            main=main_score(data.task, metrics),
+            seconds=trained.seconds + time.monotonic() - began,
+            steps=trained.steps,
+            train_examples=len(data.train),
+            official_split=data.official_split,
+            sources=data.sources,
+            notes=(*data.notes, *self._notes(training)),
+            predictions=predictions,
+        )
+
+    def _predictions(self) -> dict[str, tuple[Prediction, ...]]:
+        return {name: self._predict(name, part) for name, part in self.data.evaluations.items()}
+
+    def _predict(self, name: str, examples: Sequence[Example]) -> tuple[Prediction, ...]:
+        done = 0
+
+        def tell(count: int, total: int) -> None:
+            nonlocal done
+            done += count
+            self.on_progress(FinetuneProgress(name, done, total))
+
+        forward = Forward(self.task_model.model, self.device, self.settings.dtype, on_batch=tell)
+        return tuple(self.encoding.predict(examples, forward))
+
+    def _metrics(
+        self, predictions: Mapping[str, Sequence[Prediction]]
+    ) -> dict[str, dict[str, float]]:
+        return {
+            name: judge(self.data.task, predictions[name], examples)
+            for name, examples in self.data.evaluations.items()
+        }
+
+    def _notes(self, training: Training) -> list[str]:
+        notes = []
+        if training.is_cut:
+            notes.append(f"training was cut to {training.total_steps} steps")
+        if self.settings.early_stopping is not None:
+            notes.append("the epoch was chosen on the evaluation set")
+        return notes
+
+
+def encoding_of(task_model: TaskModel, data: TaskData, settings: FinetuneSettings) -> Encoding:
+    """Return how the examples of a task become batches for a model."""
+    length = min(settings.max_length, task_model.max_length)
+    if data.task.kind == "tagging":
+        return TaggingEncoding(task_model, data.labels or (), length)
+    return TextEncoding(task_model, data.labels, length)
+
+
+@contextmanager
+def _own_random_state() -> Iterator[None]:
+    """Give the process its random states back, which the Trainer seeds anew."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -1,0 +1,36 @@
+"""What makes two fine-tunings the same, so that a finished one is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.settings import FinetuneSettings
+
+METHOD = 1
+"""Version of the way of fine-tuning and scoring; older results do not count for a newer one."""
+
+
+def data_fingerprint(data: TaskData) -> str:
+    """Name a task's data by their content: examples in their order, parts, and labels."""
+    digest = hashlib.sha256(repr((data.task.name, data.task.metrics, data.labels)).encode())
+    for name, part in (("train", data.train), *data.evaluations.items()):
+        digest.update(repr((name, len(part))).encode())
+        for example in part:
+            digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+def evaluation_key(model: str, task: str, data: str, settings: FinetuneSettings, seed: int) -> str:
+    """Name a fine-tuning by what decides its result.
+
+    Args:
+        model: fingerprint of the model.
+        task: name of the task.
+        data: fingerprint of its data.
+        settings: hyper-parameters.
+        seed: of the fine-tuning.
+    """
+    parts = [METHOD, model, task, data, settings.to_json(), seed]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,285 @@
+"""The report of an evaluation: scores of one or several models over a suite, beside others'.
+
+Scores are kept as fractions, as they are measured; :mod:`kdnas.evaluation.report_formats` prints
+per cent, as the papers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+from kdnas.evaluation.published import PublishedResult, published
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.significance import Comparison
+from kdnas.evaluation.tasks import find_task
+
+PUBLISHED_NAMES: Mapping[str, tuple[str, ...]] = {
+    "MNLI": ("MNLI", "MNLI-m"),
+    "SQuAD 1.1": ("SQuAD",),
+    "TyDiQA-GoldP": ("TyDi",),
+    "CoNLL-2003": ("CoNLL",),
+    "MLQA": ("MLQA F1",),
+}
+"""Our name of a column → what the papers call it, where that is not the same."""
+SHOWN_PUBLISHED = 12
+"""Published rows beside ours; ``published`` has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A score over seeds.
+
+    Attributes:
+        mean: over the seeds.
+        deviation: sample deviation; None of a single seed, or where a paper has none.
+        seeds: how many there are; None where a paper does not say.
+    """
+
+    mean: float
+    deviation: float | None
+    seeds: int | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Cell:
+        """Sum up one value a seed."""
+        return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model's scores.
+
+    Attributes:
+        model: its name.
+        origin: ``measured`` here, or ``published`` in a paper.
+        cells: column → score; what was not measured is left out.
+        about: where a published row is from, and on which split.
+    """
+
+    model: str
+    origin: Literal["measured", "published"]
+    cells: Mapping[str, Cell]
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One metric of a model on an evaluation set of a task."""
+
+    model: str
+    task: str
+    part: str
+    metric: str
+    cell: Cell
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A model beside another one, such as a student beside its teacher.
+
+    Attributes:
+        model: the first.
+        other: the second.
+        retained: column → share of the second one's score that the first one has.
+        tests: task → paired bootstrap over the examples, where both models' predictions are kept.
+    """
+
+    model: str
+    other: str
+    retained: Mapping[str, float]
+    tests: Mapping[str, Comparison] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Scores over a suite.
+
+    Attributes:
+        suite: its name.
+        columns: tasks, languages and averages, in order.
+        rows: measured models first, then published ones.
+        details: every metric of every evaluation set.
+        against: the first model beside each of the others.
+        notes: what a reader should know, a sentence each.
+    """
+
+    suite: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    details: tuple[Detail, ...]
+    against: tuple[Against, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A model and its results, a task and a seed each."""
+
+    model: str
+    results: tuple[TaskResult, ...]
+
+
+def make_report(
+    suite: str,
+    measured: Sequence[Measured],
+    tests: Mapping[str, Mapping[str, Comparison]] | None = None,
+    *,
+    max_published: int = SHOWN_PUBLISHED,
+) -> Report:
+    """Put results together.
+
+    Args:
+        suite: name of the suite.
+        measured: the model, then those that it is compared with.
+        tests: name of a compared model → task → paired bootstrap.
+        max_published: how many published rows stand beside, those with most columns first.
+    """
+    columns = _columns([result for group in measured for result in group.results])
+    rows = [Row(group.model, "measured", _cells(group.results)) for group in measured]
+    return Report(
+        suite=suite,
+        columns=columns,
+        rows=(*rows, *_published_rows(columns)[:max_published]),
+        details=tuple(detail for group in measured for detail in _details(group)),
+        against=tuple(
+            Against(
+                rows[0].model, row.model, _retained(rows[0], row), (tests or {}).get(row.model, {})
+            )
+            for row in rows[1:]
+        ),
+        notes=_notes(measured),
+    )
+
+
+def _columns(results: Sequence[TaskResult]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for result in results:
+        names.update(dict.fromkeys(_scores(result)))
+    return tuple(names)
+
+
+def _scores(result: TaskResult) -> dict[str, float]:
+    """Column → score of one result: its languages, if it has several, then the task itself."""
+    task = find_task(result.task)
+    scores = {}
+    if task.layout.languages and len(result.metrics) > 1:
+        for language, values in result.metrics.items():
+            scores[f"{task.name} {language}"] = values[task.main_metric]
+    scores[task.name] = result.main
+    return scores
+
+
+def _cells(results: Sequence[TaskResult]) -> dict[str, Cell]:
+    values: dict[str, list[float]] = {}
+    for result in results:
+        for column, score in _scores(result).items():
+            values.setdefault(column, []).append(score)
+    return {column: Cell.of(scores) for column, scores in values.items()}
+
+
+def _details(group: Measured) -> list[Detail]:
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for result in group.results:
+        for part, metrics in result.metrics.items():
+            for metric, value in metrics.items():
+                values.setdefault((result.task, part, metric), []).append(value)
+    return [Detail(group.model, *key, Cell.of(v), tuple(v)) for key, v in values.items()]
+
+
+def _retained(model: Row, other: Row) -> dict[str, float]:
+    return {
+        column: cell.mean / other.cells[column].mean
+        for column, cell in model.cells.items()
+        if column in other.cells and other.cells[column].mean > 0
+    }
+
+
+def _published_rows(columns: Sequence[str]) -> list[Row]:
+    """Published rows with any of the columns: those with most of them first, by age else."""
+    rows = []
+    for result in published():
+        cells = {}
+        for column in columns:
+            names = PUBLISHED_NAMES.get(column, (column, f"{column} F1"))
+            score = next(filter(None, (result.score(name) for name in names)), None)
+            if score is not None:
+                deviation = None if score.deviation is None else score.deviation / 100
+                cells[column] = Cell(score.value / 100, deviation, result.runs)
+        if cells:
+            rows.append(Row(_published_name(result), "published", cells, _origin(result)))
+    return sorted(rows, key=lambda row: -len(row.cells))
+
+
+def _published_name(result: PublishedResult) -> str:
+    return f"{result.model}, {result.method}"
+
+
+def _origin(result: PublishedResult) -> str:
+    split = f", {result.split} set" if result.split else ""
+    return f"{result.authors} {result.year}, Table {result.table}{split}"
+
+
+def _notes(measured: Sequence[Measured]) -> tuple[str, ...]:
+    notes: dict[str, None] = {}
+    for group in measured:
+        for result in group.results:
+            if not result.official_split:
+                notes[f"{result.task}: not the official split"] = None
+            for note in result.notes:
+                notes[f"{result.task}: {note}"] = None
+    return tuple(notes)
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a report as plain JSON; scores are fractions."""
+    return {
+        "suite": report.suite,
+        "columns": list(report.columns),
+        "rows": [
+            {
+                "model": row.model,
+                "origin": row.origin,
+                "about": row.about,
+                "scores": {column: _cell_json(cell) for column, cell in row.cells.items()},
+            }
+            for row in report.rows
+        ],
+        "details": [
+            {
+                "model": d.model,
+                "task": d.task,
+                "set": d.part,
+                "metric": d.metric,
+                **_cell_json(d.cell),
+                "values": list(d.values),
+            }
+            for d in report.details
+        ],
+        "against": [
+            {
+                "model": a.model,
+                "other": a.other,
+                "retained": dict(a.retained),
+                "bootstrap": {
+                    task: {
+                        "difference": test.difference,
+                        "low": test.low,
+                        "high": test.high,
+                        "p_value": test.p_value,
+                        "examples": test.examples,
+                    }
+                    for task, test in a.tests.items()
+                },
+            }
+            for a in report.against
+        ],
+        "notes": list(report.notes),
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    return {"mean": cell.mean, "deviation": cell.deviation, "seeds": cell.seeds}

@@ -1,0 +1,143 @@
+"""A report as Markdown, CSV and LaTeX; scores in per cent, as the papers print them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from kdnas.evaluation.report import Against, Cell, Report, Row
+from kdnas.evaluation.task import METRIC_NAMES
+
+ABSENT = "–"
+
+
+def cell_text(cell: Cell | None, plus_minus: str = "±") -> str:
+    """Write a score in per cent: ``91.4±0.2``."""
+    if cell is None:
+        return ABSENT
+    spread = "" if cell.deviation is None else f"{plus_minus}{100 * cell.deviation:.1f}"
+    return f"{100 * cell.mean:.1f}{spread}"
+
+
+def row_name(row: Row) -> str:
+    """Name a row; a published one says that it is, and where."""
+    return row.model if row.origin == "measured" else f"{row.model} (published: {row.about})"
+
+
+def score_table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table of scores."""
+    header = ["model", *report.columns]
+    rows = [
+        [row_name(row), *(cell_text(row.cells.get(column)) for column in report.columns)]
+        for row in report.rows
+    ]
+    rows += [
+        [f"share of {a.other}", *(_share(a, column) for column in report.columns)]
+        for a in report.against
+    ]
+    return header, rows
+
+
+def detail_table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of all metrics: those of each model, task and evaluation set."""
+    header = ["model", "task", "set", "metric", "score", "seeds"]
+    rows = [
+        [d.model, d.task, d.part, metric_name(d.metric), cell_text(d.cell), str(d.cell.seeds)]
+        for d in report.details
+    ]
+    return header, rows
+
+
+def metric_name(metric: str) -> str:
+    """Name a metric as papers do."""
+    return METRIC_NAMES.get(metric, metric.replace("_", " "))
+
+
+def _share(against: Against, column: str) -> str:
+    share = against.retained.get(column)
+    return ABSENT if share is None else f"{100 * share:.1f} %"
+
+
+def bootstrap_lines(report: Report) -> list[str]:
+    """Say in a sentence a task how sure the difference of two models is."""
+    return [
+        f"{task}: {a.model} − {a.other} = {100 * t.difference:+.1f} an example, 95 % interval "
+        f"{100 * t.low:+.1f} to {100 * t.high:+.1f}, p = {t.p_value:.3g} (paired bootstrap, "
+        f"{t.examples} examples)"
+        for a in report.against
+        for task, t in a.tests.items()
+    ]
+
+
+def as_markdown(report: Report) -> str:
+    """Write a report for a document."""
+    parts = [
+        f"## {report.suite}",
+        "Scores in per cent, mean ± deviation over seeds; published rows are the papers' own.",
+        _markdown(*score_table(report)),
+        "### All metrics",
+        _markdown(*detail_table(report)),
+    ]
+    parts += [
+        "\n".join(f"- {line}" for line in lines) for lines in (bootstrap_lines(report),) if lines
+    ]
+    if report.notes:
+        parts += ["### Notes", "\n".join(f"- {note}" for note in report.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    body = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    lines = [body[0], ["---"] * len(header), *body[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def as_csv(report: Report) -> str:
+    """Write a report for other programs: a line a score, as fractions."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(
+        ["suite", "model", "origin", "about", "task", "set", "metric", "mean", "deviation", "seeds"]
+    )
+    for d in report.details:
+        writer.writerow(
+            [report.suite, d.model, "measured", "", d.task, d.part, d.metric, *_values(d.cell)]
+        )
+    for row in report.rows:
+        for column, cell in row.cells.items():
+            writer.writerow(
+                [report.suite, row.model, row.origin, row.about, column, "", "main", *_values(cell)]
+            )
+    return stream.getvalue()
+
+
+def _values(cell: Cell) -> list[str]:
+    return ["" if v is None else repr(v) for v in (cell.mean, cell.deviation, cell.seeds)]
+
+
+_LATEX = str.maketrans(
+    {
+        **{c: f"\\{c}" for c in "&%$#_{}"},
+        "~": "\\textasciitilde{}",
+        "^": "\\textasciicircum{}",
+        "\\": "\\textbackslash{}",
+        "±": "$\\pm$",
+        "–": "--",
+        "×": "$\\times$",
+        "▲": "$\\blacktriangle$",
+    }
+)
+
+
+def as_latex(report: Report) -> str:
+    """Write the table of scores for a paper; needs ``booktabs``."""
+    header, rows = score_table(report)
+    lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *rows)]
+    measured = sum(row.origin == "measured" for row in report.rows)
+    lines = [lines[0], r"\midrule", *lines[1:]]
+    if len(rows) > measured:
+        lines.insert(2 + measured, r"\midrule")
+    body = "\n".join(lines)
+    columns = "l" + "r" * len(report.columns)
+    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"

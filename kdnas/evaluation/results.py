@@ -1,0 +1,105 @@
+"""What comes out of an evaluation, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.task import Task
+
+Metrics = Mapping[str, Mapping[str, float]]
+"""Evaluation set → metric → value, from −1 or 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model said about one example.
+
+    Attributes:
+        id: of the example.
+        prediction: label, number, tags, or text of an answer.
+        score: how right it is: 1 or 0 for labels and whole lists of tags, F1 for answers, the
+            negative distance for numbers.
+    """
+
+    id: str
+    prediction: str | float | tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A model's figures on one task with one seed.
+
+    Attributes:
+        task: its name.
+        suite: that it belongs to.
+        seed: of the fine-tuning.
+        settings: of the fine-tuning.
+        metrics: evaluation set → metric → value.
+        main: the task's score: see :func:`main_score`.
+        seconds: training and scoring, of this and of earlier, interrupted runs.
+        steps: optimiser steps taken.
+        train_examples: how many there were to learn from.
+        official_split: whether training and evaluation sets are the benchmark's own.
+        sources: files or data sets used.
+        notes: what a reader of the figures should know.
+        predictions: evaluation set → what was said about each example; empty when read back.
+    """
+
+    task: str
+    suite: str
+    seed: int
+    settings: FinetuneSettings
+    metrics: Metrics
+    main: float
+    seconds: float
+    steps: int
+    train_examples: int
+    official_split: bool
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    predictions: Mapping[str, tuple[Prediction, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values without the predictions; :meth:`from_json` takes them back."""
+        return {
+            "task": self.task,
+            "suite": self.suite,
+            "seed": self.seed,
+            "settings": self.settings.to_json(),
+            "metrics": {name: dict(values) for name, values in self.metrics.items()},
+            "main": self.main,
+            "seconds": self.seconds,
+            "steps": self.steps,
+            "train_examples": self.train_examples,
+            "official_split": self.official_split,
+            "sources": list(self.sources),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TaskResult:
+        """Read back what :meth:`to_json` gave."""
+        return cls(
+            **{
+                **values,
+                "settings": FinetuneSettings(**values["settings"]),
+                "sources": tuple(values["sources"]),
+                "notes": tuple(values["notes"]),
+            }
+        )
+
+
+def main_score(task: Task, metrics: Metrics) -> float:
+    """Return a task's score: its main metric.
+
+    Of a task in many languages it is their mean, each counting alike; otherwise that of the first
+    evaluation set, which of MNLI is the matched part.
+    """
+    if task.layout.languages:
+        return fmean(values[task.main_metric] for values in metrics.values())
+    return next(iter(metrics.values()))[task.main_metric]

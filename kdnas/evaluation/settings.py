@@ -1,0 +1,102 @@
+"""How a task is fine-tuned: as published, except for what a request says otherwise.
+
+Learning rates, epochs and batches are those of Trivedi et al. 2023, Table 5. The paper does not
+say the rest; that is as usual for BERT (Devlin et al. 2019): a tenth of the steps warms up,
+the rate then falls linearly to 0, weight decay 0.01, dropout 0.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from kdnas.errors import SpecError
+from kdnas.evaluation.task import Task
+from kdnas.specs.evaluation import EvaluationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneSettings:
+    """Hyper-parameters of one fine-tuning; equal settings make results comparable.
+
+    Attributes:
+        learning_rate: peak rate of AdamW.
+        epochs: passes over the training examples.
+        batch_size: examples of a step; windows of contexts for questions.
+        max_length: tokens of an example, special tokens included.
+        stride: tokens that neighbouring windows of a context share.
+        max_steps: at most this many steps; None for as many as the epochs have.
+        early_stopping: epochs without a better score before training ends; None trains on.
+        dtype: of the forward passes.
+        warmup_fraction: share of the steps in which the rate rises.
+        weight_decay: AdamW's decoupled decay.
+        dropout: of all layers, whatever the model was distilled with.
+        max_grad_norm: gradients are scaled down to this norm.
+    """
+
+    learning_rate: float
+    epochs: float
+    batch_size: int = 32
+    max_length: int = 128
+    stride: int = 0
+    max_steps: int | None = None
+    early_stopping: int | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    warmup_fraction: float = 0.1
+    weight_decay: float = 0.01
+    dropout: float = 0.1
+    max_grad_norm: float = 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the constructor takes them back."""
+        return asdict(self)
+
+
+_SPANS = FinetuneSettings(3e-5, 6, max_length=384, stride=128)
+_BY_SUITE: Mapping[str, FinetuneSettings] = {
+    "glue": FinetuneSettings(2e-5, 3),
+    "xnli": FinetuneSettings(2e-5, 5),
+    "squad": _SPANS,
+    "squad2": _SPANS,
+    "mlqa": _SPANS,  # trained on SQuAD
+    "tydiqa": replace(_SPANS, learning_rate=1e-5, epochs=10),
+    "ner": FinetuneSettings(5e-5, 3),
+}
+_BY_KIND: Mapping[str, FinetuneSettings] = {
+    "classification": _BY_SUITE["glue"],
+    "regression": _BY_SUITE["glue"],
+    "tagging": _BY_SUITE["ner"],
+    "span": _SPANS,
+}
+_BY_TASK: Mapping[str, Mapping[str, Any]] = {"CoLA": {"epochs": 10}}
+
+
+def published_settings(task: Task) -> FinetuneSettings:
+    """Return the published settings of a task; one of the user's own takes those of its kind."""
+    settings = _BY_SUITE.get(task.suite, _BY_KIND[task.kind])
+    return replace(settings, **_BY_TASK.get(task.name, {}))
+
+
+def settings_for(
+    task: Task, spec: EvaluationSpec, dtype: Literal["float32", "bfloat16"]
+) -> FinetuneSettings:
+    """Return the published settings with what a request changes.
+
+    Raises:
+        SpecError: windows of a context would not move on.
+    """
+    wanted = {
+        key: getattr(spec, key)
+        for key in ("learning_rate", "epochs", "batch_size", "max_length", "stride", "max_steps")
+        if getattr(spec, key) is not None
+    }
+    settings = replace(
+        published_settings(task), **wanted, early_stopping=spec.early_stopping, dtype=dtype
+    )
+    if task.kind == "span" and settings.stride * 2 > settings.max_length:
+        raise SpecError(
+            f"stride ({settings.stride}) is above half of max_length ({settings.max_length}), so "
+            "that windows of a context would hardly move on; make it smaller with --stride"
+        )
+    return settings
