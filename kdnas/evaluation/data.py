@@ -45,8 +45,9 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
 
     A part that is published without labels is not used. Scored is the development part where the
     labels of the test part are secret (GLUE, SQuAD, TyDiQA), elsewhere the test part; or the other
-    one, if that alone has labels or it has more languages. Where there is no training part, or nothing labelled beside it, a fifth of
-    what there is is held out by a seeded draw, and ``official_split`` is False.
+    one, if that alone has labels or it has more languages. Where there is no training part, or
+    nothing labelled beside it, a fifth of what there is is held out by a seeded draw, and
+    ``official_split`` is False.
 
     Args:
         task: the task.
