@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.evaluation_preparation import PlannedTask, PreparedEvaluation, read_data
@@ -199,6 +199,6 @@ def _write_predictions(folder: Path, result: TaskResult) -> None:
     with draft.open("w", encoding="utf-8") as stream:
         for name, predictions in result.predictions.items():
             for p in predictions:
-                line = {"set": name, "id": p.id, "prediction": p.prediction, "score": p.score}
+                line = {"set": name, **asdict(p)}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
     draft.replace(folder / PREDICTIONS_FILE)

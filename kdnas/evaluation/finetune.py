@@ -15,11 +15,12 @@ from torch import Tensor
 
 from kdnas.distill.numerics import Device, choose_device, num_threads
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import Example, TaskData
+from kdnas.evaluation.examples import Example, SpanExample, TaskData
 from kdnas.evaluation.forward import Forward
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
 from kdnas.evaluation.scoring import judge
 from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.span_tasks import SpanEncoding
 from kdnas.evaluation.tagging_tasks import TaggingEncoding
 from kdnas.evaluation.task_model import TaskModel, load_task_model
 from kdnas.evaluation.text_tasks import TextEncoding
@@ -181,6 +182,9 @@ class _Scored:
 def encoding_of(task_model: TaskModel, data: TaskData, settings: FinetuneSettings) -> Encoding:
     """Return how the examples of a task become batches for a model."""
     length = min(settings.max_length, task_model.max_length)
+    if data.task.kind == "span":
+        may_deny = any(isinstance(e, SpanExample) and e.impossible for e in data.train)
+        return SpanEncoding(task_model, length, settings.stride, may_deny=may_deny)
     if data.task.kind == "tagging":
         return TaggingEncoding(task_model, data.labels or (), length)
     return TextEncoding(task_model, data.labels, length)

@@ -20,14 +20,16 @@ class Prediction:
 
     Attributes:
         id: of the example.
-        prediction: label, number, tags, or text of an answer.
+        prediction: label, number, tags, or text of the best answer.
         score: how right it is: 1 or 0 for labels and whole lists of tags, F1 for answers, the
             negative distance for numbers.
+        denial: how strongly the model denies that the question has an answer, where it may.
     """
 
     id: str
     prediction: str | float | tuple[str, ...]
     score: float
+    denial: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

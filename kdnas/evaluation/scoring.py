@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdnas.evaluation.examples import Example, TaggedExample, TextExample
+from kdnas.evaluation.answers import score_spans
+from kdnas.evaluation.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.metrics import score
 from kdnas.evaluation.results import Prediction
 from kdnas.evaluation.task import Task
@@ -14,12 +15,25 @@ def judge(
     task: Task, predictions: Sequence[Prediction], examples: Sequence[Example]
 ) -> dict[str, float]:
     """Return all metrics of a task; predictions and examples are in the same order."""
-    references: list[object] = []
-    for example in examples:
-        if isinstance(example, TextExample):
-            references.append(example.label)
-        elif isinstance(example, TaggedExample):
-            references.append(example.tags)
-        else:
-            raise TypeError(f"{type(example).__name__} is not scored here")
+    if task.kind == "span":
+        return _judge_spans(task, predictions, examples)
+    references = [e.tags if isinstance(e, TaggedExample) else _label(e) for e in examples]
     return score(task, [p.prediction for p in predictions], references)
+
+
+def _judge_spans(
+    task: Task, predictions: Sequence[Prediction], examples: Sequence[Example]
+) -> dict[str, float]:
+    denials = {p.id: p.denial for p in predictions if p.denial is not None}
+    return score_spans(
+        task,
+        {p.id: str(p.prediction) for p in predictions},
+        [e for e in examples if isinstance(e, SpanExample)],
+        denials or None,
+    )
+
+
+def _label(example: Example) -> str | float | None:
+    if not isinstance(example, TextExample):
+        raise TypeError(f"{type(example).__name__} has no label")
+    return example.label

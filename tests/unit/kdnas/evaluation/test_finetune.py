@@ -13,7 +13,7 @@ import torch
 
 from kdnas.errors import TaskDataError, TrainingError
 from kdnas.evaluation import training
-from kdnas.evaluation.examples import TaggedExample, TaskData, TextExample
+from kdnas.evaluation.examples import SpanExample, TaggedExample, TaskData, TextExample
 from kdnas.evaluation.finetune import finetune
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
@@ -203,3 +203,41 @@ def test_an_empty_part_is_refused(model: TeacherHandle, tmp_path: Path) -> None:
     data = replace(sentiment(), train=())
     with pytest.raises(TaskDataError, match="'train' of SST-2 has no examples"):
         run(model, data, tmp_path)
+
+
+def questions(impossible: bool) -> TaskData:
+    """Who does something: the name that stands behind the verb, if there is one."""
+
+    def examples(count: int, seed: int) -> list[SpanExample]:
+        found = []
+        draw = random.Random(seed)
+        for i in range(count):
+            words = [draw.choice(("the", "river", "stone", "bad")) for _ in range(40)]
+            here = not impossible or draw.random() < 0.5
+            place, name = draw.randrange(40), draw.choice(NAMES)
+            if here:
+                words[place] = name
+            context = " ".join(words)
+            answers, starts = ((name,), (context.index(name),)) if here else ((), ())
+            found.append(SpanExample(str(i), "good?", context, answers, starts, not here))
+        return found
+
+    task = find_task("SQuAD 2.0" if impossible else "SQuAD 1.1")
+    return TaskData(task, examples(200, 0), {"dev": examples(40, 1)}, None, True, ("made up",))
+
+
+@pytest.mark.parametrize("impossible", [False, True])
+def test_questions_are_answered_from_windows(
+    impossible: bool, model: TeacherHandle, tmp_path: Path
+) -> None:
+    data = questions(impossible)
+    settings = replace(SETTINGS, max_length=32, stride=8, max_steps=90)  # some three windows each
+    told: list[FinetuneProgress] = []
+    result = run(model, data, tmp_path, settings, on_progress=told.append)
+    assert result is not None
+    assert result.main == result.metrics["dev"]["f1"]
+    assert result.main > 0.9
+    assert result.main == pytest.approx(np.mean([p.score for p in result.predictions["dev"]]))
+    assert ("best_f1" in result.metrics["dev"]) == impossible
+    assert all((p.denial is not None) == impossible for p in result.predictions["dev"])
+    assert told[-1] == FinetuneProgress("dev", 40, 40)

@@ -1,0 +1,61 @@
+"""The paired bootstrap against sampling example by example, and against what must hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kdnas.evaluation.significance import paired_bootstrap
+
+SCORES = st.lists(
+    st.tuples(st.sampled_from([0.0, 1 / 3, 1.0]), st.sampled_from([0.0, 0.5, 1.0])),
+    min_size=1,
+    max_size=40,
+)
+
+
+def test_it_agrees_with_drawing_examples_one_by_one() -> None:
+    generator = np.random.default_rng(1)
+    first = generator.random(300) < 0.80
+    second = generator.random(300) < 0.74
+    drawn = generator.integers(0, 300, (20_000, 300))
+    means = (first.astype(float) - second)[drawn].mean(1)
+    found = paired_bootstrap(first, second, samples=20_000)
+    low, high = np.quantile(means, (0.025, 0.975))
+    assert found.difference == pytest.approx(first.mean() - second.mean())
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+    assert found.p_value == pytest.approx(2 * (means <= 0).mean(), abs=0.01)
+    assert found.examples == 300
+
+
+@settings(max_examples=40, deadline=None)
+@given(pairs=SCORES)
+def test_exchanging_the_models_changes_the_sign_alone(pairs: list[tuple[float, float]]) -> None:
+    first, second = zip(*pairs, strict=True)
+    one, other = (
+        paired_bootstrap(a, b, samples=500) for a, b in ((first, second), (second, first))
+    )
+    assert one.difference == pytest.approx(-other.difference)
+    assert one.low <= one.difference + 1e-9
+    assert one.difference <= one.high + 1e-9
+    assert 0 < one.p_value <= 1
+
+
+def test_equal_models_do_not_differ() -> None:
+    found = paired_bootstrap([0, 1, 1], [0, 1, 1], samples=100)
+    assert (found.difference, found.low, found.high, found.p_value) == (0, 0, 0, 1)
+
+
+def test_continuous_scores_are_drawn_in_parts() -> None:
+    first = np.linspace(0, 1, 5_000)
+    found = paired_bootstrap(first, np.zeros(5_000), samples=2_000)
+    assert found.low < 0.5 < found.high
+    assert found.p_value < 0.01
+
+
+@pytest.mark.parametrize(("first", "second"), [([1, 0], [1]), ([], []), ([[1]], [[1]])])
+def test_scores_that_make_no_pairs_are_refused(first: list[int], second: list[int]) -> None:
+    with pytest.raises(ValueError, match="make no pairs"):
+        paired_bootstrap(first, second)
