@@ -51,7 +51,10 @@ def build_report(
         others = stored_results(prepared, ref, database)
         measured.append(Measured(ref, _results(others)))
         tests[ref] = _tests(own, others, settings)
-    return make_report(prepared.spec.suite, measured, tests)
+    shape = prepared.model.shape
+    return make_report(
+        prepared.spec.suite, measured, tests, layers=shape.layers, hidden=shape.hidden
+    )
 
 
 def stored_results(

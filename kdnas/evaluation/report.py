@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, log
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from kdnas.evaluation.published import PublishedResult, published
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.significance import Comparison
+from kdnas.evaluation.suites import language_average, suite_averages
 from kdnas.evaluation.tasks import find_task
 
 PUBLISHED_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -128,6 +130,8 @@ def make_report(
     measured: Sequence[Measured],
     tests: Mapping[str, Mapping[str, Comparison]] | None = None,
     *,
+    layers: int | None = None,
+    hidden: int | None = None,
     max_published: int = SHOWN_PUBLISHED,
 ) -> Report:
     """Put results together.
@@ -136,14 +140,16 @@ def make_report(
         suite: name of the suite.
         measured: the model, then those that it is compared with.
         tests: name of a compared model → task → paired bootstrap.
+        layers: of the model; published models of about its size come first.
+        hidden: its width.
         max_published: how many published rows stand beside, those with most columns first.
     """
-    columns = _columns([result for group in measured for result in group.results])
-    rows = [Row(group.model, "measured", _cells(group.results)) for group in measured]
+    rows = [Row(group.model, "measured", _cells(suite, group.results)) for group in measured]
+    columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
     return Report(
         suite=suite,
         columns=columns,
-        rows=(*rows, *_published_rows(columns)[:max_published]),
+        rows=(*rows, *_published_rows(columns, layers, hidden)[:max_published]),
         details=tuple(detail for group in measured for detail in _details(group)),
         against=tuple(
             Against(
@@ -155,30 +161,39 @@ def make_report(
     )
 
 
-def _columns(results: Sequence[TaskResult]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
+def _cells(suite: str, results: Sequence[TaskResult]) -> dict[str, Cell]:
+    """Column → score: tasks with their languages, then averages of the suite.
+
+    Averages are taken seed by seed, over the tasks that every seed has.
+    """
+    values: dict[str, list[float]] = {}
+    seeds: dict[int, dict[str, float]] = {}
     for result in results:
-        names.update(dict.fromkeys(_scores(result)))
-    return tuple(names)
+        seeds.setdefault(result.seed, {})[result.task] = result.main
+        for column, score in _scores(result).items():
+            values.setdefault(column, []).append(score)
+    common = [task for task in dict.fromkeys(r.task for r in results) if _in_all(task, seeds)]
+    for scores in seeds.values():
+        for average in suite_averages(suite, {task: scores[task] for task in common}):
+            values.setdefault(average.label, []).append(average.value)
+    return {column: Cell.of(scores) for column, scores in values.items()}
+
+
+def _in_all(task: str, seeds: Mapping[int, Mapping[str, float]]) -> bool:
+    return all(task in scores for scores in seeds.values())
 
 
 def _scores(result: TaskResult) -> dict[str, float]:
-    """Column → score of one result: its languages, if it has several, then the task itself."""
+    """Column → score of one result: its languages, if the task has such, then the task itself.
+
+    A task without all of the languages that papers average is called otherwise than theirs.
+    """
     task = find_task(result.task)
-    scores = {}
-    if task.layout.languages and len(result.metrics) > 1:
-        for language, values in result.metrics.items():
-            scores[f"{task.name} {language}"] = values[task.main_metric]
-    scores[task.name] = result.main
-    return scores
-
-
-def _cells(results: Sequence[TaskResult]) -> dict[str, Cell]:
-    values: dict[str, list[float]] = {}
-    for result in results:
-        for column, score in _scores(result).items():
-            values.setdefault(column, []).append(score)
-    return {column: Cell.of(scores) for column, scores in values.items()}
+    average = language_average(task, result.metrics)
+    if average is None:
+        return {task.name: result.main}
+    scores = {f"{task.name} {n}": v[task.main_metric] for n, v in result.metrics.items()}
+    return {**scores, average.label: result.main}
 
 
 def _details(group: Measured) -> list[Detail]:
@@ -198,8 +213,13 @@ def _retained(model: Row, other: Row) -> dict[str, float]:
     }
 
 
-def _published_rows(columns: Sequence[str]) -> list[Row]:
-    """Published rows with any of the columns: those with most of them first, by age else."""
+def _published_rows(
+    columns: Sequence[str], layers: int | None = None, hidden: int | None = None
+) -> list[Row]:
+    """Published rows with any of the columns: those with most of them, and of like size, first.
+
+    What was scored by the GLUE server is left out, since our scores are of other examples.
+    """
     rows = []
     for result in published():
         cells = {}
@@ -209,13 +229,23 @@ def _published_rows(columns: Sequence[str]) -> list[Row]:
             if score is not None:
                 deviation = None if score.deviation is None else score.deviation / 100
                 cells[column] = Cell(score.value / 100, deviation, result.runs)
-        if cells:
-            rows.append(Row(_published_name(result), "published", cells, _origin(result)))
-    return sorted(rows, key=lambda row: -len(row.cells))
+        if cells and result.split != "test":
+            row = Row(_published_name(result), "published", cells, _origin(result))
+            rows.append((-len(cells), _size_difference(result, layers, hidden), row))
+    return [row for *_, row in sorted(rows, key=lambda item: item[:2])]
+
+
+def _size_difference(result: PublishedResult, layers: int | None, hidden: int | None) -> float:
+    """How many times larger or smaller the layers of a model are, as a logarithm."""
+    if not (layers and hidden and result.layers and result.hidden):
+        return inf
+    return abs(log(result.layers * result.hidden**2 / (layers * hidden**2)))
 
 
 def _published_name(result: PublishedResult) -> str:
-    return f"{result.model}, {result.method}"
+    method = "" if result.method in (result.model, "no distillation") else f", {result.method}"
+    teacher = f", from {result.teacher}" if result.teacher else ""
+    return f"{result.model}{method}{teacher}"
 
 
 def _origin(result: PublishedResult) -> str:

@@ -1,0 +1,153 @@
+"""Reports: cells, averages, shares, published rows, and their formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from statistics import stdev
+
+import pytest
+
+from kdnas.evaluation.published import published
+from kdnas.evaluation.report import Cell, Measured, Report, make_report, report_json
+from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown, cell_text
+from kdnas.evaluation.results import TaskResult, main_score
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.significance import paired_bootstrap
+from kdnas.evaluation.tasks import SUITES, find_task
+
+
+def result(
+    task: str, seed: int, metrics: dict[str, dict[str, float]], official: bool = True
+) -> TaskResult:
+    found = find_task(task)
+    return TaskResult(
+        task=found.name,
+        suite=found.suite,
+        seed=seed,
+        settings=FinetuneSettings(2e-5, 3),
+        metrics=metrics,
+        main=main_score(found, metrics),
+        seconds=1.0,
+        steps=10,
+        train_examples=100,
+        official_split=official,
+        notes=("training was cut to 10 steps",),
+    )
+
+
+def accuracy(task: str, values: Sequence[float], part: str = "dev") -> list[TaskResult]:
+    metric = find_task(task).main_metric
+    return [result(task, seed, {part: {metric: value}}) for seed, value in enumerate(values)]
+
+
+@pytest.fixture
+def report() -> Report:
+    student = Measured(
+        "student_1", (*accuracy("SST-2", [0.80, 0.84]), *accuracy("CoLA", [0.2, 0.3]))
+    )
+    teacher = Measured("teacher", (*accuracy("SST-2", [0.90, 0.92]),))
+    tests = {"teacher": {"SST-2": paired_bootstrap([1, 0, 1, 0], [1, 1, 1, 0], samples=200)}}
+    return make_report("glue", [student, teacher], tests, layers=4, hidden=576, max_published=5)
+
+
+def test_cells_are_means_and_deviations_over_seeds(report: Report) -> None:
+    student = report.rows[0]
+    assert student.cells["SST-2"] == Cell(pytest.approx(0.82), pytest.approx(stdev([0.8, 0.84])), 2)
+    label = "GLUE (2 of 8)"  # seed by seed: 0.50 and 0.57
+    assert student.cells[label] == Cell(pytest.approx(0.535), pytest.approx(stdev([0.5, 0.57])), 2)
+    assert report.columns == ("SST-2", "CoLA", label)
+    assert Cell.of([0.5]).deviation is None
+
+
+def test_the_teacher_stands_beside(report: Report) -> None:
+    (against,) = report.against
+    assert against.retained == {"SST-2": pytest.approx(0.82 / 0.91)}
+    assert against.tests["SST-2"].difference == -0.25
+
+
+def test_published_rows_say_where_they_are_from(report: Report) -> None:
+    rows = [row for row in report.rows if row.origin == "published"]
+    assert len(rows) == 5
+    assert rows[0].model.startswith("KDNAS_Arch3, ")  # 4 layers, 576 wide
+    assert rows[0].about == "Trivedi et al. 2023, Table 7"
+    (source,) = published(paper="trivedi2023", table="7", model="KDNAS_Arch3")
+    score = source.score("SST-2")
+    assert score is not None
+    assert rows[0].cells["SST-2"].mean == pytest.approx(score.value / 100)
+    assert all("test set" not in row.about for row in rows)
+
+
+def test_a_part_of_the_languages_is_not_set_beside_all_of_them() -> None:
+    languages = tuple(find_task("XNLI").layout.languages.values())
+    few = {code: {"accuracy": 0.5} for code in ("en", "sw")}
+    every = {code: {"accuracy": 0.5} for code in languages}
+    some, whole = (
+        make_report("xnli", [Measured("m", (result("XNLI", 0, metrics),))])
+        for metrics in (few, every)
+    )
+    assert some.columns == ("XNLI en", "XNLI sw", "XNLI (2 of 15)")
+    assert not any("XNLI (2 of 15)" in row.cells for row in some.rows[1:])
+    assert whole.columns[-1] == "XNLI"
+    assert any("XNLI" in row.cells for row in whole.rows[1:])
+
+
+def test_the_main_score_of_mnli_is_the_matched_part() -> None:
+    metrics = {"matched": {"accuracy": 0.8}, "mismatched": {"accuracy": 0.6}}
+    assert main_score(find_task("MNLI"), metrics) == 0.8
+
+
+def test_notes_are_told_once() -> None:
+    results = [result("RTE", seed, {"dev": {"accuracy": 0.5}}, official=False) for seed in (0, 1)]
+    report = make_report("glue", [Measured("m", tuple(results))])
+    assert report.notes == (
+        "RTE: not the official split",
+        "RTE: training was cut to 10 steps",
+    )
+    assert "- RTE: not the official split" in as_markdown(report)
+
+
+def test_markdown_has_all_of_it(report: Report) -> None:
+    text = as_markdown(report)
+    assert "| student_1 | 82.0±2.8 | 25.0±7.1 | 53.5±4.9 |" in text
+    assert "| share of teacher | 90.1 % | – | – |" in text
+    assert "(published: Trivedi et al. 2023, Table 7)" in text
+    assert "| student_1 | CoLA | dev | Matthews | 25.0±7.1 | 2 |" in text
+    assert "SST-2: student_1 − teacher = -25.0 an example" in text
+
+
+def test_csv_has_fractions(report: Report) -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(report))))
+    (own,) = (r for r in rows if r["model"] == "student_1" and r["metric"] == "matthews")
+    assert (own["task"], own["set"], float(own["mean"]), own["seeds"]) == ("CoLA", "dev", 0.25, "2")
+    assert {r["origin"] for r in rows} == {"measured", "published"}
+
+
+def test_latex_escapes_names_and_has_a_rule_between(report: Report) -> None:
+    text = as_latex(report)
+    assert "student\\_1 & 82.0$\\pm$2.8" in text
+    assert text.count("\\midrule") == 2
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") for line in lines} == {3}
+
+
+def test_json_can_be_written(report: Report) -> None:
+    data = json.loads(json.dumps(report_json(report)))
+    assert data["rows"][0]["scores"]["SST-2"]["seeds"] == 2
+    assert data["against"][0]["bootstrap"]["SST-2"]["examples"] == 4
+    assert data["details"][0]["values"] == [0.8, 0.84]
+
+
+def test_a_missing_score_is_a_dash() -> None:
+    assert cell_text(None) == "–"
+    assert cell_text(Cell(0.5, None, 1)) == "50.0"
+
+
+def test_every_suite_makes_a_report() -> None:
+    for suite, tasks in SUITES.items():
+        group = Measured("m", tuple(r for task in tasks for r in accuracy(task, [0.5, 0.6])))
+        report = make_report(suite, [group])
+        assert report.rows[0].cells
+        assert as_latex(report).endswith("\\end{tabular}\n")
