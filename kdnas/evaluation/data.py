@@ -69,14 +69,14 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
         )
     official = bool(train) and bool(scored)
     if official:
-        evaluations = scored
+        evaluations = _named(scored, name)
     else:
         pool = _named(scored or found.parts["train"], "dev")
         train, evaluations = split(task, pool, seed)
         lacking = "labelled part to score" if not scored else "training part"
         found.notes.append(
-            f"not the official split: there is no {lacking}, so that 80 % of the "
-            f"{name if scored else 'training'} part are trained on and 20 % scored (seed {seed})"
+            f"not the official split: there is no {lacking}, so that 80 % of the labelled examples "
+            f"are trained on and 20 % scored (seed {seed})"
         )
     everything = [*train, *(e for examples in evaluations.values() for e in examples)]
     return TaskData(
@@ -212,15 +212,15 @@ def _training_part(task: Task, train: Examples, notes: list[str]) -> list[Exampl
 
 
 def _scored_part(task: Task, found: _Parts) -> tuple[str, Examples]:
-    """Name and examples of the part that is scored; empty where none has labels."""
+    """Name and examples of the part that is scored; none where no part has labels."""
     usual = _usual_part(task)
     other = "test" if usual == "dev" else "dev"
     first, second = found.parts.get(usual, {}), found.parts.get(other, {})
     if len(second) <= len(first):
-        return usual, _named(first, usual)
+        return usual, first
     why = f"the {usual} part has fewer languages" if first else f"no {usual} part has labels"
     found.notes.append(f"scored on the {other} part: {why}")
-    return other, _named(second, other)
+    return other, second
 
 
 def _usual_part(task: Task) -> str:

@@ -167,18 +167,19 @@ def _from_records(
 def _csv_cells(path: Path, layout: LocalLayout) -> list[tuple[int, list[str]]]:
     """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
     text = read_text(path)
-    found: list[tuple[int, list[str]]] = []
-    for delimiter in (",", ";", "\t"):
-        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-        try:
-            found = [(reader.line_num, cells) for cells in reader if any(cells)]
-        except csv.Error as error:
-            raise TaskDataError(
-                f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
-            ) from None
-        if found and known_columns(found[0][1], layout.columns) is not None:
-            break
-    return found
+    header = text.partition("\n")[0]
+    known = (
+        d
+        for d in (",", ";", "\t")
+        if known_columns(next(csv.reader([header], delimiter=d), []), layout.columns)
+    )
+    reader = csv.reader(io.StringIO(text), delimiter=next(known, ","))
+    try:
+        return [(reader.line_num, cells) for cells in reader if any(cells)]
+    except csv.Error as error:
+        raise TaskDataError(
+            f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
+        ) from None
 
 
 def _json_lines(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
