@@ -62,6 +62,7 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     page.get_by_label("Episodes").fill("3")
     page.get_by_label("Search space").select_option("paper")
     page.get_by_label("Objective").select_option("minilmv2")
+    page.get_by_label("Relation heads").fill("12")
     page.get_by_text("All other settings").click()
     page.locator("#form summary").get_by_text("Latency", exact=True).click()
     page.locator('[data-path="latency.threads"] input').fill("2")
@@ -77,6 +78,7 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     assert stored.spec["controller"]["episodes"] == 3
     assert stored.spec["controller"]["candidates"] == 20
     assert stored.spec["objective"]["name"] == "minilmv2"
+    assert stored.spec["objective"]["relation_heads"] == 12
     assert stored.spec["latency"]["threads"] == 2
     assert stored.spec["space"]["kind"] == "paper"
     assert len(keys) == 1
@@ -84,6 +86,26 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         searches.delete_search(session, stored.id)
+
+
+def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:
+    def objective() -> object:
+        return json.loads(page.locator("#form pre").inner_text()).get("objective")
+
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_text("The request as JSON").click()
+    assert objective() is None
+    page.get_by_label("Layer mapping").select_option("uniform")
+    assert objective() == {"name": "hs", "mapping": "uniform"}
+    page.get_by_label("Objective").select_option("od")
+    expect(page.get_by_label("Layer mapping")).to_have_count(0)
+    page.get_by_label("Fit a masked-LM head").fill("200")
+    page.get_by_label("Positions").select_option("all")
+    assert objective() == {"name": "od", "fit_lm_head": 200, "positions": "all"}
+    page.get_by_label("Objective").select_option("minilmv2")
+    page.get_by_label("Teacher layer").fill("search")
+    page.get_by_label("Relations", exact=True).fill("qq\nvv")
+    assert objective() == {"name": "minilmv2", "relations": ["qq", "vv"], "teacher_layer": "search"}
 
 
 def test_what_the_service_refuses_is_shown_at_its_field(

@@ -12,10 +12,22 @@ import { Schema, read } from "./schema.js";
  * @property {string} [unit] beside the label
  */
 
+/**
+ * Fields of a union, of which those of the chosen alternative are shown.
+ *
+ * @typedef {object} Variant
+ * @property {string} path of the union, such as `objective`
+ * @property {string} initial the alternative that is meant if none is chosen
+ * @property {Field} chooser the field that chooses, without its path
+ * @property {Object<string, Field>} fields by name, in their order, without their paths; others
+ *   are left out
+ */
+
 export class SpecForm {
   #form;
   #schema;
   #fields = new Map(); // path → {node, box, input, error}
+  #initials = new Map(); // path of a union → the alternative that is meant if none is chosen
   #summary = el("div");
   #key = newKey();
   #sent = "";
@@ -24,8 +36,8 @@ export class SpecForm {
   /**
    * @param {HTMLFormElement} form
    * @param {object} schema the JSON Schema
-   * @param {object} options `main` [{title, fields}], `advanced` [{title, path}], `labels` of
-   *   paths, `hidden` paths that nobody fills in, `path` of the POST, `submit` text, `extra` keys
+   * @param {object} options `main` [{title, fields, variant}], `advanced` [{title, path}], `labels`
+   *   of paths, `hidden` paths that nobody fills in, `path` of the POST, `submit` text, `extra` keys
    *   of the body, `done` which is given the answer
    */
   constructor(form, schema, options) {
@@ -50,8 +62,11 @@ export class SpecForm {
 
   #build() {
     const { main, advanced, submit } = this.#options;
-    const cards = main.map(({ title, fields }) =>
-      el("fieldset", { class: "card" }, el("h2", {}, title), el("div", { class: "fields" }, fields.map((f) => this.#field(f)))),
+    const cards = main.map(({ title, fields, variant }) =>
+      el(
+        "fieldset", { class: "card" }, el("h2", {}, title),
+        el("div", { class: "fields" }, (fields ?? []).map((f) => this.#field(f)), variant && this.#variant(variant)),
+      ),
     );
     const folded = advanced
       .map(({ title, path }) => ({ title, fields: this.#rest(path) }))
@@ -86,6 +101,28 @@ export class SpecForm {
     return found;
   }
 
+  /** The field that chooses an alternative, and the chosen one's own fields after it. */
+  #variant({ path, initial, chooser, fields }) {
+    const alternatives = this.#schema.alternatives(this.#schema.at(path));
+    const choosing = `${path}.name`;
+    const own = el("div", { class: "contents" }); // in the same grid
+    const box = this.#field({ ...chooser, path: choosing, choices: Object.keys(alternatives), node: { type: "string", default: initial } });
+    const { input } = this.#fields.get(choosing);
+    const showOwn = () => {
+      for (const known of [...this.#fields.keys()]) {
+        if (known.startsWith(`${path}.`) && known !== choosing) this.#fields.delete(known);
+      }
+      const { properties } = alternatives[input.value || initial];
+      const shown = Object.keys(fields).filter((name) => properties[name]);
+      show(own, shown.map((name) => this.#field({ ...fields[name], path: `${path}.${name}`, node: plain(this.#schema.resolve(properties[name])) })));
+      this.#showBody();
+    };
+    this.#initials.set(path, initial);
+    input.addEventListener("change", showOwn);
+    queueMicrotask(showOwn); // the form is not whole yet
+    return [box, own];
+  }
+
   #field({ path, label, help, unit, node: given, choices, wide }) {
     const node = given ?? this.#schema.at(path);
     const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
@@ -99,7 +136,9 @@ export class SpecForm {
     const explained = said ? el("p", { class: "help", id: `${id}-help` }, said) : null;
     input.setAttribute("aria-describedby", [said && `${id}-help`, `${id}-error`].filter(Boolean).join(" "));
     const box = el("div", { class: wide ? "field wide" : "field", "data-path": path }, text, input, explained, error);
-    input.addEventListener("change", () => this.#check(path));
+    input.addEventListener("change", () => {
+      if (this.#fields.get(path)?.input === input) this.#check(path); // not if it has just been removed
+    });
     this.#fields.set(path, { node, box, input, error });
     return box;
   }
@@ -157,6 +196,9 @@ export class SpecForm {
       let place = body;
       for (const name of names) place = place[name] ??= {};
       place[last] = value;
+    }
+    for (const [path, initial] of this.#initials) {
+      if (body[path]) body[path].name ??= initial;
     }
     return body;
   }
@@ -220,6 +262,14 @@ export class SpecForm {
     }
     return null;
   }
+}
+
+/** A choice between something simple and an object, which a form has no field for: the former. */
+function plain(node) {
+  const simple = (node.anyOf ?? []).filter((choice) => choice.type !== "object" && choice.type !== "null");
+  if (!node.anyOf || simple.length !== 1) return node;
+  const { anyOf, ...own } = node;
+  return { ...own, ...simple[0] };
 }
 
 function isSimple(node) {

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { byId, el, problem, show } from "../dom.js";
 import { SpecForm } from "../form.js";
-import { Schema } from "../schema.js";
+import { OBJECTIVE } from "../objective_fields.js";
 
 const form = byId("form");
 const query = new URLSearchParams(location.search);
@@ -21,13 +21,10 @@ async function begin() {
     show(form, problem(error, begin));
     return;
   }
-  const read = new Schema(schema);
-  const objectives = Object.keys(read.alternatives(read.at("objective")));
   const source = {
     title: "What is learned from what",
     fields: [
       { path: "teacher.ref", label: "Teacher", help: "An encoder: minilm, a hub id such as bert-base-uncased, or a folder below the data roots." },
-      { path: "objective.name", label: "Objective", choices: objectives, node: { type: "string", default: "hs" }, help: "What the student learns to imitate: hs is the teacher's hidden states." },
       { path: "corpus.source", label: "Text", wide: true, help: "pydocs, hub:owner/name, or files and folders below the data roots; one a line." },
     ],
   };
@@ -50,7 +47,7 @@ async function begin() {
           { path: "output", label: "Folder", help: "Where the finished model goes, below the data roots. Without one it goes to the models of the service." },
         ],
       },
-      ...(search ? [] : [source]),
+      ...(search ? [] : [source, { title: "What the student learns", variant: OBJECTIVE }]),
       {
         title: "How long it learns",
         fields: [

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { byId, problem, show } from "../dom.js";
 import { SpecForm } from "../form.js";
-import { Schema } from "../schema.js";
+import { OBJECTIVE } from "../objective_fields.js";
 
 const form = byId("form");
 
@@ -15,13 +15,10 @@ async function begin() {
     show(form, problem(error, begin));
     return;
   }
-  const read = new Schema(schema);
-  const objectives = Object.keys(read.alternatives(read.at("objective")));
   new SpecForm(form, schema, {
     path: "/searches",
     submit: "Start the search",
     done: (search) => location.assign(`/searches/${encodeURIComponent(search.id)}`),
-    // The objective's own settings depend on which it is; its name alone takes their defaults.
     hidden: ["teacher.fingerprint", "corpus.fingerprint", "backend.address", "objective"],
     labels: { "backend.name": "Backend", "student.init": "Start" },
     main: [
@@ -39,11 +36,11 @@ async function begin() {
           { path: "space.kind", label: "Search space", choices: ["scaled", "paper"], help: "The paper's 2400 architectures, or the same proportions scaled to the teacher." },
           { path: "controller.episodes", label: "Episodes", help: "Rounds of proposing, training and learning." },
           { path: "controller.candidates", label: "Candidates an episode", help: "Students trained in each round." },
-          { path: "objective.name", label: "Objective", choices: objectives, node: { type: "string", default: "hs" }, help: "What the student learns to imitate: hs is the teacher's hidden states." },
           { path: "proxy.fraction", label: "Share of the text", help: "Of the training text that a candidate learns from." },
           { path: "proxy.epochs", label: "Passes over it", help: "How often a candidate sees that share." },
         ],
       },
+      { title: "What the student learns", variant: OBJECTIVE },
       {
         title: "What is best",
         fields: [
