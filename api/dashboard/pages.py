@@ -131,6 +131,12 @@ def show_distillation(reference: str, frame: FrameDep) -> Response:
     return frame("distillation.html", reference)
 
 
+@router.get("/latency/new")
+def measure_latency(frame: FrameDep) -> Response:
+    """The form that asks for a latency table."""
+    return frame("latency_new.html")
+
+
 @router.get("/latency")
 def latency(frame: FrameDep) -> Response:
     """Latency tables."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import distillations, searches
+from kdnas.db.repository import distillations, latency_builds, latency_pages, searches
 
 pytestmark = pytest.mark.browser
 
@@ -156,3 +156,25 @@ def test_the_distil_button_leads_to_a_queued_distillation(
     assert str(stored.architecture) == architecture
     assert stored.spec["teacher"]["ref"] == "bert-base-uncased"
     assert stored.spec["training"]["steps"] == 500
+
+
+def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/latency")
+    page.get_by_role("link", name="Measure a table").click()
+    page.get_by_label("Teacher", exact=True).fill("minilm")
+    page.get_by_label("Length").fill("16")
+    page.get_by_role("button", name="Measure").click()
+    builds = page.locator("#builds")
+    expect(builds.get_by_role("row")).to_have_count(2)
+    expect(builds).to_contain_text("minilm")
+    expect(builds.locator(".chip")).to_have_text("queued")
+
+    with service.database.read() as session:
+        (build,) = latency_pages.list_builds(session).items
+    assert build["spec"]["latency"]["length"] == 16
+    with service.database.write() as session:
+        latency_builds.note_build_share(session, build["id"], 0.4)
+    expect(builds.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "40")
+    with service.database.write() as session:
+        latency_builds.set_build_status(session, build["id"], "failed", "the machine is too busy")
+    expect(builds).to_contain_text("the machine is too busy")

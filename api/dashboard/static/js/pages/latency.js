@@ -5,7 +5,7 @@ import { Chart, colour, seriesColour } from "../charts.js";
 import { byId, debounced, el, problem, show } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, ms, parts, percent, whole } from "../format.js";
-import { tiles } from "../parts.js";
+import { bar, chip, tiles } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const MOST_ENTRIES = 20_000;
@@ -155,8 +155,39 @@ async function begin() {
   if (tables.length) await load(tables[0].id);
 }
 
+const BUILDS_MS = 2000;
+const FAILED_SHOWN_MS = 24 * 3600 * 1000;
+
+const isOpen = (build) => ["queued", "running"].includes(build.status);
+const isNews = (build) => isOpen(build) || (build.status === "failed" && Date.now() - Date.parse(build.finished_at) < FAILED_SHOWN_MS);
+
+/** Tables on their way; builds have no events of their own, so they are asked for. */
+async function watchBuilds(before = []) {
+  let builds;
+  try {
+    builds = (await getAll("/latency-builds")).filter(isNews);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    setTimeout(watchBuilds, 5 * BUILDS_MS, before);
+    return;
+  }
+  const box = byId("builds");
+  box.hidden = !builds.length;
+  const columns = [
+    { label: "Teacher", cell: (b) => b.spec.teacher?.ref ?? b.spec.teacher ?? "minilm" },
+    { label: "Status", cell: (b) => chip(b.status) },
+    { label: "Done", cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
+    { label: "Asked for", cell: (b) => moment(b.created_at) },
+  ];
+  show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));
+  const open = builds.filter(isOpen).map((b) => b.id);
+  if (before.some((id) => !open.includes(id))) await begin();
+  if (open.length) setTimeout(watchBuilds, BUILDS_MS, open);
+}
+
 byId("profile").addEventListener("change", (event) => load(event.target.value));
 byId("find").addEventListener("input", debounced(find, 150));
 byId("find").addEventListener("submit", (event) => event.preventDefault());
 begin();
+watchBuilds();
 follow({}, Number(document.body.dataset.since), () => {});
