@@ -1,4 +1,4 @@
-"""Scores of answers to questions, by the rules of SQuAD 1.1 and 2.0."""
+"""Scores of answers to questions, by the rules of SQuAD 1.1 and 2.0 and of MLQA."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,16 @@ from kdnas.evaluation.task import Task
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+# What MLQA's own program takes for articles; in Arabic it drops the two letters anywhere.
+_ARTICLES_OF = {
+    "en": _ARTICLES,
+    "es": re.compile(r"\b(?:un|una|unos|unas|el|la|los|las)\b"),
+    "de": re.compile(r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
+    "vi": re.compile(r"\b(?:của|là|cái|chiếc|những)\b"),
+    "ar": re.compile("ال"),
+}
+Measure = Callable[[str, str, str | None], float]
+_CHINESE = re.compile("([\u4e00-\u9fa5])")
 
 
 def score_spans(
@@ -29,7 +40,8 @@ def score_spans(
     Text is compared without case, punctuation, articles and extra blanks. An exact match counts 1;
     F1 is that of the two bags of words. Of several accepted answers the best counts. The right
     answer to an impossible question is the empty text; an empty text against any other answer, or
-    the reverse, counts 0 (Rajpurkar et al. 2018).
+    the reverse, counts 0 (Rajpurkar et al. 2018). Questions that name a language are compared by
+    MLQA's rules for it.
 
     ``best_f1`` and ``best_exact_match`` are what the best threshold would give. It is chosen on
     the very examples that are scored, as the official program does, so that they are an upper
@@ -81,8 +93,7 @@ def score_spans(
 
 def score_answer(prediction: str, example: SpanExample) -> tuple[float, float]:
     """F1 and exact match of one answer."""
-    golds = _accepted(example)
-    return best_of(bag_f1, prediction, golds), best_of(exact_match, prediction, golds)
+    return _best(bag_f1, prediction, example), _best(exact_match, prediction, example)
 
 
 def apply_threshold(
@@ -123,41 +134,49 @@ def best_threshold(
     return float(totals[best] / len(scores)), float(threshold)
 
 
-def normalised(text: str) -> str:
+def normalised(text: str, language: str | None = None) -> str:
     """An answer as SQuAD compares it: lower case, no ASCII punctuation, no articles, one blank.
 
     Punctuation goes first, as in the official program: ``a.`` is an article, ``a-b`` is ``ab``.
+
+    Args:
+        text: the answer.
+        language: if given, MLQA's rules for it (Lewis et al. 2020): no punctuation of any script,
+            the articles of the language, each Chinese character a word.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    if language is None:
+        return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    kept = "".join(c for c in text.lower().translate(_PUNCTUATION) if category(c)[0] != "P")
+    if language in _ARTICLES_OF:
+        kept = _ARTICLES_OF[language].sub(" ", kept)
+    return " ".join((_CHINESE.sub(r" \1 ", kept) if language == "zh" else kept).split())
 
 
-def exact_match(prediction: str, gold: str) -> float:
+def exact_match(prediction: str, gold: str, language: str | None = None) -> float:
     """1 if both are the same once normalised, else 0."""
-    return float(normalised(prediction) == normalised(gold))
+    return float(normalised(prediction, language) == normalised(gold, language))
 
 
-def bag_f1(prediction: str, gold: str) -> float:
+def bag_f1(prediction: str, gold: str, language: str | None = None) -> float:
     """F1 of the two bags of normalised words; 1 or 0 where one of them is empty."""
-    predicted, wanted = normalised(prediction).split(), normalised(gold).split()
+    predicted = normalised(prediction, language).split()
+    wanted = normalised(gold, language).split()
     if not predicted or not wanted:
         return float(predicted == wanted)
     common = sum((Counter(predicted) & Counter(wanted)).values())
     return 2 * common / (len(predicted) + len(wanted))
 
 
-def best_of(measure: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> float:
-    """The best score against any accepted answer."""
-    return max(measure(prediction, gold) for gold in golds)
+def _best(measure: Measure, prediction: str, example: SpanExample) -> float:
+    """The best score against any accepted answer.
 
-
-def _accepted(example: SpanExample) -> tuple[str, ...]:
-    """Answers that are not empty once normalised, else the empty answer: an official rule."""
-    return tuple(text for text in example.answers if normalised(text)) or ("",)
+    Those are the answers that are not empty once normalised, else the empty one: an official rule.
+    """
+    golds = [gold for gold in example.answers if normalised(gold, example.language)] or [""]
+    return max(measure(prediction, gold, example.language) for gold in golds)
 
 
 def _scored(
-    measure: Callable[[str, str], float],
-    answers: Mapping[str, str],
-    examples: Sequence[SpanExample],
+    measure: Measure, answers: Mapping[str, str], examples: Sequence[SpanExample]
 ) -> NDArray[np.float64]:
-    return np.array([best_of(measure, answers[e.id], _accepted(e)) for e in examples])
+    return np.array([_best(measure, answers[e.id], e) for e in examples])

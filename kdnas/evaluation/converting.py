@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +50,13 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
         TaskDataError: a label is unknown, or a text is missing; names file and line.
     """
     by_language: dict[str | None, list[Example]] = {}
+    read: Counter[str | None] = Counter()
     unlabelled = 0
     for row in rows:
         examples = by_language.setdefault(row.language, [])
-        example = _example(task, row, str(len(examples)))
+        # Rows without a label count: parallel files share the numbers.
+        example = _example(task, row, str(read[row.language]))
+        read[row.language] += 1
         if example is None:
             unlabelled += 1
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdnas.errors import TaskDataError
@@ -143,7 +143,7 @@ def _read_file(task: Task, file: Found) -> Converted | None:
     """Examples of one file; None where it has no labels."""
     if task.kind == "span":
         questions = read_squad(file.path)
-        return None if questions is None else _checked(task, file.path, questions)
+        return None if questions is None else _checked(task, file, questions)
     if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
         sentences = read_columns(file.path, file.key)
         return None if sentences is None else Converted({None: sentences})
@@ -154,22 +154,29 @@ def _read_file(task: Task, file: Found) -> Converted | None:
     return Converted(converted.examples, (*table.notes, *converted.notes))
 
 
-def _checked(task: Task, path: Path, questions: Sequence[SpanExample]) -> Converted:
-    """Questions by language, where ids name it as in TyDiQA."""
+def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:
+    """Questions by language, if none is without an answer that must have one."""
     impossible = sum(question.impossible for question in questions)
     if impossible and task.suite != "squad2":
         raise TaskDataError(
-            f"{path} has {impossible} questions without an answer, which {task.name} knows not; "
+            f"{file.path} has {impossible} questions without an answer, unlike {task.name}; "
             "evaluate it as SQuAD 2.0"
         )
-    return Converted(_by_language(task, questions))
+    return Converted(_by_language(task, questions, file.key))
 
 
-def _by_language(task: Task, questions: Sequence[Example]) -> dict[str | None, list[Example]]:
+def _by_language(
+    task: Task, questions: Sequence[SpanExample], key: str | None
+) -> dict[str | None, list[Example]]:
+    """Questions by the language that ids name in TyDiQA; those of MLQA are told theirs."""
     by_language: dict[str | None, list[Example]] = {}
     for question in questions:
-        language = TYDIQA_LANGUAGES.get(question.id.partition("-")[0])
-        by_language.setdefault(language if task.suite == "tydiqa" else None, []).append(question)
+        language = None
+        if task.suite == "tydiqa":
+            language = TYDIQA_LANGUAGES.get(question.id.partition("-")[0])
+        elif task.suite == "mlqa":
+            question = replace(question, language=key)
+        by_language.setdefault(language, []).append(question)
     return by_language
 
 
@@ -183,7 +190,7 @@ def _from_hub(task: Task) -> _Parts:
     for key, part in source.evaluations.items():
         read = read_hub_part(task, source, part, revision)
         origin = sources_of(task, source, revision)
-        parts.add(_usual_part(task), key, _in_languages(task, read), origin)
+        parts.add(_usual_part(task), key, _in_languages(task, key, read), origin)
     lender = task if source.train else TASKS[task.train_from or ""]
     if lender.hub is None or lender.hub.train is None:
         raise TaskDataError(f"{task.name} has no training data on the hub; give a folder with some")
@@ -196,10 +203,10 @@ def _from_hub(task: Task) -> _Parts:
     return parts
 
 
-def _in_languages(task: Task, read: Converted) -> Converted:
-    if task.kind != "span":
-        return read
-    return Converted(_by_language(task, [e for es in read.examples.values() for e in es]))
+def _in_languages(task: Task, key: str, read: Converted) -> Converted:
+    """Questions of the hub by language, as those of files."""
+    questions = [e for part in read.examples.values() for e in part if isinstance(e, SpanExample)]
+    return Converted(_by_language(task, questions, key)) if task.kind == "span" else read
 
 
 def _training_part(task: Task, train: Examples, notes: list[str]) -> list[Example]:

@@ -52,8 +52,9 @@ class SpanExample:
         question: its text.
         context: the text that is asked about.
         answers: accepted answers, each a span of the context; none where it has no answer.
-        starts: first character of each answer in the context.
+        starts: first character of each answer in the context; −1 for one that is not in it.
         impossible: the context does not answer the question (SQuAD 2.0).
+        language: of the answers, where a task's rules of comparing them depend on it (MLQA).
     """
 
     id: str
@@ -62,6 +63,7 @@ class SpanExample:
     answers: tuple[str, ...]
     starts: tuple[int, ...]
     impossible: bool
+    language: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.answers) != len(self.starts):

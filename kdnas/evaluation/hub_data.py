@@ -65,20 +65,26 @@ def read_hub_part(task: Task, source: HubSource, part: HubPart, revision: str) -
             "give the task's files with a data folder instead"
         )
     if task.kind == "span":
-        return Converted({None: from_squad_rows(data)})
+        wanted += ["id"]
+        return Converted({None: from_squad_rows(_records(data, wanted))})
     return from_rows(task, _rows(data, source, name), name)
 
 
 def _rows(data: Any, source: HubSource, name: str) -> Iterator[Row]:
     columns = source.columns
     names = _class_names(data.features[columns.label])
-    for number, row in enumerate(data):
-        yield Row(
-            where=f"{name}, row {number}",
-            text=row[columns.text],
-            pair=row[columns.pair] if columns.pair else None,
-            label=_named(row[columns.label], names),
-        )
+    wanted = [columns.text, columns.label, *([columns.pair] if columns.pair else [])]
+    for number, record in enumerate(_records(data, wanted)):
+        pair = record[columns.pair] if columns.pair else None
+        label = _named(record[columns.label], names)
+        yield Row(f"{name}, row", number, record[columns.text], pair, label)
+
+
+def _records(data: Any, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Rows with these columns, read a thousand at a time: one by one is ten times slower."""
+    for batch in data.select_columns(columns).iter(1000):
+        for values in zip(*(batch[column] for column in columns), strict=True):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _class_names(feature: Any) -> Sequence[str] | None:

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,25 @@ class Row:
     """One row, as read.
 
     Attributes:
-        where: file and line, for messages.
+        source: file or data set, with the unit that is counted, such as ``dev.tsv, line``.
+        number: of the line or row.
         text: the first text, or a list of words.
         pair: the second text.
         label: None where the file has no such column.
         language: where the file says it.
     """
 
-    where: str
+    source: str
+    number: int
     text: Any
     pair: Any = None
     label: Any = None
     language: str | None = None
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.source} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +87,13 @@ def read_table(path: Path, layout: LocalLayout) -> Table:
     """
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
-        return _from_records(path, _json_lines(path), layout)
+        return _from_records(path, "line", _json_lines(path), layout)
     if suffix == ".parquet":
-        return _from_records(path, _parquet(path), layout)
+        return _from_records(path, "row", _parquet(path), layout)
     if suffix == ".csv":
         return _from_cells(path, _csv_cells(path, layout), layout)
-    lines = read_text(path).split("\n")
-    cells = [(n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip()]
-    return _from_cells(path, cells, layout)
+    lines = enumerate(read_text(path).split("\n"), 1)
+    return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
 
 
 def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | None:
@@ -102,46 +109,47 @@ def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | N
     return next(iter([*in_languages, *plain, *fits]), None)
 
 
-def _from_cells(path: Path, cells: Sequence[tuple[int, list[str]]], layout: LocalLayout) -> Table:
-    if not cells:
+def _from_cells(path: Path, cells: Iterator[tuple[int, list[str]]], layout: LocalLayout) -> Table:
+    """Keep the columns that are wanted: those that are not may be most of a large file."""
+    first = next(cells, None)
+    if first is None:
         raise TaskDataError(f"{path} is empty; check the file")
-    header = [name.strip().lower() for name in cells[0][1]]
+    header = [name.strip().lower() for name in first[1]]
     columns = known_columns(header, layout.columns)
+    pair: int | None
+    label: int | None
     if columns is not None:
-        cells = cells[1:]
         text, label = header.index(columns.text.lower()), _index(header, columns.label)
         pair, language = _index(header, columns.pair), _index(header, columns.language)
     elif layout.positions is not None:
         text, pair, label = layout.positions
         language = None
-        if len(cells[0][1]) <= label:
+        if len(header) <= label:
             label = None
+        cells = chain([first], cells)
     else:
         raise TaskDataError(f"{path} has the columns {_listed(header)}; {_wanted(layout)}")
     needed = max(n for n in (text, pair, label, language) if n is not None)
-    whole = [(n, row) for n, row in cells if len(row) > needed]
-    torn = [n for n, row in cells if len(row) <= needed]
-    if len(torn) > MAX_TORN_SHARE * len(cells):
+    rows: list[Row] = []
+    torn: list[tuple[int, int]] = []
+    source = f"{path}, line"
+    for number, row in cells:
+        if len(row) <= needed:
+            torn.append((number, len(row)))
+            continue
+        wanted = (None if n is None else row[n] for n in (text, pair, label, language))
+        rows.append(Row(source, number, *wanted))
+    if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
         raise TaskDataError(
-            f"{path} has only {len(dict(cells)[torn[0]])} columns in line {torn[0]}, {needed + 1} "
-            f"are needed; {_wanted(layout)}"
+            f"{path} has only {torn[0][1]} columns in line {torn[0][0]}, {needed + 1} are needed; "
+            f"{_wanted(layout)}"
         )
-    rows = [
-        Row(
-            where=f"{path}, line {n}",
-            text=row[text],
-            pair=None if pair is None else row[pair],
-            label=None if label is None else row[label],
-            language=None if language is None else row[language],
-        )
-        for n, row in whole
-    ]
     notes = (f"{len(torn)} torn lines of {path.name} left out",) if torn else ()
     return Table(rows, label is not None, notes)
 
 
 def _from_records(
-    path: Path, records: Sequence[tuple[str, Mapping[str, Any]]], layout: LocalLayout
+    path: Path, unit: str, records: Sequence[tuple[int, Mapping[str, Any]]], layout: LocalLayout
 ) -> Table:
     if not records:
         raise TaskDataError(f"{path} is empty; check the file")
@@ -150,21 +158,16 @@ def _from_records(
     if columns is None:
         raise TaskDataError(f"{path} has the columns {_listed(names)}; {_wanted(layout)}")
     lower = [name.strip().lower() for name in names]
-    label, pair = _index(lower, columns.label), _index(lower, columns.pair)
-    text = names[lower.index(columns.text.lower())]
+    found = [_index(lower, name) for name in (columns.text, columns.pair, columns.label)]
+    wanted = [None if place is None else names[place] for place in found]
     rows = [
-        Row(
-            where=where,
-            text=record.get(text),
-            pair=None if pair is None else record.get(names[pair]),
-            label=None if label is None else record.get(names[label]),
-        )
-        for where, record in records
+        Row(f"{path}, {unit}", n, *(None if name is None else record.get(name) for name in wanted))
+        for n, record in records
     ]
-    return Table(rows, label is not None)
+    return Table(rows, found[2] is not None)
 
 
-def _csv_cells(path: Path, layout: LocalLayout) -> list[tuple[int, list[str]]]:
+def _csv_cells(path: Path, layout: LocalLayout) -> Iterator[tuple[int, list[str]]]:
     """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
     text = read_text(path)
     header = text.partition("\n")[0]
@@ -175,15 +178,15 @@ def _csv_cells(path: Path, layout: LocalLayout) -> list[tuple[int, list[str]]]:
     )
     reader = csv.reader(io.StringIO(text), delimiter=next(known, ","))
     try:
-        return [(reader.line_num, cells) for cells in reader if any(cells)]
+        yield from ((reader.line_num, cells) for cells in reader if any(cells))
     except csv.Error as error:
         raise TaskDataError(
             f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
         ) from None
 
 
-def _json_lines(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    records: list[tuple[str, Mapping[str, Any]]] = []
+def _json_lines(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
+    records: list[tuple[int, Mapping[str, Any]]] = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -194,17 +197,17 @@ def _json_lines(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
             raise TaskDataError(f"{where} is not JSON: {error}; write one object a line") from None
         if not isinstance(record, dict):
             raise TaskDataError(f"{where} holds a {type(record).__name__}; write one object a line")
-        records.append((where, record))
+        records.append((number, record))
     return records
 
 
-def _parquet(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+def _parquet(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     try:
         records = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
-    return [(f"{path}, row {n}", record) for n, record in enumerate(records)]
+    return list(enumerate(records))
 
 
 def _index(names: Sequence[str], wanted: str | None) -> int | None:
@@ -213,7 +216,7 @@ def _index(names: Sequence[str], wanted: str | None) -> int | None:
     return names.index(wanted.lower())
 
 
-def _listed(names: Iterator[str] | Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     text = ", ".join(names)
     return text if len(text) <= 200 else text[:200] + " …"
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +115,33 @@ def test_the_threshold_empties_answers_and_the_best_one_is_found() -> None:
     assert scores["best_f1"] == 0.75
     at_best = score_spans(SQUAD2, answers, examples, denials, no_answer_threshold=1.0)
     assert at_best["exact_match"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "same"),
+    [
+        ("die „Katze“!", "de", "katze"),
+        ("El  Niño", "es", "niño"),
+        ("¿los gatos?", "es", "gatos"),
+        ("những con mèo", "vi", "con mèo"),
+        ("القط", "ar", "قط"),
+        ("बिल्ली।", "hi", "बिल्ली"),
+        ("在1999年，DEC 公司。", "zh", "在 1999 年 dec 公 司"),
+        ("the “cat”", "en", "cat"),
+    ],
+)
+def test_mlqa_has_rules_for_each_language(text: str, language: str, same: str) -> None:
+    assert normalised(text, language) == same
+
+
+def test_a_question_that_names_its_language_is_scored_by_its_rules() -> None:
+    plain = question("1", "黑豹队的防守")
+    assert score_answer("黑豹队", plain) == (0, 0)
+    chinese = replace(plain, language="zh")
+    assert score_answer("黑豹队", chinese) == (pytest.approx(2 * 3 / 9), 0)
+    assert score_answer("黑豹队的防守。", chinese) == (1, 1)
+    scores = score_spans(TASKS["mlqa"], {"1": "黑豹队"}, [chinese], None)
+    assert scores["f1"] == pytest.approx(2 / 3)
 
 
 def test_silence_may_be_best_and_equal_scores_stay_together() -> None:

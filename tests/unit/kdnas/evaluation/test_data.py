@@ -233,7 +233,7 @@ def test_squad_of_both_kinds_from_one_folder(tmp_path: Path) -> None:
     assert counts(first) == (4, {"dev": 2})
     assert counts(second) == (6, {"dev": 2})
     assert [e.impossible for e in second.train[:2] if isinstance(e, SpanExample)] == [False, True]
-    with pytest.raises(TaskDataError, match=r"has 1 questions without an answer, which SQuAD 1.1"):
+    with pytest.raises(TaskDataError, match=r"has 1 questions without an answer, unlike SQuAD 1.1"):
         load_task(find_task("squad"), folder / "dev-v2.0.json")
 
 
@@ -272,7 +272,7 @@ def test_mlqa_takes_questions_in_the_language_of_the_context(tmp_path: Path) -> 
     assert counts(data) == (2, {"en": 4, "de": 4})
     first = data.evaluations["de"][0]
     assert isinstance(first, SpanExample)
-    assert first.context == "test de-de"
+    assert (first.context, first.language) == ("test de-de", "de")
 
 
 def test_tydiqa_is_trained_on_all_languages_and_scored_in_each(tmp_path: Path) -> None:
