@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.tables import Row, read_table, read_text
@@ -35,6 +38,22 @@ def test_quotes_of_a_tsv_are_text(tmp_path: Path) -> None:
     text = 'sentence\tlabel\n"quoted\t1\nnot " closed\t0\n\n"both"\t1\n'
     table = read_table(written(tmp_path / "train.tsv", text), TASKS["sst-2"].layout)
     assert [row.text for row in table.rows] == ['"quoted', 'not " closed', '"both"']
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_any_text_without_tab_and_line_end_is_read_as_it_is(texts: list[str], end: str) -> None:
+    with TemporaryDirectory() as folder:
+        lines = ["sentence\tlabel", *(f"{text}\t1" for text in texts)]
+        path = written(Path(folder) / "dev.tsv", end.join(lines))
+        table = read_table(path, TASKS["sst-2"].layout)
+    assert [(row.text, row.label) for row in table.rows] == [(text, "1") for text in texts]
 
 
 def test_a_table_without_header_is_read_by_position(tmp_path: Path) -> None:
