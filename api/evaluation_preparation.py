@@ -9,12 +9,13 @@ from pathlib import Path
 
 from kdnas.distill.export import RUN_FILE
 from kdnas.distill.numerics import choose_device, choose_dtype
-from kdnas.errors import SpecError, TaskDataError, unknown_name
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.choosing import chosen_tasks
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
-from kdnas.evaluation.tasks import SUITES, Task, find_task
+from kdnas.evaluation.task import Task
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.specs.evaluation import EvaluationSpec
 
@@ -42,6 +43,10 @@ class PlannedTask:
     official_split: bool
     sources: tuple[str, ...]
     notes: tuple[str, ...]
+
+    def seeds(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the seeds to work with: where nothing is learned, there is nothing to draw."""
+        return wanted if self.task.fine_tuned else (0,)
 
     def key(self, model: str, seed: int) -> str:
         """Name the fine-tuning of a model, by its fingerprint, with a seed."""
@@ -85,7 +90,7 @@ def prepare_evaluation(
         TaskDataError: data that are not there or cannot be read.
         TeacherError: the model is not found or cannot be used.
     """
-    tasks = chosen_tasks(spec)
+    tasks = chosen_tasks(spec.suite, spec.tasks)
     model = prepare_teacher(spec.model)
     device = choose_device(spec.device)
     dtype = choose_dtype(spec.dtype, device)
@@ -111,23 +116,6 @@ def prepare_evaluation(
         device,
         _distillation_of(model.folder),
     )
-
-
-def chosen_tasks(spec: EvaluationSpec) -> tuple[Task, ...]:
-    """Return the tasks of a request.
-
-    Raises:
-        SpecError: an unknown suite, or a task that does not belong to it.
-    """
-    if spec.suite not in SUITES:
-        raise SpecError(unknown_name("suite", spec.suite, SUITES))
-    if not spec.tasks:
-        return tuple(find_task(name) for name in SUITES[spec.suite])
-    tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
-    stray = next((name for name in tasks if name not in SUITES[spec.suite]), None)
-    if stray is not None:
-        raise SpecError(unknown_name(f"task of suite {spec.suite}", stray, SUITES[spec.suite]))
-    return tuple(find_task(name) for name in tasks)
 
 
 def read_data(spec: EvaluationSpec, task: Task) -> TaskData:

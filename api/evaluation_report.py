@@ -73,7 +73,7 @@ def stored_results(
                 session, planned.key(fingerprint, seed), planned.task.name, seed
             )
             for planned in prepared.tasks
-            for seed in prepared.spec.seeds
+            for seed in planned.seeds(prepared.spec.seeds)
         ]
     kept = [record for record in found if record is not None]
     if not kept:

@@ -20,6 +20,7 @@ from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
 from kdnas.evaluation.identity import data_fingerprint
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
@@ -83,7 +84,7 @@ def run_evaluation(
     finished: list[FinishedPair] = []
     for planned in prepared.tasks:
         data: TaskData | None = None
-        for seed in prepared.spec.seeds:
+        for seed in planned.seeds(prepared.spec.seeds):
             record = _take(prepared, planned, seed, database)
             if record.status == "succeeded":
                 pair = FinishedPair(record, TaskResult.from_json(record.metrics), known=True)
@@ -156,16 +157,14 @@ def _work(
             evaluations.set_evaluation_status(session, record.id, "running")
         try:
             with training_lock():
-                result = finetune(
-                    prepared.model,
+                result = _evaluate(
+                    prepared,
+                    planned,
                     data,
-                    planned.settings,
                     record.seed,
                     folder / "checkpoints",
-                    device=prepared.device,
-                    threads=prepared.spec.threads,
-                    on_progress=lambda progress: on_progress(planned, record.seed, progress),
-                    should_stop=lambda: lost.is_set() or should_stop(),
+                    lambda progress: on_progress(planned, record.seed, progress),
+                    lambda: lost.is_set() or should_stop(),
                 )
             if lost.is_set():
                 raise ConflictError(
@@ -190,6 +189,39 @@ def _work(
             )
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return FinishedPair(record, result, known=False)
+
+
+def _evaluate(
+    prepared: PreparedEvaluation,
+    planned: PlannedTask,
+    data: TaskData,
+    seed: int,
+    checkpoints: Path,
+    on_progress: Callable[[FinetuneProgress], None],
+    should_stop: Callable[[], bool],
+) -> TaskResult | None:
+    device, threads = prepared.device, prepared.spec.threads
+    if not planned.task.fine_tuned:
+        return score_by_cosine(
+            prepared.model,
+            data,
+            planned.settings,
+            device=device,
+            threads=threads,
+            on_progress=on_progress,
+            should_stop=should_stop,
+        )
+    return finetune(
+        prepared.model,
+        data,
+        planned.settings,
+        seed,
+        checkpoints,
+        device=device,
+        threads=threads,
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
 
 
 def _write_predictions(folder: Path, result: TaskResult) -> None:

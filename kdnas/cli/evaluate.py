@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model folder, hub id, or alias such as minilm.")],
     suite: Annotated[
-        str, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa or ner.")
+        str, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner or sts.")
     ],
     tasks: Annotated[
         list[str] | None,
@@ -184,13 +184,16 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
         s, kept = planned.settings, sum(planned.evaluation_examples.values())
         length = f", at most {s.max_steps} steps" if s.max_steps else ""
         split = "" if planned.official_split else "; not the official split"
+        parts = f"{kept} to be scored on ({', '.join(planned.evaluation_examples)}){split}"
         say(
-            f"task       {planned.task.name}: {planned.train_examples} to learn from, {kept} to be "
-            f"scored on ({', '.join(planned.evaluation_examples)}){split}; learning rate "
-            f"{s.learning_rate:g}, {s.epochs:g} epochs of batches of {s.batch_size}{length}"
+            f"task       {planned.task.name}: {planned.train_examples} to learn from, {parts}; "
+            f"learning rate {s.learning_rate:g}, {s.epochs:g} epochs of batches of "
+            f"{s.batch_size}{length}"
+            if planned.task.fine_tuned
+            else f"task       {planned.task.name}: {parts}, as the model is"
         )
-    for name, reason in prepared.absent.items():
-        say(f"left out   {name}: {reason}")
+    for reason in prepared.absent.values():
+        say(f"left out   {reason.partition(': looked for')[0]}")
     seeds = ", ".join(map(str, spec.seeds))
     first = prepared.tasks[0].settings
     say(f"seeds      {seeds}; {prepared.device}, {first.dtype}")

@@ -69,6 +69,8 @@ _BY_KIND: Mapping[str, FinetuneSettings] = {
     "tagging": _BY_SUITE["ner"],
     "span": _SPANS,
 }
+AS_IT_IS = FinetuneSettings(0.0, 0)
+"""Of a task that needs no fine-tuning."""
 _BY_TASK: Mapping[str, Mapping[str, Any]] = {"CoLA": {"epochs": 10}}
 
 
@@ -91,9 +93,13 @@ def settings_for(
         for key in ("learning_rate", "epochs", "batch_size", "max_length", "stride", "max_steps")
         if getattr(spec, key) is not None
     }
+    if not task.fine_tuned:
+        return replace(AS_IT_IS, max_length=wanted.get("max_length", AS_IT_IS.max_length))
     settings = replace(
         published_settings(task), **wanted, early_stopping=spec.early_stopping, dtype=dtype
     )
+    if spec.stride is None:
+        settings = replace(settings, stride=min(settings.stride, settings.max_length // 3))
     if task.kind == "span" and settings.stride * 2 > settings.max_length:
         raise SpecError(
             f"stride ({settings.stride}) is above half of max_length ({settings.max_length}), so "

@@ -112,6 +112,7 @@ class Task:
         train_language: the only language that is trained on; None for all there are.
         parallel: the languages hold the same examples under the same ids.
         train_from: the task whose training part is used where this one has none of its own.
+        fine_tuned: False where a model is scored as it is.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Task:
     train_language: str | None = None
     parallel: bool = False
     train_from: str | None = None
+    fine_tuned: bool = True
 
     def __post_init__(self) -> None:
         unknown = [metric for metric in self.metrics if metric not in METRIC_NAMES]

@@ -6,6 +6,7 @@ A registry: how a file is read is in ``readers``, how it is found in ``data``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kdnas.errors import SpecError, unknown_name
 from kdnas.evaluation.task import (
@@ -142,7 +143,7 @@ _SPANS = Columns("context", "question", "answers")
 _WORDS = Columns("tokens", None, "ner_tags")
 _SENTENCES = Columns("sentence1", "sentence2", "label")
 
-_ALL = (
+_TASKS = (
     _glue(
         "CoLA",
         "cola",
@@ -357,6 +358,19 @@ _ALL = (
         "en",
     ),
     _tagging("NER", (), ("train.conll", "dev.conll", "test.conll"), None),
+)
+
+_STS_B = next(task for task in _TASKS if task.name == "STS-B")
+_ALL = (
+    *_TASKS,
+    replace(  # the usual measure of sentence embeddings
+        _STS_B,
+        name="STS-B cosine",
+        suite="sts",
+        metrics=("spearman", "pearson"),
+        main_metric="spearman",
+        fine_tuned=False,
+    ),
 )
 
 TASKS: Mapping[str, Task] = {task.name.lower(): task for task in _ALL}
