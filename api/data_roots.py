@@ -70,6 +70,21 @@ def check_model(model: ModelSpec, where: str, settings: Settings) -> None:
     _check_tree(_check_path(model.ref, where, roots), where, roots)
 
 
+def check_folder(text: str, where: str, settings: Settings) -> None:
+    """Refuse a path that does not lie below the data roots, with all that it links to.
+
+    Args:
+        text: the path.
+        where: its entry in the request, for the message.
+        settings: with the data roots.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    roots = _folders(settings)
+    _check_tree(_check_path(text, where, roots), where, roots)
+
+
 def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
     roots = _folders(settings)
     for source in corpus.source:

@@ -9,15 +9,20 @@ import typer
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="search or distillation.")] = "search",
+    kind: Annotated[str, typer.Argument(help="search, distillation or evaluation.")] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
     from kdnas.errors import SpecError, unknown_name
     from kdnas.specs.base import Spec
     from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.evaluation import EvaluationSpec
     from kdnas.specs.search import SearchSpec
 
-    kinds: dict[str, type[Spec]] = {"search": SearchSpec, "distillation": DistillationSpec}
+    kinds: dict[str, type[Spec]] = {
+        "search": SearchSpec,
+        "distillation": DistillationSpec,
+        "evaluation": EvaluationSpec,
+    }
     if kind not in kinds:
         raise SpecError(unknown_name("kind of request", kind, kinds))
     typer.echo(json.dumps(kinds[kind].model_json_schema(), indent=2))

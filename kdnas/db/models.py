@@ -365,11 +365,16 @@ class DistillationReading(Base):
 
 
 class Evaluation(WorkColumns, LeaseColumns, Base):
-    """A model's figures on one task of a suite with one seed."""
+    """A model's figures on one task of a suite with one seed; ``share`` of the work is done.
+
+    ``spec`` of the service's has the ``request`` for this pair; once it is prepared, and of the
+    command line's from the beginning, what decides the figures (``repository.evaluations``).
+    """
 
     __tablename__ = "evaluations"
     __table_args__ = (
         one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
         Index(None, "status", "id"),
         Index(None, "model", "suite", "task"),
         Index(None, "distillation_id"),
@@ -384,6 +389,8 @@ class Evaluation(WorkColumns, LeaseColumns, Base):
     task: Mapped[str]
     seed: Mapped[int]
     spec: Mapped[dict[str, Any]]
+    owner_kind: Mapped[str]
+    share: Mapped[float] = mapped_column(default=0.0)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
 
 

@@ -47,6 +47,8 @@ class EvaluationRecord:
     spec: Mapping[str, Any]
     metrics: Mapping[str, Any]
     status: SearchStatus
+    owner_kind: OwnerKind
+    share: float
     error: str | None
     created_at: datetime
     started_at: datetime | None

@@ -66,6 +66,6 @@ class EvaluationSpec(Spec):
     def _distinct(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value:
             raise ValueError("give at least one seed")
-        if len(set(value)) < len(value) or min(value) < 0 or max(value) >= 2**32:
-            raise ValueError("seeds must differ, and lie between 0 and 4294967295")
+        if len(set(value)) < len(value) or min(value) < 0 or max(value) >= 2**31:
+            raise ValueError("seeds must differ, and lie between 0 and 2147483647")
         return value

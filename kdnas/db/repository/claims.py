@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
@@ -25,6 +25,7 @@ from kdnas.db.models import (
     Candidate,
     Distillation,
     DistillationReading,
+    Evaluation,
     Event,
     LatencyBuild,
     Search,
@@ -32,14 +33,16 @@ from kdnas.db.models import (
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import leases
 from kdnas.db.repository.distillations import get_distillation, set_distillation_status
+from kdnas.db.repository.evaluations import set_evaluation_status
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.latency_builds import set_build_status
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.searches import set_search_status
 from kdnas.records import SearchStatus
 
-QueueRow = Search | Distillation | LatencyBuild
-QueueTable = type[Search] | type[Distillation] | type[LatencyBuild]
+RestartedRow = Search | Distillation | Evaluation
+QueueRow = RestartedRow | LatencyBuild
+QueueTable = type[Search] | type[Distillation] | type[Evaluation] | type[LatencyBuild]
 
 MAX_DEATHS = 3
 """So often the processes of a row may die without any progress in between."""
@@ -173,6 +176,8 @@ def note_death(
     progress = _progress(session, row)
     deaths = 1 + _deaths_before(session, row, progress)
     payload = {"reason": reason, "deaths": deaths, "progress": progress}
+    if isinstance(row, Evaluation):
+        payload["evaluation"] = row.id
     append_event(session, f"{_kind(row)}_interrupted", payload, **_subject(row))
     if deaths >= MAX_DEATHS:
         _set_status(
@@ -222,12 +227,19 @@ def _set_status(
         set_search_status(session, row.id, status, error)
     elif isinstance(row, Distillation):
         set_distillation_status(session, row.id, status, error)
+    elif isinstance(row, Evaluation):
+        set_evaluation_status(session, row.id, status, error)
     else:
         set_build_status(session, row.id, status, error)
 
 
-def _progress(session: Session, row: Search | Distillation) -> int:
-    """How far work has come that a death cannot undo: results, or the last held-out reading."""
+def _progress(session: Session, row: RestartedRow) -> int:
+    """How far work has come that a death cannot undo: results, or the last held-out reading.
+
+    An evaluation is one fine-tuning, so that any of its deaths count together.
+    """
+    if isinstance(row, Evaluation):
+        return 0
     if isinstance(row, Search):
         query = select(func.count()).where(
             Candidate.search_id == row.id, Candidate.finished_at.is_not(None)
@@ -239,14 +251,14 @@ def _progress(session: Session, row: Search | Distillation) -> int:
     return session.scalar(query) or 0
 
 
-def _deaths_before(session: Session, row: Search | Distillation, progress: int) -> int:
+def _deaths_before(session: Session, row: RestartedRow, progress: int) -> int:
     """Deaths at the same place, since the row was last queued."""
     kind = _kind(row)
     query = (
         select(Event)
         .where(
             Event.type.in_([f"{kind}_interrupted", f"{kind}_status"]),
-            (Event.search_id if isinstance(row, Search) else Event.distillation_id) == row.id,
+            _is_about(row),
         )
         .order_by(Event.id.desc())
         .limit(_LOOKED_AT)
@@ -262,9 +274,17 @@ def _deaths_before(session: Session, row: Search | Distillation, progress: int) 
     return count
 
 
-def _kind(row: Search | Distillation) -> str:
-    return "search" if isinstance(row, Search) else "distillation"
+def _is_about(row: RestartedRow) -> ColumnElement[bool]:
+    if isinstance(row, Evaluation):
+        return cast(ColumnElement[bool], Event.payload["evaluation"].as_string() == row.id)
+    return (Event.search_id if isinstance(row, Search) else Event.distillation_id) == row.id
 
 
-def _subject(row: Search | Distillation) -> dict[str, str]:
+def _kind(row: RestartedRow) -> str:
+    return type(row).__name__.lower()
+
+
+def _subject(row: RestartedRow) -> dict[str, str | None]:
+    if isinstance(row, Evaluation):
+        return {"distillation_id": row.distillation_id}
     return {f"{_kind(row)}_id": row.id}

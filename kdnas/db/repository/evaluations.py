@@ -1,26 +1,82 @@
 """Evaluations: a row for a model, a task and a seed.
 
 A row's spec holds a ``key`` that names all that decides the figures; work that was done before
-is found by it.
+is found by it. A row that the service was asked for has the ``request`` in its spec, and no key
+until somebody has read model and data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import utc_now
+from kdnas.db.base import new_id, utc_now
 from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation
-from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository.events import ROW_LOCK
+from kdnas.db.records import EvaluationRecord, OwnerKind
+from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.errors import NotFoundError
 from kdnas.records import SearchStatus
 
 KEY = "key"
 """Entry of a row's spec."""
+
+REQUEST = "request"
+"""Entry of the spec of a row that the service was asked for: the request for this pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvaluation:
+    """A task and a seed that a model is to be evaluated on; ``request`` is plain JSON."""
+
+    suite: str
+    task: str
+    seed: int
+    request: Mapping[str, Any]
+
+
+def create_evaluations(
+    session: Session,
+    wanted: Iterable[NewEvaluation],
+    *,
+    model: str,
+    distillation_id: str | None = None,
+) -> list[str]:
+    """Queue evaluations for the service, with one event; returns their ids in order.
+
+    Args:
+        session: of a write transaction.
+        wanted: tasks and seeds.
+        model: how the user names the model.
+        distillation_id: of the distillation that made the model.
+    """
+    wanted = list(wanted)
+    ids = sorted(new_id() for _ in wanted)  # the order in which they are taken up
+    rows = [
+        Evaluation(
+            id=row_id,
+            spec={REQUEST: dict(one.request)},
+            model=model,
+            suite=one.suite,
+            task=one.task,
+            seed=one.seed,
+            distillation_id=distillation_id,
+            owner_kind="service",
+            status="queued",
+        )
+        for row_id, one in zip(ids, wanted, strict=True)
+    ]
+    session.add_all(rows)
+    payload = {
+        "evaluations": ids,
+        "model": model,
+        "suites": list(dict.fromkeys(row.suite for row in rows)),
+    }
+    append_event(session, "evaluations_created", payload, distillation_id=distillation_id)
+    return ids
 
 
 def take_evaluation(
@@ -55,6 +111,7 @@ def take_evaluation(
             task=task,
             seed=seed,
             distillation_id=distillation_id if known else None,
+            owner_kind="cli",
             status="queued",
         )
         session.add(row)
@@ -130,7 +187,60 @@ def set_evaluation_status(
     *,
     metrics: Mapping[str, Any] | None = None,
 ) -> EvaluationRecord:
-    """Change an evaluation's status; ``metrics`` are the figures that came out.
+    """Change an evaluation's status, with an event; ``metrics`` are the figures that came out.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = locked_evaluation(session, evaluation_id)
+    now = utc_now()
+    row.status, row.error = status, error
+    if status == "running" and row.started_at is None:
+        row.started_at = now
+    row.finished_at = now if status in FINAL_STATUSES else None
+    if metrics is not None:
+        row.metrics, row.share = dict(metrics), 1.0
+    payload = {**_subject(row), "status": status, "error": error}
+    append_event(session, "evaluation_status", payload, distillation_id=row.distillation_id)
+    return _record(row)
+
+
+def note_evaluation_progress(
+    session: Session, evaluation_id: str, phase: str, done: int, total: int, loss: float | None
+) -> None:
+    """Note how far an evaluation is, with an event.
+
+    Args:
+        session: of a write transaction.
+        evaluation_id: the row.
+        phase: ``training``, or the evaluation set that is predicted.
+        done: steps or examples.
+        total: of them.
+        loss: mean training loss of the last steps, where it is known.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = locked_evaluation(session, evaluation_id)
+    if phase == "training":
+        row.share = min(done / total, 1.0) if total else 0.0
+    payload = {**_subject(row), "phase": phase, "done": done, "total": total, "loss": loss}
+    append_event(session, "evaluation_progress", payload, distillation_id=row.distillation_id)
+
+
+def note_prepared(session: Session, evaluation_id: str, about: Mapping[str, Any]) -> None:
+    """Write what decides the figures, a ``key`` among it, beside the request.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = locked_evaluation(session, evaluation_id)
+    row.spec = {REQUEST: row.spec[REQUEST], **about}
+    session.flush()
+
+
+def locked_evaluation(session: Session, evaluation_id: str) -> Evaluation:
+    """The row of an evaluation, kept from other writers until the end of the transaction.
 
     Raises:
         NotFoundError: no such evaluation.
@@ -138,15 +248,18 @@ def set_evaluation_status(
     row = session.get(Evaluation, evaluation_id, with_for_update=ROW_LOCK, populate_existing=True)
     if row is None:
         raise NotFoundError(_unknown(evaluation_id))
-    now = utc_now()
-    row.status, row.error = status, error
-    if status == "running" and row.started_at is None:
-        row.started_at = now
-    row.finished_at = now if status in FINAL_STATUSES else None
-    if metrics is not None:
-        row.metrics = dict(metrics)
-    session.flush()
-    return _record(row)
+    return row
+
+
+def _subject(row: Evaluation) -> dict[str, Any]:
+    """What an event says of the row that it is about."""
+    return {
+        "evaluation": row.id,
+        "model": row.model,
+        "suite": row.suite,
+        "task": row.task,
+        "seed": row.seed,
+    }
 
 
 def _record(row: Evaluation) -> EvaluationRecord:
@@ -160,6 +273,8 @@ def _record(row: Evaluation) -> EvaluationRecord:
         spec=row.spec,
         metrics=row.metrics,
         status=cast(SearchStatus, row.status),
+        owner_kind=cast(OwnerKind, row.owner_kind),
+        share=row.share,
         error=row.error,
         created_at=row.created_at,
         started_at=row.started_at,

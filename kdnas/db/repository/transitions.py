@@ -1,4 +1,4 @@
-"""What a user may do to a search or a distillation in each of its states.
+"""What a user may do to a search, a distillation or an evaluation in each of its states.
 
 ``docs/api.md`` shows the table to users. The row changes at once; the process that works on it
 sees that and stops by itself.
@@ -11,14 +11,16 @@ from typing import Final, Literal, cast
 
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Distillation, Search
+from kdnas.db.models import Distillation, Evaluation, Search
 from kdnas.db.repository.distillations import locked_distillation, set_distillation_status
+from kdnas.db.repository.evaluations import locked_evaluation, set_evaluation_status
 from kdnas.db.repository.searches import locked_search, set_search_status
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
 Action = Literal["pause", "resume", "cancel"]
-WorkTable = type[Search] | type[Distillation]
+WorkRow = Search | Distillation | Evaluation
+WorkTable = type[Search] | type[Distillation] | type[Evaluation]
 
 TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
     "pause": {"queued": "paused", "running": "paused"},
@@ -44,7 +46,7 @@ def apply_action(session: Session, table: WorkTable, row_id: str, action: Action
 
     Args:
         session: of a write transaction.
-        table: of searches or of distillations.
+        table: of searches, distillations or evaluations.
         row_id: the row.
         action: what a user asks for.
 
@@ -55,33 +57,40 @@ def apply_action(session: Session, table: WorkTable, row_id: str, action: Action
         NotFoundError: no such row.
         ConflictError: its status forbids it; says why, and what to do otherwise.
     """
-    row = (
-        locked_search(session, row_id) if table is Search else locked_distillation(session, row_id)
-    )
+    row = _locked(session, table, row_id)
     status = cast(SearchStatus, row.status)
     after = TRANSITIONS[action].get(status)
     if after is None:
         raise ConflictError(_refusal(row, status, action))
     if action == "resume" and row.owner_kind == "cli":
         raise ConflictError(
-            f"{_noun(row)} {row.name!r} was started by the command line, which resumes it with "
-            f"`{_command(row)} --resume {row.name}`"
+            f"{_called(row)} was started by the command line, which resumes it with {_command(row)}"
         )
-    if table is Search:
+    if isinstance(row, Search):
         set_search_status(session, row.id, after)
-    else:
+    elif isinstance(row, Distillation):
         set_distillation_status(session, row.id, after)
+    else:
+        set_evaluation_status(session, row.id, after)
     return after
 
 
-def _refusal(row: Search | Distillation, status: SearchStatus, action: Action) -> str:
+def _locked(session: Session, table: WorkTable, row_id: str) -> WorkRow:
+    if table is Search:
+        return locked_search(session, row_id)
+    if table is Distillation:
+        return locked_distillation(session, row_id)
+    return locked_evaluation(session, row_id)
+
+
+def _refusal(row: WorkRow, status: SearchStatus, action: Action) -> str:
     said = {"succeeded": "has succeeded"}.get(status, f"is {status}")
-    return f"{_noun(row)} {row.name!r} {said}, so it cannot be {_PARTICIPLES[action]}; " + _advice(
+    return f"{_called(row)} {said}, so it cannot be {_PARTICIPLES[action]}; " + _advice(
         row, status, action
     )
 
 
-def _advice(row: Search | Distillation, status: SearchStatus, action: Action) -> str:
+def _advice(row: WorkRow, status: SearchStatus, action: Action) -> str:
     if status == "succeeded":
         output = row.output_path if isinstance(row, Distillation) else None
         return f"its student is in {output}" if output else "its result is there to be read"
@@ -94,9 +103,16 @@ def _advice(row: Search | Distillation, status: SearchStatus, action: Action) ->
     return "resume it to go on, or cancel it"  # paused twice
 
 
-def _noun(row: Search | Distillation) -> str:
-    return "search" if isinstance(row, Search) else "distillation"
+def _noun(row: WorkRow) -> str:
+    return type(row).__name__.lower()
 
 
-def _command(row: Search | Distillation) -> str:
-    return "kdnas search" if isinstance(row, Search) else "kdnas full-distill"
+def _called(row: WorkRow) -> str:
+    return f"{_noun(row)} {(row.id if isinstance(row, Evaluation) else row.name)!r}"
+
+
+def _command(row: WorkRow) -> str:
+    if isinstance(row, Evaluation):
+        return "the `kdnas evaluate` that started it, run again"
+    command = "kdnas search" if isinstance(row, Search) else "kdnas full-distill"
+    return f"`{command} --resume {row.name}`"

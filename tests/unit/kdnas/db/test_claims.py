@@ -13,17 +13,18 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, LatencyBuild, Search
+from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import claims, distillations, events, leases, searches
+from kdnas.db.repository import claims, distillations, evaluations, events, leases, searches
 from kdnas.db.repository.claims import QueueTable, claim_next, note_death, waiting
+from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.latency_builds import create_build, get_build
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import apply_action
 from kdnas.records import Losses
 
 SMALL = Architecture.parse("3,4,192,384,gelu")
-TABLES: list[QueueTable] = [Search, Distillation, LatencyBuild]
+TABLES: list[QueueTable] = [Search, Distillation, Evaluation, LatencyBuild]
 
 
 def owner() -> LeaseOwner:
@@ -42,6 +43,10 @@ def queue(database: Database, table: QueueTable, name: str) -> str:
             return distillations.create_distillation(
                 session, {}, SMALL, name=name, owner_kind="service"
             ).id
+        if table is Evaluation:
+            pair = NewEvaluation("glue", "RTE", 0, {})
+            (row_id,) = evaluations.create_evaluations(session, [pair], model=name)
+            return row_id
         return create_build(session, {}).id
 
 
@@ -72,6 +77,16 @@ def test_what_is_not_for_a_coordinator(database: Database) -> None:
             row = searches.create_search(session, {}, name=status, owner_kind="service")
             searches.set_search_status(session, row.id, status)  # type: ignore[arg-type]
     assert claim(database, Search) is None
+
+
+def test_an_evaluation_of_the_command_line_is_its_own(database: Database) -> None:
+    with database.write() as session:
+        spec = {"key": "k", "model": {}, "data": "d", "settings": {}}
+        made = evaluations.take_evaluation(
+            session, spec, model="m", suite="glue", task="RTE", seed=0
+        )
+    assert made.owner_kind == "cli"
+    assert claim(database, Evaluation) is None
 
 
 def test_a_dead_owners_row_is_taken_up_as_it_is(database: Database) -> None:
@@ -168,7 +183,7 @@ def test_two_processes_never_claim_the_same(
     assert sorted(found[0] + found[1]) == sorted(names)
 
 
-@pytest.mark.parametrize("table", [Search, Distillation])
+@pytest.mark.parametrize("table", [Search, Distillation, Evaluation])
 def test_deaths_without_progress_end_it(database: Database, table: QueueTable) -> None:
     row_id = queue(database, table, "deadly")
     for death in range(1, claims.MAX_DEATHS + 1):

@@ -1,4 +1,4 @@
-"""What a user may do to a search or a distillation: the table of docs/api.md, cell by cell."""
+"""What a user may do to a piece of work: the table of docs/api.md, cell by cell."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Search
+from kdnas.db.models import Distillation, Evaluation, Search
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository import distillations, events, leases, searches
+from kdnas.db.repository import distillations, evaluations, events, leases, searches
+from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.transitions import TRANSITIONS, Action, WorkTable, apply_action
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 
 SMALL = Architecture.parse("3,4,192,384,gelu")
-TABLES: list[WorkTable] = [Search, Distillation]
+TABLES: list[WorkTable] = [Search, Distillation, Evaluation]
 
 
 def make(
@@ -33,6 +34,13 @@ def make(
             row = searches.create_search(session, {}, name=name, owner_kind=owner_kind)
             searches.set_search_status(session, row.id, status)
             return row.id
+        if table is Evaluation:
+            (row_id,) = evaluations.create_evaluations(
+                session, [NewEvaluation("glue", "RTE", 0, {})], model=name
+            )
+            session.get_one(Evaluation, row_id).owner_kind = owner_kind
+            evaluations.set_evaluation_status(session, row_id, status)
+            return row_id
         made = distillations.create_distillation(
             session, {}, SMALL, name=name, owner_kind=owner_kind
         )
@@ -44,6 +52,8 @@ def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus
     with database.read() as session:
         if table is Search:
             return searches.get_search(session, row_id).status
+        if table is Evaluation:
+            return evaluations.get_evaluation(session, row_id).status
         return distillations.get_distillation(session, row_id).status
 
 
@@ -61,7 +71,7 @@ def check_cell(database: Database, table: WorkTable, action: Action, status: Sea
         before = events.last_event_id(session)
     if after is None:
         with (
-            pytest.raises(ConflictError, match=r"'was-\w+' (is|has) \w+, so it cannot be \w+; \w+"),
+            pytest.raises(ConflictError, match=r"'[\w-]+' (is|has) \w+, so it cannot be \w+; \w+"),
             database.write() as session,
         ):
             apply_action(session, table, row_id, action)
@@ -72,9 +82,14 @@ def check_cell(database: Database, table: WorkTable, action: Action, status: Sea
     assert status_of(database, table, row_id) == after
     with database.read() as session:
         (event,) = events.events_since(session, before)
-    kind = "search" if table is Search else "distillation"
-    assert (event.type, event.payload) == (f"{kind}_status", {"status": after, "error": None})
-    assert row_id in {event.search_id, event.distillation_id}
+    assert event.type == f"{table.__name__.lower()}_status"
+    said = {"status": after, "error": None}
+    if table is Evaluation:
+        about = {"evaluation": row_id, "model": f"was-{status}", "suite": "glue", "task": "RTE"}
+        assert event.payload == {**about, "seed": 0, **said}
+    else:
+        assert event.payload == said
+        assert row_id in {event.search_id, event.distillation_id}
 
 
 def test_the_documented_table_is_this_one() -> None:
@@ -98,6 +113,7 @@ def test_the_documented_table_is_this_one() -> None:
     [
         (Search, "`kdnas search --resume small`"),
         (Distillation, "`kdnas full-distill --resume small`"),
+        (Evaluation, "the `kdnas evaluate` that started it, run again"),
     ],
 )
 def test_what_the_command_line_started_is_resumed_there(
