@@ -1,6 +1,7 @@
 """The tasks that a model can be evaluated on, and where their data lie.
 
-A registry: how a file is read is in ``readers``, how it is found in ``data``.
+A registry: how files are found is in ``finding``, how they are read in ``tables``, ``squad`` and
+``columns``.
 """
 
 from __future__ import annotations
