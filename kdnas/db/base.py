@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -109,17 +110,28 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-_MAKING = threading.Lock()
-_newest = [0]
+class _Numbers:
+    """Rising numbers of 80 bits: 45 of the time in milliseconds, 35 at random."""
+
+    def __init__(self) -> None:
+        self._lock, self._newest = threading.Lock(), 0
+
+    def next(self) -> int:
+        now = time.time_ns() // 1_000_000
+        with self._lock:
+            after = self._newest + 1 + secrets.randbits(24)
+            self._newest = max(now << 35 | secrets.randbits(35), after)
+            return self._newest
+
+
+_NUMBERS = _Numbers()
 
 
 def new_id() -> str:
     """Make an id of 16 characters, safe in a URL: 9 of the time in milliseconds, 7 at random.
 
     Ids sort by the time of their making, those of one process also within a millisecond; 35 random
-    bits keep apart what several make at once.
+    bits keep apart what several processes make at once.
     """
-    number = (time.time_ns() // 1_000_000) << 35 | secrets.randbits(35)
-    with _MAKING:
-        number = _newest[0] = max(number, _newest[0] + 1 + secrets.randbits(24))
+    number = _NUMBERS.next()
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(75, -1, -5))
