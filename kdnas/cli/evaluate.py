@@ -214,18 +214,19 @@ def _say_finished(pair: FinishedPair) -> None:
 
 def _show(report: Report) -> None:
     """Print the tables: on stderr, since stdout is for ``--json``'s object alone."""
-    from rich.table import Table
+    from kdnas.cli.screen import say
+    from kdnas.cli.tables import as_text
+    from kdnas.evaluation.report_formats import bootstrap_lines, score_table, source_lines
 
-    from kdnas.cli.screen import console, say
-    from kdnas.evaluation.report_formats import bootstrap_lines, score_table
-
-    header, rows = score_table(report)
-    table = Table(title=f"{report.suite}, per cent, mean ± deviation over seeds")
-    for name in header:
-        table.add_column(name, justify="left" if name == "model" else "right")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table, markup=False)
+    header, rows = score_table(report, numbered=True)
+    say()
+    say(f"{report.suite}, per cent, mean ± deviation over seeds")
+    say(as_text(header, rows, right=report.columns))
+    sources = source_lines(report)
+    if sources:
+        say("published:")
+    for line in sources:
+        say(f"  {line}")
     for line in bootstrap_lines(report):
         say(line)
     for note in report.notes:

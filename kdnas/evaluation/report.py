@@ -58,12 +58,14 @@ class Row:
         model: its name.
         origin: ``measured`` here, or ``published`` in a paper.
         cells: column → score; what was not measured is left out.
+        method: how a published model was made, and from which teacher.
         about: where a published row is from, and on which split.
     """
 
     model: str
     origin: Literal["measured", "published"]
     cells: Mapping[str, Cell]
+    method: str = ""
     about: str = ""
 
 
@@ -230,7 +232,7 @@ def _published_rows(
                 deviation = None if score.deviation is None else score.deviation / 100
                 cells[column] = Cell(score.value / 100, deviation, result.runs)
         if cells and result.split != "test":
-            row = Row(_published_name(result), "published", cells, _origin(result))
+            row = Row(result.model, "published", cells, _method(result), _origin(result))
             rows.append((-len(cells), _size_difference(result, layers, hidden), row))
     return [row for *_, row in sorted(rows, key=lambda item: item[:2])]
 
@@ -242,10 +244,10 @@ def _size_difference(result: PublishedResult, layers: int | None, hidden: int | 
     return abs(log(result.layers * result.hidden**2 / (layers * hidden**2)))
 
 
-def _published_name(result: PublishedResult) -> str:
-    method = "" if result.method in (result.model, "no distillation") else f", {result.method}"
-    teacher = f", from {result.teacher}" if result.teacher else ""
-    return f"{result.model}{method}{teacher}"
+def _method(result: PublishedResult) -> str:
+    method = "" if result.method in (result.model, "no distillation") else result.method
+    teacher = f"from {result.teacher}" if result.teacher else ""
+    return ", ".join(filter(None, (method, teacher)))
 
 
 def _origin(result: PublishedResult) -> str:
@@ -254,14 +256,15 @@ def _origin(result: PublishedResult) -> str:
 
 
 def _notes(measured: Sequence[Measured]) -> tuple[str, ...]:
-    notes: dict[str, None] = {}
-    for group in measured:
-        for result in group.results:
-            if not result.official_split:
-                notes[f"{result.task}: not the official split"] = None
-            for note in result.notes:
-                notes[f"{result.task}: {note}"] = None
-    return tuple(notes)
+    """Each note once, after the tasks that it is about."""
+    tasks: dict[str, dict[str, None]] = {}
+    for result in (result for group in measured for result in group.results):
+        notes = list(result.notes)
+        if not result.official_split and not any("not the official split" in n for n in notes):
+            notes.insert(0, "not the official split")
+        for note in notes:
+            tasks.setdefault(note, {})[result.task] = None
+    return tuple(f"{', '.join(names)}: {note}" for note, names in tasks.items())
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -273,6 +276,7 @@ def report_json(report: Report) -> dict[str, Any]:
             {
                 "model": row.model,
                 "origin": row.origin,
+                "method": row.method,
                 "about": row.about,
                 "scores": {column: _cell_json(cell) for column, cell in row.cells.items()},
             }

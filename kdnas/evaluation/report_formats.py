@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from itertools import count
 
 from kdnas.evaluation.report import Against, Cell, Report, Row
 from kdnas.evaluation.task import METRIC_NAMES
@@ -20,23 +21,48 @@ def cell_text(cell: Cell | None, plus_minus: str = "±") -> str:
     return f"{100 * cell.mean:.1f}{spread}"
 
 
-def row_name(row: Row) -> str:
-    """Name a row; a published one says that it is, and where."""
-    return row.model if row.origin == "measured" else f"{row.model} (published: {row.about})"
+def score_table(report: Report, *, numbered: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table of scores.
 
-
-def score_table(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the table of scores."""
+    Args:
+        report: the report.
+        numbered: give published rows a number and the name of the model alone, for
+            :func:`source_lines` to go on; otherwise they say where they are from.
+    """
+    names = _numbered(report) if numbered else [_full_name(row) for row in report.rows]
     header = ["model", *report.columns]
     rows = [
-        [row_name(row), *(cell_text(row.cells.get(column)) for column in report.columns)]
-        for row in report.rows
+        [name, *(cell_text(row.cells.get(column)) for column in report.columns)]
+        for name, row in zip(names, report.rows, strict=True)
     ]
     rows += [
         [f"share of {a.other}", *(_share(a, column) for column in report.columns)]
         for a in report.against
     ]
     return header, rows
+
+
+def source_lines(report: Report) -> list[str]:
+    """Say of each numbered row how the model was made, and where it was published."""
+    return [
+        f"{name}: {_source(row)}"
+        for name, row in zip(_numbered(report), report.rows, strict=True)
+        if row.origin == "published"
+    ]
+
+
+def _numbered(report: Report) -> list[str]:
+    number = count(1)
+    return [
+        row.model if row.origin == "measured" else f"[{next(number)}] {row.model}"
+        for row in report.rows
+    ]
+
+
+def _full_name(row: Row) -> str:
+    if row.origin == "measured":
+        return row.model
+    return f"{', '.join(filter(None, (row.model, row.method)))} (published: {row.about})"
 
 
 def detail_table(report: Report) -> tuple[list[str], list[list[str]]]:
@@ -107,9 +133,22 @@ def as_csv(report: Report) -> str:
     for row in report.rows:
         for column, cell in row.cells.items():
             writer.writerow(
-                [report.suite, row.model, row.origin, row.about, column, "", "main", *_values(cell)]
+                [
+                    report.suite,
+                    row.model,
+                    row.origin,
+                    _source(row),
+                    column,
+                    "",
+                    "main",
+                    *_values(cell),
+                ]
             )
     return stream.getvalue()
+
+
+def _source(row: Row) -> str:
+    return ", ".join(filter(None, (row.method, row.about)))
 
 
 def _values(cell: Cell) -> list[str]:

@@ -12,7 +12,14 @@ import pytest
 
 from kdnas.evaluation.published import published
 from kdnas.evaluation.report import Cell, Measured, Report, make_report, report_json
-from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown, cell_text
+from kdnas.evaluation.report_formats import (
+    as_csv,
+    as_latex,
+    as_markdown,
+    cell_text,
+    score_table,
+    source_lines,
+)
 from kdnas.evaluation.results import TaskResult, main_score
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.significance import paired_bootstrap
@@ -71,7 +78,8 @@ def test_the_teacher_stands_beside(report: Report) -> None:
 def test_published_rows_say_where_they_are_from(report: Report) -> None:
     rows = [row for row in report.rows if row.origin == "published"]
     assert len(rows) == 5
-    assert rows[0].model.startswith("KDNAS_Arch3, ")  # 4 layers, 576 wide
+    assert rows[0].model == "KDNAS_Arch3"  # 4 layers, 576 wide
+    assert rows[0].method == "HS transfer (Uniform+Last), from XLM-R Base (in-house)"
     assert rows[0].about == "Trivedi et al. 2023, Table 7"
     (source,) = published(paper="trivedi2023", table="7", model="KDNAS_Arch3")
     score = source.score("SST-2")
@@ -116,6 +124,15 @@ def test_markdown_has_all_of_it(report: Report) -> None:
     assert "(published: Trivedi et al. 2023, Table 7)" in text
     assert "| student_1 | CoLA | dev | Matthews | 25.0±7.1 | 2 |" in text
     assert "SST-2: student_1 − teacher = -25.0 an example" in text
+
+
+def test_a_screen_shows_numbers_in_the_place_of_long_names(report: Report) -> None:
+    _, rows = score_table(report, numbered=True)
+    assert [row[0] for row in rows[:3]] == ["student_1", "teacher", "[1] KDNAS_Arch3"]
+    lines = source_lines(report)
+    assert len(lines) == 5
+    assert lines[0].startswith("[1] KDNAS_Arch3: HS transfer (Uniform+Last), from XLM-R")
+    assert lines[0].endswith("Trivedi et al. 2023, Table 7")
 
 
 def test_csv_has_fractions(report: Report) -> None:

@@ -1,0 +1,96 @@
+"""`kdnas evaluate` from the outside: to the end, and killed and run again."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from kdnas.testing.commands import WORDS, Finished, Program
+
+pytestmark = pytest.mark.slow
+
+EVALUATE = (
+    "evaluate", "teacher", "--suite", "glue", "--tasks", "SST-2,sts-b", "--data-dir", "glue",
+    "--batch-size", "8", "--device", "cpu", "--threads", "1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    made = Program.make(tmp_path_factory.mktemp("a folder with spaces"))
+    draw = random.Random(0)
+
+    def text() -> str:
+        return " ".join(draw.choice(WORDS) for _ in range(8))
+
+    for part, count in (("train", 400), ("dev", 40)):
+        write(
+            made.folder / "glue" / "SST-2" / f"{part}.tsv",
+            "sentence\tlabel",
+            [
+                f"{one}\t{int('river' in one or 'sea' in one)}"
+                for one in (text() for _ in range(count))
+            ],
+        )
+        write(
+            made.folder / "glue" / "STS-B" / f"{part}.tsv",
+            "index\tsentence1\tsentence2\tscore",
+            [f"{i}\t{text()}\t{text()}\t{draw.uniform(0, 5):.3f}" for i in range(count)],
+        )
+    return made
+
+
+def write(path: Path, header: str, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([header, *lines]) + "\n", "utf-8")
+
+
+@pytest.fixture(scope="module")
+def finished(program: Program) -> Finished:
+    result = program.run(*EVALUATE, "--seeds", "2", "--max-steps", "30", "--output", "r", "--json")
+    assert result.code == 0, result.err
+    return result
+
+
+def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Finished) -> None:
+    assert f"model      {program.folder / 'teacher'}  (fingerprint" in finished.err
+    assert "SST-2: 400 to learn from, 40 to be scored on (dev); learning rate 2e-05" in finished.err
+    assert "SST-2 seed 1: dev accuracy" in finished.err
+    assert "note: SST-2: training was cut to 30 steps" in finished.err
+    found = finished.json
+    own = found["rows"][0]
+    assert set(own["scores"]) == {"SST-2", "STS-B", "GLUE (2 of 8)", "GLUE w/o CoLA (2 of 7)"}
+    assert own["scores"]["SST-2"]["seeds"] == 2
+    assert [(e["task"], e["seed"], e["steps"]) for e in found["evaluations"]] == [
+        ("SST-2", 0, 30),
+        ("SST-2", 1, 30),
+        ("STS-B", 0, 30),
+        ("STS-B", 1, 30),
+    ]
+    files = {path.name for path in (program.folder / "r").iterdir()}
+    assert files == {f"evaluation-glue.{suffix}" for suffix in ("md", "csv", "json", "tex")}
+    report = json.loads((program.folder / "r" / "evaluation-glue.json").read_text("utf-8"))
+    assert report["rows"] == found["rows"]
+
+
+def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: Finished) -> None:
+    evaluations = program.folder / "home" / "evaluations"
+    before = {path.name for path in evaluations.iterdir()}
+    command = (*EVALUATE, "--seeds", "3", "--epochs", "4", "--json")
+
+    def first_is_finished() -> bool:
+        new = {path.name for path in evaluations.iterdir()} - before
+        return any((evaluations / name / "predictions.jsonl").is_file() for name in new)
+
+    program.interrupt_when(first_is_finished, *command)
+    result = program.run(*command)
+    assert result.code == 0, result.err
+    assert result.err.count("(known from before)") >= 1
+    assert len(result.json["evaluations"]) == 6
+    again = program.run(*command)
+    assert again.err.count("(known from before)") == 6
+    assert again.json["rows"] == result.json["rows"]
+    assert not list(evaluations.glob("*/checkpoints"))
