@@ -201,11 +201,13 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
 
 def _say_finished(pair: FinishedPair) -> None:
     from kdnas.cli.screen import say
-    from kdnas.evaluation.report_formats import metric_name
+    from kdnas.evaluation.report import Cell
+    from kdnas.evaluation.report_formats import metric_name, metric_text
 
     result = pair.result
     figures = "; ".join(
-        f"{part} " + ", ".join(f"{metric_name(m)} {100 * v:.1f}" for m, v in values.items())
+        f"{part} "
+        + ", ".join(f"{metric_name(m)} {metric_text(m, Cell.of([v]))}" for m, v in values.items())
         for part, values in result.metrics.items()
     )
     how = "known from before" if pair.known else f"{result.steps} steps, {result.seconds:.0f} s"

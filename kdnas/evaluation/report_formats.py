@@ -69,15 +69,32 @@ def detail_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of all metrics: those of each model, task and evaluation set."""
     header = ["model", "task", "set", "metric", "score", "seeds"]
     rows = [
-        [d.model, d.task, d.part, metric_name(d.metric), cell_text(d.cell), str(d.cell.seeds)]
+        [
+            d.model,
+            d.task,
+            d.part,
+            metric_name(d.metric),
+            metric_text(d.metric, d.cell),
+            str(d.cell.seeds),
+        ]
         for d in report.details
     ]
     return header, rows
 
 
 def metric_name(metric: str) -> str:
-    """Name a metric as papers do."""
-    return METRIC_NAMES.get(metric, metric.replace("_", " "))
+    """Name a metric as papers do: ``has_answer_exact_match`` is "has answer EM"."""
+    key = next((k for k in METRIC_NAMES if metric == k or metric.endswith(f"_{k}")), "")
+    head = metric.removesuffix(key).replace("_", " ")
+    return f"{head}{METRIC_NAMES.get(key, key)}"
+
+
+def metric_text(metric: str, cell: Cell) -> str:
+    """Write a metric in per cent, and a threshold, which is a difference of logits, as it is."""
+    if not metric.endswith("_threshold"):
+        return cell_text(cell)
+    spread = "" if cell.deviation is None else f"±{cell.deviation:.2f}"
+    return f"{cell.mean:.2f}{spread}"
 
 
 def _share(against: Against, column: str) -> str:

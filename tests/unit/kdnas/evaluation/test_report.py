@@ -17,6 +17,8 @@ from kdnas.evaluation.report_formats import (
     as_latex,
     as_markdown,
     cell_text,
+    metric_name,
+    metric_text,
     score_table,
     source_lines,
 )
@@ -160,6 +162,20 @@ def test_json_can_be_written(report: Report) -> None:
 def test_a_missing_score_is_a_dash() -> None:
     assert cell_text(None) == "–"
     assert cell_text(Cell(0.5, None, 1)) == "50.0"
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "text"),
+    [
+        ("f1", "F1", "25.0"),
+        ("has_answer_exact_match", "has answer EM", "25.0"),
+        ("no_answer_accuracy", "no answer accuracy", "25.0"),
+        ("best_f1_threshold", "best f1 threshold", "0.25"),
+    ],
+)
+def test_metrics_are_called_as_in_papers(metric: str, name: str, text: str) -> None:
+    assert metric_name(metric) == name
+    assert metric_text(metric, Cell.of([0.25])) == text
 
 
 def test_every_suite_makes_a_report() -> None:
