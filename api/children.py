@@ -18,7 +18,7 @@ import structlog
 from kdnas.db.repository.claims import Claim, QueueTable
 from kdnas.settings import Settings
 
-Kind = Literal["search", "distillation", "latency"]
+Kind = Literal["search", "distillation", "evaluation", "latency"]
 
 CLUSTER_START_SECONDS = 60.0
 _PYTHON = (sys.executable, "-P", "-m")  # -P: a file of the working folder shadows no module
@@ -143,6 +143,24 @@ def needs_cluster(kind: Kind, spec: Mapping[str, Any]) -> bool:
         training = spec.get("training") or {}
         return training.get("num_workers", 1) > 1 and not training.get("address")
     return False
+
+
+def share_of_cores(environment: Mapping[str, str], at_once: int) -> dict[str, str]:
+    """Environment by which a child takes its part of the cores, unless the operator has said it.
+
+    Args:
+        environment: of all children.
+        at_once: how many of its kind are to run beside each other.
+    """
+    if "OMP_NUM_THREADS" in environment:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, usable_cores() // max(1, at_once)))}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from api.run_files import remove_run_files
+from api.run_files import remove_evaluation_checkpoints, remove_run_files
 from kdnas.db.engine import Database
 from kdnas.db.repository import candidates, claims
 from kdnas.errors import ConflictError, StoreError
@@ -57,3 +57,7 @@ class Cleanup:
             except StoreError as error:
                 log.error("checkpoints left", distillation=record.id, reason=str(error))
             self._removed.add(record.id)
+        with self._database.read() as session:
+            evaluations = claims.ended_evaluations(session)
+        for evaluation_id in evaluations:
+            remove_evaluation_checkpoints(self._settings, evaluation_id)

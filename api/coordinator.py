@@ -8,7 +8,6 @@ that is killed takes its runners with it, and the next one takes up their rows.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +16,20 @@ from typing import Final
 import psutil
 import structlog
 
-from api.children import Child, Kind, LocalCluster, child_environment, needs_cluster
+from api.children import (
+    Child,
+    Kind,
+    LocalCluster,
+    child_environment,
+    needs_cluster,
+    share_of_cores,
+    usable_cores,
+)
 from api.cleanup import Cleanup
 from api.pauses import Pauses
 from api.webhook import Webhook
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, LatencyBuild, Search
+from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
 from kdnas.db.repository import claims, leases
 from kdnas.db.repository.claims import QueueTable
 from kdnas.db.repository.leases import LeaseOwner
@@ -46,6 +53,7 @@ _EXIT_LEFT_ALONE = 75
 _TABLES: Final[dict[Kind, QueueTable]] = {
     "search": Search,
     "distillation": Distillation,
+    "evaluation": Evaluation,
     "latency": LatencyBuild,
 }
 
@@ -152,8 +160,9 @@ class Coordinator:
         # A runner lets go of its row a moment before it ends.
         resting = self._pauses.resting() | {child.claim.row_id for child in self._children}
         with self._database.read() as session:  # a writer would hold up others on SQLite
-            if not claims.waiting(session, table, resting):
-                return False
+            num_waiting = len(claims.waiting(session, table, resting))
+        if not num_waiting:
+            return False
         owner = LeaseOwner.of_this_process("service")
         with self._database.write() as session:
             claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, resting)
@@ -162,6 +171,10 @@ class Coordinator:
         environment = self._environment
         if needs_cluster(kind, claim.spec) and not self._address:
             environment = environment | self._cluster.variables(self._stopping.is_set)
+        if kind == "evaluation":  # all cores for one; a part of them for each of several
+            beside = sum(child.kind == kind for child in self._children)
+            at_once = min(self.max_running, num_waiting + beside)
+            environment = environment | share_of_cores(environment, at_once)
         child = Child.start(kind, table, claim, environment)
         self._children.append(child)
         log.info(
@@ -254,6 +267,5 @@ def default_max_running() -> int:
     Cores bound what trains at a time anyway: workers on one Ray cluster reserve theirs, and a
     search that finds none free waits with its inputs ready.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory().available // RUNNER_BYTES
-    return max(2, min(cores or 1, int(memory), 8))
+    return max(2, min(usable_cores(), int(memory), 8))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 
 from api.evaluation_preparation import PreparedEvaluation
-from api.evaluation_run import PREDICTIONS_FILE, EvaluationOutcome, evaluation_folder
+from api.evaluation_run import PREDICTIONS_FILE, EvaluationOutcome
+from api.run_files import evaluation_folder
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from api.evaluation_preparation import PlannedTask, PreparedEvaluation, read_data
-from api.lease import held_lease
+from api.run_files import (
+    evaluation_checkpoints,
+    evaluation_folder,
+    remove_evaluation_checkpoints,
+)
+from api.work import Work, at_work
 from kdnas.db.engine import Database
-from kdnas.db.models import Evaluation
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
-from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import ConflictError, DatabaseError, KdnasError
+from kdnas.errors import ConflictError
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
 from kdnas.evaluation.identity import data_fingerprint
@@ -91,10 +94,11 @@ def run_evaluation(
             else:
                 if should_stop():
                     return EvaluationOutcome(tuple(finished), stopped=True)
-                data = data or _unchanged_data(prepared, planned)
-                pair_or_none = _work(
-                    record, prepared, planned, data, database, settings, on_progress, should_stop
-                )
+                data = data or unchanged_data(prepared, planned)
+                with at_work(database, record, None, should_stop, "paused") as work:
+                    pair_or_none = evaluate_pair(
+                        record, prepared, planned, data, database, settings, on_progress, work
+                    )
                 if pair_or_none is None:
                     return EvaluationOutcome(tuple(finished), stopped=True)
                 pair = pair_or_none
@@ -103,24 +107,13 @@ def run_evaluation(
     return EvaluationOutcome(tuple(finished), stopped=False)
 
 
-def evaluation_folder(settings: Settings, evaluation_id: str) -> Path:
-    """Return where an evaluation keeps its checkpoints, and later its predictions."""
-    return settings.home / "evaluations" / evaluation_id
-
-
 def _take(
     prepared: PreparedEvaluation, planned: PlannedTask, seed: int, database: Database
 ) -> EvaluationRecord:
-    spec = {
-        evaluations.KEY: planned.key(prepared.model.fingerprint, seed),
-        "model": prepared.spec.model.to_json(),
-        "data": planned.data,
-        "settings": planned.settings.to_json(),
-    }
     with database.write() as session:
         return evaluations.take_evaluation(
             session,
-            spec,
+            what_decides(prepared, planned, seed),
             model=prepared.spec.model.ref,
             suite=planned.task.suite,
             task=planned.task.name,
@@ -129,7 +122,23 @@ def _take(
         )
 
 
-def _unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskData:
+def what_decides(prepared: PreparedEvaluation, planned: PlannedTask, seed: int) -> dict[str, Any]:
+    """Say what decides the figures of a pair, with the key by which they are found again."""
+    return {
+        evaluations.KEY: planned.key(prepared.model.fingerprint, seed),
+        "model": prepared.spec.model.to_json(),
+        "data": planned.data,
+        "settings": planned.settings.to_json(),
+    }
+
+
+def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskData:
+    """Read the data of a planned task.
+
+    Raises:
+        ConflictError: they are not those that were planned with.
+        TaskDataError: they are not there any more.
+    """
     data = read_data(prepared.spec, planned.task)
     if data_fingerprint(data) != planned.data:
         raise ConflictError(
@@ -139,7 +148,7 @@ def _unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskD
     return data
 
 
-def _work(
+def evaluate_pair(
     record: EvaluationRecord,
     prepared: PreparedEvaluation,
     planned: PlannedTask,
@@ -147,48 +156,41 @@ def _work(
     database: Database,
     settings: Settings,
     on_progress: OnProgress,
-    should_stop: Callable[[], bool],
+    work: Work,
 ) -> FinishedPair | None:
-    """Do one pair of task and seed; None if it was stopped."""
-    folder = evaluation_folder(settings, record.id)
-    owner = LeaseOwner.of_this_process("cli")
-    with held_lease(database, Evaluation, record.id, owner) as lost:
-        with database.write() as session:
-            evaluations.set_evaluation_status(session, record.id, "running")
-        try:
-            with training_lock():
-                result = _evaluate(
-                    prepared,
-                    planned,
-                    data,
-                    record.seed,
-                    folder / "checkpoints",
-                    lambda progress: on_progress(planned, record.seed, progress),
-                    lambda: lost.is_set() or should_stop(),
-                )
-            if lost.is_set():
-                raise ConflictError(
-                    f"another process took over the evaluation on {record.task} with seed "
-                    f"{record.seed}; this one has stopped"
-                )
-            if result is not None:
-                _write_predictions(folder, result)
-        except (ConflictError, DatabaseError):
-            raise
-        except Exception as error:
-            reason = str(error) if isinstance(error, KdnasError) else repr(error)
-            with database.write() as session:
-                evaluations.set_evaluation_status(session, record.id, "failed", reason)
-            raise
-        with database.write() as session:
-            if result is None:
-                evaluations.set_evaluation_status(session, record.id, "paused")
-                return None
+    """Do one pair of task and seed, on whose row this process is at work.
+
+    Returns:
+        Its figures; None if it was stopped, and its row says what it is then.
+
+    Raises:
+        ConflictError: another process took it over.
+        KdnasError: it failed.
+    """
+    with training_lock():
+        result = _evaluate(
+            prepared,
+            planned,
+            data,
+            record.seed,
+            evaluation_checkpoints(settings, record.id),
+            lambda progress: on_progress(planned, record.seed, progress),
+            work.should_stop,
+        )
+    if result is None:
+        if work.rest() == "cancelled":
+            remove_evaluation_checkpoints(settings, record.id)
+        return None
+    work.check_lease()
+    _write_predictions(evaluation_folder(settings, record.id), result)
+    with database.write() as session:
+        cancelled = evaluations.locked_evaluation(session, record.id).status == "cancelled"
+        if not cancelled:
             record = evaluations.set_evaluation_status(
                 session, record.id, "succeeded", metrics=result.to_json()
             )
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return FinishedPair(record, result, known=False)
+    remove_evaluation_checkpoints(settings, record.id)
+    return None if cancelled else FinishedPair(record, result, known=False)
 
 
 def _evaluate(

@@ -82,6 +82,7 @@ class _Stored(Collector):
         for name, counts in (
             ("searches", found.searches),
             ("distillations", found.distillations),
+            ("evaluations", found.evaluations),
             ("latency_builds", found.latency_builds),
             ("candidates", found.candidates),
         ):

@@ -1,4 +1,4 @@
-"""Where a distillation keeps its files; loads no torch, since the service removes them as well."""
+"""Where work keeps its files; loads no torch, since the service removes them as well."""
 
 from __future__ import annotations
 
@@ -36,3 +36,18 @@ def remove_run_files(spec: DistillationSpec, settings: Settings, distillation_id
 def output_folder(settings: Settings, spec: DistillationSpec, distillation_id: str) -> Path:
     """Return where the student goes: as asked, or a folder named by the run."""
     return Path(spec.output) if spec.output else settings.home / "students" / distillation_id
+
+
+def evaluation_folder(settings: Settings, evaluation_id: str) -> Path:
+    """Return where an evaluation keeps its checkpoints, and later its predictions."""
+    return settings.home / "evaluations" / evaluation_id
+
+
+def evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Path:
+    """Return where an evaluation keeps its checkpoints while it goes on."""
+    return evaluation_folder(settings, evaluation_id) / "checkpoints"
+
+
+def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> None:
+    """Remove what an evaluation that has ended would have gone on with."""
+    shutil.rmtree(evaluation_checkpoints(settings, evaluation_id), ignore_errors=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kdnas.corpus.tokenized import CorpusProgress
     from kdnas.search.progress import Progress
 
-Kind = Literal["search", "distillation", "latency"]
+Kind = Literal["search", "distillation", "evaluation", "latency"]
 
 TOKEN_VARIABLE: Final = "KDNAS_CLAIM"
 EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_LEFT_ALONE = 1, 2, 75
@@ -187,7 +187,20 @@ def _latency(
     return run_stored_build(row_id, token, database, settings, drain)
 
 
-_WORK: Final = {"search": _search, "distillation": _distillation, "latency": _latency}
+def _evaluation(
+    row_id: str, token: str, database: Database, settings: Settings, drain: Callable[[], bool]
+) -> str:
+    from api.evaluation_service import run_stored_evaluation
+
+    return run_stored_evaluation(row_id, token, database, settings, drain)
+
+
+_WORK: Final = {
+    "search": _search,
+    "distillation": _distillation,
+    "evaluation": _evaluation,
+    "latency": _latency,
+}
 
 
 def end_with_parent() -> None:

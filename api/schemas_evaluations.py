@@ -120,10 +120,11 @@ class CellShape(Shape):
 
 
 class ReportRow(Shape):
-    """A model's scores by column."""
+    """A model's scores by column; `method` and `about` are of published ones."""
 
     model: str
     origin: Literal["measured", "published"]
+    method: str
     about: str
     scores: dict[str, CellShape]
 

@@ -8,16 +8,16 @@ from typing import Literal
 
 from api.lease import held_lease, watched
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Search
-from kdnas.db.records import DistillationRecord
-from kdnas.db.repository import distillations, searches
+from kdnas.db.models import Distillation, Evaluation, Search
+from kdnas.db.records import DistillationRecord, EvaluationRecord
+from kdnas.db.repository import distillations, evaluations, searches
 from kdnas.db.repository.distillations import UNFINISHED
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.repository.leases import LeasedTable, LeaseOwner
 from kdnas.errors import ConflictError, DatabaseError, KdnasError, NoRoomError
 from kdnas.records import SearchRecord, SearchStatus
 
 StoppedStatus = Literal["paused", "running"]
-Record = SearchRecord | DistillationRecord
+Record = SearchRecord | DistillationRecord | EvaluationRecord
 
 
 class StoppedError(Exception):
@@ -51,12 +51,19 @@ class Work:
         Raises:
             ConflictError: another process has the lease now, and writes the status.
         """
+        self.check_lease()
+        return self._is_unwanted() or self._should_stop()
+
+    def check_lease(self) -> None:
+        """Break off if somebody else works on the row; called before a result is written.
+
+        Raises:
+            ConflictError: another process has the lease now.
+        """
         if self._is_lost():
             raise ConflictError(
-                f"another process took over {noun(self._record)} {self._record.name!r}; this one "
-                "has stopped"
+                f"another process took over {called(self._record)}; this one has stopped"
             )
-        return self._is_unwanted() or self._should_stop()
 
     def check(self) -> None:
         """Break off if work is to stop; called while it is being prepared.
@@ -106,14 +113,11 @@ def at_work(
     Raises:
         ConflictError: another process works on it, or it was cancelled.
     """
-    table = Search if isinstance(record, SearchRecord) else Distillation
     owner = LeaseOwner.of_this_process("service" if claim else "cli", claim)
-    with held_lease(database, table, record.id, owner) as lost:
+    with held_lease(database, _table(record), record.id, owner) as lost:
         if claim is None and not write_status(database, record, "running", among=UNFINISHED):
             status = read_record(database, record).status
-            raise ConflictError(
-                f"{noun(record)} {record.name!r} is {status} by now; start a new one"
-            )
+            raise ConflictError(f"{called(record)} is {status} by now; start a new one")
 
         def is_unwanted() -> bool:
             return read_record(database, record).status != "running"
@@ -136,6 +140,8 @@ def read_record(database: Database, record: Record) -> Record:
     with database.read() as session:
         if isinstance(record, SearchRecord):
             return searches.get_search(session, record.id)
+        if isinstance(record, EvaluationRecord):
+            return evaluations.get_evaluation(session, record.id)
         return distillations.get_distillation(session, record.id)
 
 
@@ -154,17 +160,30 @@ def write_status(
     with database.write() as session:
         if isinstance(record, SearchRecord):
             present = searches.locked_search(session, record.id).status
+        elif isinstance(record, EvaluationRecord):
+            present = evaluations.locked_evaluation(session, record.id).status
         else:
             present = distillations.locked_distillation(session, record.id).status
         if present not in among or present == status:
             return present == status
         if isinstance(record, SearchRecord):
             searches.set_search_status(session, record.id, status, error)
+        elif isinstance(record, EvaluationRecord):
+            evaluations.set_evaluation_status(session, record.id, status, error)
         else:
             distillations.set_distillation_status(session, record.id, status, error)
     return True
 
 
-def noun(record: Record) -> str:
-    """What a row is, for a sentence."""
-    return "search" if isinstance(record, SearchRecord) else "distillation"
+def called(record: Record) -> str:
+    """What a row is called, for a sentence."""
+    if isinstance(record, EvaluationRecord):
+        return f"the evaluation on {record.task} with seed {record.seed}"
+    noun = "search" if isinstance(record, SearchRecord) else "distillation"
+    return f"{noun} {record.name!r}"
+
+
+def _table(record: Record) -> LeasedTable:
+    if isinstance(record, SearchRecord):
+        return Search
+    return Evaluation if isinstance(record, EvaluationRecord) else Distillation

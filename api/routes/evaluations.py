@@ -78,7 +78,7 @@ def create_evaluations(
             spec.model_copy(update={"tasks": (task.name,), "seeds": (seed,)}).to_json(),
         )
         for task in tasks
-        for seed in spec.seeds
+        for seed in (spec.seeds if task.fine_tuned else (0,))
     ]
 
     def create(session: Session) -> Answer:
@@ -182,9 +182,7 @@ def _checked(
         ConflictError: the distillation has no student yet.
     """
     if "\0" in f"{request.model.revision}{request.model.fingerprint}":
-        raise RequestError(
-            "model has a null character in a name; leave it out"
-        )
+        raise RequestError("model has a null character in a name; leave it out")
     changes: dict[str, ModelSpec | str] = {}
     distillation_id = None
     if request.data_dir is not None:

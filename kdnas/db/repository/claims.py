@@ -133,6 +133,16 @@ def ended_distillations(session: Session) -> list[DistillationRecord]:
     return [get_distillation(session, row.id) for row in rows]
 
 
+def ended_evaluations(session: Session) -> list[str]:
+    """Ids of evaluations that were finished or cancelled in the last day, and that nobody holds."""
+    query = select(Evaluation).where(
+        Evaluation.status.in_(["succeeded", "cancelled"]),
+        Evaluation.finished_at > utc_now() - timedelta(days=1),
+    )
+    now = leases.database_time(session)
+    return [row.id for row in session.scalars(query) if leases.live_holder(row, now) is None]
+
+
 def left_open(session: Session) -> list[str]:
     """Ids of searches at rest whose process left attempts open when it was killed."""
     open_ones = (

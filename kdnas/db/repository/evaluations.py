@@ -228,14 +228,28 @@ def note_evaluation_progress(
     append_event(session, "evaluation_progress", payload, distillation_id=row.distillation_id)
 
 
-def note_prepared(session: Session, evaluation_id: str, about: Mapping[str, Any]) -> None:
-    """Write what decides the figures, a ``key`` among it, beside the request.
+def note_prepared(
+    session: Session,
+    evaluation_id: str,
+    about: Mapping[str, Any],
+    distillation_id: str | None = None,
+) -> None:
+    """Write down what was found out before the work begins.
+
+    Args:
+        session: of a write transaction.
+        evaluation_id: a row that the service was asked for.
+        about: what decides the figures, a ``key`` among it; stands beside the request.
+        distillation_id: of the distillation that made the model; one that is not in this database
+            is left out.
 
     Raises:
         NotFoundError: no such evaluation.
     """
     row = locked_evaluation(session, evaluation_id)
     row.spec = {REQUEST: row.spec[REQUEST], **about}
+    if distillation_id and session.get(Distillation, distillation_id):
+        row.distillation_id = distillation_id
     session.flush()
 
 

@@ -18,6 +18,7 @@ from kdnas.db.models import (
     Candidate,
     Distillation,
     Episode,
+    Evaluation,
     Event,
     LatencyBuild,
     Search,
@@ -33,6 +34,7 @@ class Statistics:
     Attributes:
         searches: status → searches.
         distillations: status → full distillations.
+        evaluations: status → evaluations, one for each model, task and seed.
         latency_builds: status → latency tables that were asked for.
         candidates: status → candidates of all searches.
         num_reused: candidates whose loss was looked up.
@@ -45,6 +47,7 @@ class Statistics:
 
     searches: Mapping[str, int]
     distillations: Mapping[str, int]
+    evaluations: Mapping[str, int]
     latency_builds: Mapping[str, int]
     candidates: Mapping[str, int]
     num_reused: int
@@ -71,6 +74,7 @@ def read_statistics(session: Session) -> Statistics:
     return Statistics(
         searches=_by_status(session, Search.status, STATUSES),
         distillations=_by_status(session, Distillation.status, STATUSES),
+        evaluations=_by_status(session, Evaluation.status, STATUSES),
         latency_builds=_by_status(session, LatencyBuild.status, STATUSES),
         candidates=_by_status(session, Candidate.status, CANDIDATE_STATUSES),
         num_reused=session.scalar(reused) or 0,

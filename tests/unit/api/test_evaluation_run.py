@@ -12,7 +12,8 @@ import pytest
 from api import evaluation_run
 from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation
 from api.evaluation_report import build_report
-from api.evaluation_run import EvaluationOutcome, evaluation_folder, run_evaluation
+from api.evaluation_run import EvaluationOutcome, run_evaluation
+from api.run_files import evaluation_folder
 from kdnas.db.engine import Database
 from kdnas.db.models import Evaluation
 from kdnas.db.repository import evaluations, leases

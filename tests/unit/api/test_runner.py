@@ -36,10 +36,10 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 def test_it_says_how_it_is_called(tmp_path: Path) -> None:
     _, told = start(tmp_path, "dance", "unknown").communicate(timeout=30)
-    assert b"python -m api.runner search|distillation|latency ID" in told
+    assert b"python -m api.runner search|distillation|evaluation|latency ID" in told
 
 
-@pytest.mark.parametrize("kind", ["search", "distillation", "latency"])
+@pytest.mark.parametrize("kind", ["search", "distillation", "evaluation", "latency"])
 def test_an_unknown_row_is_a_wrong_request(
     kind: runner.Kind, tmp_path: Path, sqlite_template: Path
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import searches, statistics
+from kdnas.db.repository import evaluations, searches, statistics
+from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.statistics import Statistics, read_statistics
 from kdnas.records import Proposal
 from kdnas.search.protocols import NewCandidate
@@ -27,6 +28,8 @@ def test_what_happens_is_counted(database: Database, monkeypatch: pytest.MonkeyP
     journal = DatabaseJournal(database)
     with database.write() as session:
         search_id = searches.create_search(session, {}).id
+        pairs = [NewEvaluation("glue", "RTE", seed, {}) for seed in range(2)]
+        evaluations.create_evaluations(session, pairs, model="m")
     new = [NewCandidate(Proposal(i, "random"), STATE, 1.0, 0.5, 2.0) for i in range(4)]
     first, second, third, fourth = journal.begin_episode(
         search_id, 1, None, None, None, new
@@ -34,6 +37,7 @@ def test_what_happens_is_counted(database: Database, monkeypatch: pytest.MonkeyP
     journal.start_attempt([first.id, second.id, third.id], "worker")
     during = read(database)
     assert (during.num_in_training, during.num_workers) == (3, 1)
+    assert (during.evaluations["queued"], during.evaluations["running"]) == (2, 0)
     assert during.num_trained_last_hour == 0
     journal.finish_candidate(first.id, CONTEXT, result_of(first.id, STATE, LOSSES), 0.5, None)
     journal.finish_candidate(second.id, CONTEXT, result_of(second.id, STATE, None), None, None)

@@ -1,0 +1,112 @@
+"""One evaluation that the service was asked for: a model on a task with a seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from api.evaluation_preparation import PlannedTask, prepare_evaluation
+from api.evaluation_run import evaluate_pair, unchanged_data, what_decides
+from api.run_files import remove_evaluation_checkpoints
+from api.work import StoppedError, Work, at_work
+from kdnas.db.engine import Database
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository import evaluations
+from kdnas.evaluation.training import FinetuneProgress
+from kdnas.records import SearchStatus
+from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec
+
+NOTED_SECONDS = 2.0
+
+
+def run_stored_evaluation(
+    evaluation_id: str,
+    claim: str,
+    database: Database,
+    settings: Settings,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SearchStatus:
+    """Do the evaluation that a coordinator's claim is for; one that is known is looked up.
+
+    Args:
+        evaluation_id: of an evaluation that is running.
+        claim: token of the coordinator's claim.
+        database: where it is stored.
+        settings: of this process.
+        should_stop: asked between steps; True leaves it running after a checkpoint, for the next
+            coordinator.
+
+    Returns:
+        The status that it has now.
+
+    Raises:
+        ConflictError: somebody else works on it.
+        KdnasError: it failed; its row says why.
+    """
+    with database.read() as session:
+        record = evaluations.get_evaluation(session, evaluation_id)
+    with at_work(database, record, claim, should_stop, "running") as work:
+        if work.status == "running":
+            try:
+                _evaluate(record, database, settings, work)
+            except StoppedError:
+                work.rest()
+        with database.read() as session:
+            status = evaluations.get_evaluation(session, evaluation_id).status
+        if status == "cancelled":
+            remove_evaluation_checkpoints(settings, evaluation_id)
+    return status
+
+
+def _evaluate(record: EvaluationRecord, database: Database, settings: Settings, work: Work) -> None:
+    """Read model and data, and do what is not known yet.
+
+    Raises:
+        StoppedError: it was to stop before it began.
+    """
+    noted = Noted(database, record.id)
+
+    def on_task(name: str) -> None:
+        work.check()
+        noted(FinetuneProgress("reading data", 0, 1))
+
+    request = EvaluationSpec.read(record.spec[evaluations.REQUEST], f"evaluation {record.id}")
+    prepared = prepare_evaluation(request, on_task)
+    (planned,) = prepared.tasks
+    about = what_decides(prepared, planned, record.seed)
+    with database.write() as session:
+        known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
+        evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
+        if known is not None:
+            evaluations.set_evaluation_status(
+                session, record.id, "succeeded", metrics=known.metrics
+            )
+            return
+    work.check()
+
+    def on_progress(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
+        noted(progress)
+
+    data = unchanged_data(prepared, planned)
+    work.check()
+    evaluate_pair(record, prepared, planned, data, database, settings, on_progress, work)
+
+
+class Noted:
+    """Writes down how far an evaluation is, with an event: every new phase, else now and then."""
+
+    def __init__(self, database: Database, evaluation_id: str) -> None:
+        self._database, self._id = database, evaluation_id
+        self._phase, self._at = "", 0.0
+
+    def __call__(self, progress: FinetuneProgress) -> None:
+        """Note progress, unless the same phase was noted a moment ago."""
+        now = time.monotonic()
+        if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
+            return
+        self._phase, self._at = progress.phase, now
+        with self._database.write() as session:
+            evaluations.note_evaluation_progress(
+                session, self._id, progress.phase, progress.done, progress.total, progress.loss
+            )

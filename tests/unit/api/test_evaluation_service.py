@@ -1,0 +1,154 @@
+"""One evaluation of the service: done, looked up, stopped, gone on with, and failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.evaluation_service import run_stored_evaluation
+from api.run_files import evaluation_checkpoints, evaluation_folder
+from kdnas.db.engine import Database
+from kdnas.db.models import Evaluation
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository import claims, evaluations, events, leases
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.repository.transitions import Action, apply_action
+from kdnas.errors import TaskDataError
+from kdnas.records import SearchStatus
+from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.testing.tiny_tasks import WORDS, write_sst2
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_tiny_teacher(folder, words=WORDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sst2(tmp_path_factory.mktemp("glue"))
+
+
+class Place:
+    """A database, a model and data; a claim is what a coordinator does."""
+
+    def __init__(self, database: Database, settings: Settings, model: Path, data: Path) -> None:
+        self.database, self.settings = database, settings
+        self.model, self.data = model, data
+
+    def queue(self, **changes: Any) -> str:
+        request = {
+            "model": str(self.model),
+            "suite": "glue",
+            "tasks": ["SST-2"],
+            "data_dir": str(self.data),
+            "seeds": [0],
+            "max_steps": 4,
+            "batch_size": 8,
+            "device": "cpu",
+            "dtype": "float32",
+        }
+        spec = EvaluationSpec.read(request | changes, "test")
+        pair = NewEvaluation("glue", "SST-2", spec.seeds[0], spec.to_json())
+        with self.database.write() as session:
+            (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
+        return row_id
+
+    def run(self, row_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
+        with self.database.write() as session:
+            owner = LeaseOwner.of_this_process("service")
+            claim = claims.claim_next(session, Evaluation, owner, 60)
+        assert claim is not None
+        assert claim.row_id == row_id
+        return run_stored_evaluation(row_id, owner.token, self.database, self.settings, should_stop)
+
+    def act(self, row_id: str, action: Action) -> None:
+        with self.database.write() as session:
+            apply_action(session, Evaluation, row_id, action)
+
+    def row(self, row_id: str) -> EvaluationRecord:
+        with self.database.read() as session:
+            assert leases.holder(session, Evaluation, row_id) is None
+            return evaluations.get_evaluation(session, row_id)
+
+    def told(self, kind: str) -> list[Any]:
+        with self.database.read() as session:
+            found = events.events_since(session)
+        return [event.payload for event in found if event.type == kind]
+
+
+@pytest.fixture
+def place(database: Database, model: Path, data: Path, tmp_path: Path) -> Place:
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path / "home")})
+    return Place(database, settings, model, data)
+
+
+def test_what_is_known_is_not_trained_again(place: Place) -> None:
+    first = place.queue()
+    assert place.run(first) == "succeeded"
+    done = place.row(first)
+    assert (done.metrics["steps"], done.share, done.error) == (4, 1.0, None)
+    assert set(done.spec) == {"request", "key", "model", "data", "settings"}
+    assert (evaluation_folder(place.settings, first) / "predictions.jsonl").is_file()
+    assert not evaluation_checkpoints(place.settings, first).exists()
+    phases = [payload["phase"] for payload in place.told("evaluation_progress")]
+    assert list(dict.fromkeys(phases)) == ["reading data", "training", "dev"]
+    assert [payload["status"] for payload in place.told("evaluation_status")] == [
+        "running",
+        "succeeded",
+    ]
+    again = place.queue()
+    assert place.run(again) == "succeeded"
+    assert place.row(again).metrics == done.metrics
+    assert not evaluation_folder(place.settings, again).exists()
+    other = place.queue(seeds=[1])
+    assert place.run(other) == "succeeded"
+    assert place.row(other).metrics["seed"] == 1
+
+
+def test_what_was_stopped_goes_on_to_the_same_figures(place: Place) -> None:
+    whole = place.queue()
+    place.run(whole)
+    with place.database.write() as session:  # so that it is not found again
+        session.get_one(Evaluation, whole).spec = {"request": {}, "key": "another"}
+    row_id = place.queue()
+    asked = iter(range(1000))
+    assert place.run(row_id, lambda: next(asked) > 4) == "running"
+    assert list(evaluation_checkpoints(place.settings, row_id).iterdir())
+    assert place.run(row_id) == "succeeded"
+    assert place.row(row_id).metrics["metrics"] == place.row(whole).metrics["metrics"]
+
+
+@pytest.mark.parametrize(("action", "kept"), [("pause", True), ("cancel", False)])
+def test_what_is_not_wanted_any_more_is_let_go_of(
+    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action, kept: bool
+) -> None:
+    monkeypatch.setattr("api.lease.WATCH_SECONDS", 0.01)
+    row_id = place.queue(max_steps=100_000, epochs=100_000.0)
+    asked = iter(range(1_000_000))
+
+    def act() -> bool:
+        if next(asked) == 5:
+            place.act(row_id, action)
+        return False
+
+    assert place.run(row_id, act) == ("paused" if kept else "cancelled")
+    assert evaluation_checkpoints(place.settings, row_id).exists() == kept
+    assert 0 <= place.row(row_id).share < 1
+
+
+def test_a_failure_says_why(place: Place, tmp_path: Path) -> None:
+    row_id = place.queue(data_dir=str(tmp_path / "gone"))
+    with pytest.raises(TaskDataError):
+        place.run(row_id)
+    row = place.row(row_id)
+    assert row.status == "failed"
+    assert "gone' is not there" in (row.error or "")
