@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -67,8 +68,15 @@ def check_compiler() -> None:
     """Make sure that ``torch.compile`` finds what it builds its kernels with.
 
     Raises:
-        SpecError: there is no C++ compiler, or no header files of Python.
+        SpecError: there is no C++ compiler, or no header files of Python, or torch lies in a folder
+            whose path it cannot hand to the compiler.
     """
+    folder = str(Path(torch.__file__).parent)
+    if shlex.quote(folder) != folder:
+        raise SpecError(
+            f"training.compile works only where the path of torch has no space, and it is {folder}; "
+            "install kdnas in another folder, or leave compile out"
+        )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         raise SpecError(

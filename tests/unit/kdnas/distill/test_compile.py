@@ -44,9 +44,18 @@ def test_a_compiled_student_learns_the_same(lab: TinyLab, tmp_path: Path) -> Non
     assert not counters["graph_break"]
 
 
+def test_a_path_that_torch_cannot_hand_on_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.__file__", "/opt/my work/torch/__init__.py")
+    with pytest.raises(SpecError, match="no space, and it is /opt/my work/torch; install"):
+        check_compiler()
+
+
 def test_without_a_compiler_it_is_refused_in_words(
     lab: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("torch.__file__", "/opt/torch/__init__.py")
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(SpecError, match=r"no no-such-compiler here; install one .*package g\+\+"):
         distil(lab, tmp_path, True)
@@ -55,6 +64,7 @@ def test_without_a_compiler_it_is_refused_in_words(
 def test_without_the_header_files_it_is_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("torch.__file__", "/opt/torch/__init__.py")
     monkeypatch.setenv("CXX", "sh")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     with pytest.raises(SpecError, match=r"Python\.h is not there; .*package python3-dev"):
