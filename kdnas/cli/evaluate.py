@@ -194,7 +194,8 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
         )
     for reason in prepared.absent.values():
         say(f"left out   {reason.partition(': looked for')[0]}")
-    seeds = ", ".join(map(str, spec.seeds))
+    drawn = {seed: None for planned in prepared.tasks for seed in planned.seeds(spec.seeds)}
+    seeds = ", ".join(map(str, drawn))
     first = prepared.tasks[0].settings
     say(f"seeds      {seeds}; {prepared.device}, {first.dtype}")
 
