@@ -74,8 +74,8 @@ def check_compiler() -> None:
     folder = str(Path(torch.__file__).parent)
     if shlex.quote(folder) != folder:
         raise SpecError(
-            f"training.compile works only where the path of torch has no space, and it is {folder}; "
-            "install kdnas in another folder, or leave compile out"
+            "training.compile works only where the path of torch has no space, and it is "
+            f"{folder}; install kdnas in another folder, or leave compile out"
         )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
