@@ -59,7 +59,7 @@ def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Fini
     assert f"model      {program.folder / 'teacher'}  (fingerprint" in finished.err
     assert "SST-2: 400 to learn from, 40 to be scored on (dev); learning rate 2e-05" in finished.err
     assert "SST-2 seed 1: dev accuracy" in finished.err
-    assert "note: SST-2: training was cut to 30 steps" in finished.err
+    assert "note: SST-2, STS-B: training was cut to 30 steps" in finished.err
     found = finished.json
     own = found["rows"][0]
     assert set(own["scores"]) == {"SST-2", "STS-B", "GLUE (2 of 8)", "GLUE w/o CoLA (2 of 7)"}
