@@ -46,13 +46,13 @@ def add_openapi(app: FastAPI, login_required: bool) -> None:
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """Methods that a path takes, over all of its routes; none if it is not in the document."""
-    return sorted(
-        method.upper()
-        for template, item in app.openapi()["paths"].items()
-        if compile_path(template)[0].match(path)
-        for method in item
-    )
+    """Methods that a path takes, over all of its routes; none if it is not in the document.
+
+    A path that is written out there is not taken for one with a placeholder.
+    """
+    paths = app.openapi()["paths"]
+    fitting = [path] if path in paths else [t for t in paths if compile_path(t)[0].match(path)]
+    return sorted(method.upper() for template in fitting for method in paths[template])
 
 
 def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]:

@@ -111,6 +111,19 @@ class EvaluatedModels(Shape):
     items: list[EvaluatedModel]
 
 
+class SuiteShape(Shape):
+    """A suite and its tasks, in their order."""
+
+    suite: str
+    tasks: list[str]
+
+
+class Suites(Shape):
+    """All suites."""
+
+    items: list[SuiteShape]
+
+
 class CellShape(Shape):
     """A score, a fraction; `deviation` is that over seeds."""
 

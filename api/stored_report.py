@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
@@ -41,7 +41,7 @@ def stored_report(session: Session, model: str, suite: str, against: Sequence[st
 
     A task may have been evaluated in several ways, with other data or settings. The way of its
     newest result counts, with all seeds that were done in this way; of the other models counts
-    what was done in the same way as well.
+    what was done in the same way as well, and a note says so of one that has nothing.
 
     Args:
         session: of any transaction.
@@ -50,19 +50,27 @@ def stored_report(session: Session, model: str, suite: str, against: Sequence[st
         against: other models, named likewise.
 
     Raises:
-        NotFoundError: no such distillation, or nothing is stored of one of the models.
+        NotFoundError: no such distillation, or nothing is stored of the model.
     """
     first = _found_model(session, model)
     ways: dict[str, Way] = {}
     own = _finished(session, first, suite)
     for record in own:
         ways.setdefault(record.task, _way(record))
-    measured = [_measured(first, own, ways, f"over suite {suite!r}")]
-    for other in against:
-        found = _found_model(session, other)
-        wanted = f"over suite {suite!r} with the data and settings of {model!r}"
-        measured.append(_measured(found, _finished(session, found, suite), ways, wanted))
-    return make_report(suite, measured, layers=first.layers, hidden=first.hidden)
+    measured = [_measured(first, own, ways)]
+    if not measured[0].results:
+        raise NotFoundError(
+            f"nothing is stored of model {model!r} over suite {suite!r}; evaluate it first"
+        )
+    lacking = []
+    for other in (_found_model(session, text) for text in against):
+        found = _measured(other, _finished(session, other, suite), ways)
+        if found.results:
+            measured.append(found)
+        else:
+            lacking.append(f"{other.name}: nothing is stored with these data and settings")
+    report = make_report(suite, measured, layers=first.layers, hidden=first.hidden)
+    return replace(report, notes=(*report.notes, *lacking))
 
 
 def _found_model(session: Session, text: str) -> _Model:
@@ -86,13 +94,9 @@ def _finished(session: Session, model: _Model, suite: str) -> list[EvaluationRec
 
 
 def _measured(
-    model: _Model, records: Iterable[EvaluationRecord], ways: Mapping[str, Way], wanted: str
+    model: _Model, records: Iterable[EvaluationRecord], ways: Mapping[str, Way]
 ) -> Measured:
-    """Take the newest result of each task and seed in the way that counts.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Take the newest result of each task and seed in the way that counts."""
     versions: dict[str, str] = {}
     kept: dict[tuple[str, int], TaskResult] = {}
     for record in records:
@@ -102,10 +106,6 @@ def _measured(
         fingerprint = str(record.spec["model"].get("fingerprint"))
         if versions.setdefault(record.task, fingerprint) == fingerprint:
             kept.setdefault((record.task, record.seed), TaskResult.from_json(record.metrics))
-    if not kept:
-        raise NotFoundError(
-            f"nothing is stored of model {model.name!r} {wanted}; evaluate it first"
-        )
     return Measured(model.name, tuple(kept[key] for key in sorted(kept)))
 
 

@@ -131,6 +131,18 @@ def show_distillation(reference: str, frame: FrameDep) -> Response:
     return frame("distillation.html", reference)
 
 
+@router.get("/evaluations")
+def show_evaluations(frame: FrameDep) -> Response:
+    """All evaluations, and the scores of a model."""
+    return frame("evaluations.html")
+
+
+@router.get("/evaluations/new")
+def start_evaluation(frame: FrameDep) -> Response:
+    """The form that asks for evaluations."""
+    return frame("evaluation_new.html")
+
+
 @router.get("/latency/new")
 def measure_latency(frame: FrameDep) -> Response:
     """The form that asks for a latency table."""

@@ -23,6 +23,7 @@ from api.schemas_evaluations import (
     EvaluationsMade,
     ReportQuery,
     ReportShape,
+    Suites,
 )
 from api.schemas_searches import ActionRequest
 from api.stored_report import DISTILLATION, stored_report
@@ -37,6 +38,7 @@ from kdnas.evaluation.choosing import tasks_with_data
 from kdnas.evaluation.report import Report, report_json
 from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
 from kdnas.evaluation.settings import settings_for
+from kdnas.evaluation.tasks import SUITES
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
@@ -118,6 +120,12 @@ def list_evaluations(query: Annotated[EvaluationQuery, Query()], database: Datab
             cursor=query.cursor,
         )
     return rendered_page(page)
+
+
+@router.get("/evaluations/suites", response_model=Suites)
+def list_suites() -> Response:
+    """List the suites with their tasks."""
+    return rendered({"items": [{"suite": suite, "tasks": SUITES[suite]} for suite in SUITES]})
 
 
 @router.get("/evaluations/models", response_model=EvaluatedModels)

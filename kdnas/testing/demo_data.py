@@ -1,4 +1,4 @@
-"""A database as it looks after a week of use: searches, distillations and a latency table.
+"""A database as it looks after a week of use: searches, distillations, evaluations and latency.
 
 The numbers follow a made-up landscape with the shape of real ones. They serve the tests of the
 dashboard and its screenshots, and nothing else.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -18,7 +18,18 @@ from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import candidates, distillations, events, latencies, searches
+from kdnas.db.repository import (
+    candidates,
+    distillations,
+    evaluations,
+    events,
+    latencies,
+    searches,
+)
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.settings import published_settings
+from kdnas.evaluation.tasks import find_task
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import (
     CurvePoint,
@@ -36,6 +47,7 @@ from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import SearchSpec
 
 CONTEXT = "made-up"
+TEACHER_NAME = "bert-base-uncased"
 TEACHER = Architecture(12, 12, 768, 3072, "gelu")
 WEEK_BEGAN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
@@ -52,6 +64,7 @@ class DemoIds:
     student: str
     training: str
     latency_profile: str
+    evaluation: str
 
 
 def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
@@ -94,7 +107,17 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
     training = add_distillation(
         database, "student-8-ms", "6,6,576,1536,gelu", steps=4000, until=2360
     )
-    return DemoIds(finished, running, chance, queued.id, failed.id, student, training, profile)
+    add_evaluations(database, TEACHER_NAME, {"SST-2": 0.925, "STS-B": 0.886, "RTE": 0.668})
+    evaluation = add_evaluations(
+        database,
+        "/data/models/student-5-ms",
+        {"SST-2": 0.901, "STS-B": 0.852},
+        distillation_id=student,
+        unfinished="RTE",
+    )
+    return DemoIds(
+        finished, running, chance, queued.id, failed.id, student, training, profile, evaluation
+    )
 
 
 def spec(name: str, **controller: Any) -> dict[str, Any]:
@@ -224,6 +247,66 @@ def add_distillation(
             )
             distillations.set_distillation_status(session, row.id, "succeeded")
     return row.id
+
+
+def add_evaluations(
+    database: Database,
+    model: str,
+    scores: Mapping[str, float],
+    *,
+    distillation_id: str | None = None,
+    unfinished: str | None = None,
+) -> str:
+    """Write evaluations of a model over GLUE with three seeds; returns the id of the first.
+
+    Args:
+        database: empty or not.
+        model: its name.
+        scores: task → about its score.
+        distillation_id: of the distillation that made the model.
+        unfinished: a task whose first seed is at work, with the others behind it.
+    """
+    tasks = [*scores, *([unfinished] if unfinished else [])]
+    wanted = [NewEvaluation("glue", task, seed, {}) for task in tasks for seed in range(3)]
+    chance = random.Random(model)
+    with database.write() as session:
+        ids = evaluations.create_evaluations(
+            session, wanted, model=model, distillation_id=distillation_id
+        )
+        for row_id, pair in zip(ids, wanted, strict=True):
+            if pair.task not in scores:
+                if pair.seed == 0:
+                    evaluations.set_evaluation_status(session, row_id, "running")
+                    evaluations.note_evaluation_progress(
+                        session, row_id, "training", 120, 240, 0.61
+                    )
+                continue
+            about = {"key": row_id, "model": {"ref": model}, "data": pair.task, "settings": {}}
+            evaluations.note_prepared(session, row_id, about)
+            evaluations.set_evaluation_status(session, row_id, "running")
+            result = _task_result(pair, scores[pair.task] + chance.gauss(0, 0.004))
+            evaluations.set_evaluation_status(
+                session, row_id, "succeeded", metrics=result.to_json()
+            )
+    return ids[0]
+
+
+def _task_result(pair: NewEvaluation, score: float) -> TaskResult:
+    task = find_task(pair.task)
+    is_official = task.name != "RTE"
+    return TaskResult(
+        task=task.name,
+        suite="glue",
+        seed=pair.seed,
+        settings=published_settings(task),
+        metrics={"dev": {task.main_metric: score}},
+        main=score,
+        seconds=214.0,
+        steps=240,
+        train_examples=2490,
+        official_split=is_official,
+        notes=() if is_official else ("not the official split: there is no training part",),
+    )
 
 
 def landscape(architecture: Architecture) -> Losses:

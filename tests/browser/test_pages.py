@@ -26,6 +26,8 @@ PAGES = [
     "/distillations",
     "/distillations/new",
     "/distillations/student-8-ms",
+    "/evaluations",
+    "/evaluations/new",
     "/latency",
 ]
 CHARTS = ["rewards", "tradeoff", "predicted", "coverage", "parallel"]

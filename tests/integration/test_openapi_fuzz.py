@@ -36,6 +36,7 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "422", "503"]
 [parameters]
 "path.candidate" = "{candidate}"
 "path.table" = "{table}"
+"path.evaluation" = "{evaluation}"
 
 # In a body, as in YAML, a number or a boolean may be written as text, and a boolean as 0 or 1.
 [[operations]]
@@ -55,7 +56,9 @@ def url(database: Database, tmp_path: Path) -> Iterator[str]:
     ids = fill(database)
     with database.read() as session:
         first = list_episodes(session, ids.finished)[0].candidates[0]
-    configuration = CONFIGURATION.format(candidate=first.id, table=ids.latency_profile)
+    configuration = CONFIGURATION.format(
+        candidate=first.id, table=ids.latency_profile, evaluation=ids.evaluation
+    )
     (tmp_path / "schemathesis.toml").write_text(configuration, "utf-8")
     settings = Settings.from_environment(
         {"KDNAS_HOME": str(tmp_path), "KDNAS_DATA_ROOTS": str(tmp_path)}

@@ -19,6 +19,8 @@ PAGES = [
     "/distillations",
     "/distillations/new",
     "/distillations/any",
+    "/evaluations",
+    "/evaluations/new",
     "/latency",
 ]
 

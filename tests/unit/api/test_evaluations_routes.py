@@ -15,6 +15,7 @@ from api.schemas_evaluations import (
     EvaluationDetail,
     EvaluationShape,
     ReportShape,
+    Suites,
 )
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
@@ -177,6 +178,14 @@ def test_a_wrong_request_is_refused_with_its_reason(
     assert client.get(EVALUATIONS).json()["items"] == []
 
 
+def test_the_suites_are_told(client: TestClient) -> None:
+    suites = client.get(f"{EVALUATIONS}/suites").json()
+    assert_shape(Suites, suites)
+    assert {s["suite"]: s["tasks"] for s in suites["items"]}["glue"][-1] == "WNLI"
+    refused = client.options(f"{EVALUATIONS}/suites")  # not an evaluation with that id
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+
+
 def test_without_a_folder_the_hub_has_the_data(client: TestClient) -> None:
     answer = client.post(EVALUATIONS, json={"model": "minilm", "suite": "glue", "seeds": 1})
     assert len(answer.json()["items"]) == 9
@@ -276,9 +285,11 @@ def test_a_report_of_nothing_is_not_there(client: TestClient, database: Database
     for query, said in (
         ("model=nobody&suite=glue", "nothing is stored of model 'nobody' over suite 'glue'"),
         ("model=student&suite=xnli", "nothing is stored of model 'student'"),
-        ("model=student&suite=glue&against=teacher", "the data and settings of 'student'"),
         ("model=distillation:nobody&suite=glue", "there is no distillation 'nobody'"),
     ):
         answer = client.get(f"{EVALUATIONS}/report?{query}")
         assert (answer.status_code, said in answer.json()["detail"]) == (404, True), query
+    report = client.get(f"{EVALUATIONS}/report?model=student&suite=glue&against=teacher").json()
+    assert [row["model"] for row in report["rows"] if row["origin"] == "measured"] == ["student"]
+    assert report["notes"] == ["teacher: nothing is stored with these data and settings"]
     assert client.get(f"{EVALUATIONS}/report?model=student").status_code == 422

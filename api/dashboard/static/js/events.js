@@ -5,7 +5,8 @@ import { byId } from "./dom.js";
 const TYPES = [
   "search_created", "search_status", "search_preparing", "episode_started", "attempts_started",
   "attempts_interrupted", "candidate_finished", "episode_finished", "distillation_created",
-  "distillation_status", "distillation_progress",
+  "distillation_status", "distillation_progress", "evaluations_created", "evaluation_status",
+  "evaluation_progress",
 ];
 const RETRY_MS = 2000;
 

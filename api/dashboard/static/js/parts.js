@@ -2,7 +2,7 @@
 
 import { el, isOperator } from "./dom.js";
 import { send } from "./api.js";
-import { exactMoment, fixed, ms, whole } from "./format.js";
+import { exactMoment, fixed, ms, plural, whole } from "./format.js";
 
 const ACTIONS = {
   queued: ["pause", "cancel"],
@@ -120,6 +120,8 @@ const SENTENCES = {
     `Step ${whole(p.step)} of ${whole(p.total_steps)}` +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
+  evaluations_created: (p) => `Evaluation asked for: ${p.suites.join(", ")}, ${plural(p.evaluations.length, "run")}`,
+  evaluation_status: (p) => `${p.task}, seed ${p.seed}: now ${p.status}${because(p.error)}`,
 };
 
 function inWords(event) {

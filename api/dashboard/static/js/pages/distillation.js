@@ -2,14 +2,16 @@
 
 import { ApiError, get } from "../api.js";
 import { Chart, colour } from "../charts.js";
-import { byId, el, problem, show, throttled } from "../dom.js";
+import { byId, el, isOperator, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, moment, whole } from "../format.js";
 import { EventLog, actionButtons, bar, chip, facts, tiles } from "../parts.js";
+import { showScores } from "../scores.js";
 
 const reference = document.body.dataset.subject;
 const path = `/distillations/${encodeURIComponent(reference)}`;
 const log = new EventLog(byId("log").querySelector("[data-log]"));
+let shown = null; // the distillation as it was read last
 let speed = null; // the last two steps with their times
 
 const training = new Chart(byId("training"), ({ points }) => {
@@ -65,7 +67,7 @@ function showSummary(it) {
       el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
       el("p", { class: "muted" }, `${it.architecture} · `, origin, `${it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`}`),
     ),
-    el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
+    el("div", { class: "actions" }, evaluateButton(it), actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
   );
   const total = it.total_steps;
   const share = it.status === "succeeded" ? 1 : total ? it.step / total : 0;
@@ -95,6 +97,39 @@ function showSummary(it) {
   );
   if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
 }
+
+function evaluateButton({ id, status, output }) {
+  if (!isOperator() || status !== "succeeded" || !output) return null;
+  const query = new URLSearchParams({ model: `distillation:${id}` });
+  return el("a", { class: "button primary", href: `/evaluations/new?${query}` }, "Evaluate");
+}
+
+/** Its scores over each suite, beside its teacher's where there are such. */
+async function readScores() {
+  const place = byId("scores").querySelector("[data-scores]");
+  try {
+    const { items } = await get("/evaluations/models");
+    const own = items.filter((m) => m.distillation_id === shown?.id);
+    byId("scores").hidden = own.length === 0;
+    const parts = own.map((m) => {
+      if (!m.num_succeeded) {
+        return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite })}` }, m.num_unfinished ? "under way" : "without a result"));
+      }
+      const part = el("div", {});
+      const teacher = shown.spec.teacher?.ref;
+      const isThere = items.some((o) => o.model === teacher && o.suite === m.suite && o.num_succeeded);
+      showScores(part, { model: `distillation:${shown.id}`, suite: m.suite, against: isThere ? [teacher] : [] }, m.suite);
+      return part;
+    });
+    show(place, parts);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    byId("scores").hidden = false;
+    show(place, problem(error, renewScores));
+  }
+}
+
+const renewScores = throttled(readScores, 1500);
 
 function timeOf(it) {
   if (it.finished_at && it.started_at) {
@@ -137,6 +172,7 @@ async function read() {
   try {
     const [it, curve] = await Promise.all([get(path), get(`${path}/curve`)]);
     byId("problem").replaceChildren();
+    shown = it;
     showSummary(it);
     showSpec(it);
     await Promise.all([training.update(curve), heldOut.update(curve)]);
@@ -154,6 +190,7 @@ const readState = throttled(read, 1500);
 
 async function begin() {
   const it = await read();
+  if (it) renewScores();
   const since = Number(document.body.dataset.logSince);
   follow(
     { distillation: it?.id ?? reference },
@@ -161,9 +198,12 @@ async function begin() {
     (event, isNew) => {
       log.add(event);
       if (event.type === "distillation_progress") measure(event);
-      if (isNew) readState();
+      if (isNew) (event.type.startsWith("evaluation") ? renewScores : readState)();
     },
-    readState,
+    () => {
+      readState();
+      renewScores();
+    },
   );
 }
 

@@ -1,0 +1,119 @@
+"""Evaluations: the scores of a model, asking for more of them, and seeing them arrive."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import MakeService, Service
+    from playwright.sync_api import Page
+
+    from kdnas.testing.demo_data import DemoIds
+
+from playwright.sync_api import expect
+
+from kdnas.db.repository import evaluations
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.testing.demo_data import add_evaluations
+from kdnas.testing.tiny_tasks import write_sst2
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_scores_of_a_model_stand_beside_published_ones(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/evaluations")
+    expect(page.get_by_role("link", name="Evaluations")).to_have_attribute("aria-current", "page")
+    table = page.locator("table.scores")
+    measured = table.locator("tr[data-origin=measured]")
+    expect(measured).to_have_count(1)
+    expect(measured).to_contain_text("student-5-ms")
+    expect(measured).to_contain_text(re.compile(r"9\d\.\d ± 0\.\d"))
+    expect(table.locator("tr[data-origin=published]").first).to_contain_text("published")
+    runs = page.locator("#table tbody tr")
+    expect(runs).to_have_count(9)
+    expect(runs.filter(has_text="running")).to_have_count(1)
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
+
+    page.get_by_label("Compared with").select_option(label="bert-base-uncased")
+    expect(measured).to_have_count(2)
+    expect(table.locator("tr[data-origin=share]")).to_contain_text(re.compile(r"9\d\.\d %"))
+
+    page.get_by_label("Model and suite").select_option(index=1)
+    expect(measured).to_have_count(1)
+    expect(measured).to_contain_text("bert-base-uncased")
+    expect(table.locator("thead")).to_contain_text("RTE *")
+    expect(page.locator(".notes.list")).to_contain_text("* RTE: not the official split")
+    page.get_by_label("Status").select_option("running")
+    expect(page.get_by_text("Nothing fits these filters.")).to_be_visible()
+    page.locator("#which").select_option("all")
+    expect(runs).to_have_count(1)
+    expect(page.get_by_role("link", name="Markdown")).to_have_attribute(
+        "href", re.compile(r"report\?model=bert-base-uncased&suite=glue&format=md")
+    )
+
+
+def test_a_student_is_evaluated_from_its_page(page: Page, service: Service, ids: DemoIds) -> None:
+    page.goto(f"{service.url}/distillations/{ids.student}")
+    scores = page.locator("#scores")
+    expect(scores.locator("tr[data-origin=measured]").first).to_contain_text("student-5-ms")
+    expect(scores.locator("tr[data-origin=share]")).to_contain_text("bert-base-uncased")
+    page.get_by_role("link", name="Evaluate", exact=True).click()
+    expect(page.get_by_label("Model")).to_have_value(f"distillation:{ids.student}")
+    expect(page.get_by_label("Seeds")).to_have_attribute("placeholder", "3")
+    page.get_by_label("Suite").select_option("tydiqa")
+    expect(page.locator("#f-tasks-help")).to_contain_text("One a line, among TyDiQA-GoldP.")
+    page.get_by_label("Seeds").fill("0")
+    page.get_by_role("button", name="Start the evaluation").click()
+    expect(page.locator('[data-path="seeds"] .error')).to_have_text("At least 1.")
+
+
+@pytest.fixture(scope="module")
+def empty(make_service: MakeService) -> Service:
+    """A service with a data root and nothing done yet."""
+    made = make_service()
+    made.environment["KDNAS_DATA_ROOTS"] = str(made.home / "data")
+    write_sst2(made.home / "data" / "glue")
+    made.start()
+    return made
+
+
+def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> None:
+    page.goto(f"{empty.url}/evaluations")
+    expect(page.get_by_role("heading", name="No evaluation yet")).to_be_visible()
+    page.get_by_role("link", name="Evaluate a model").first.click()
+    page.get_by_label("Model").fill("minilm")
+    page.get_by_label("Seeds").fill("2")
+    page.get_by_label("Data folder").fill(str(empty.home / "data" / "glue"))
+    page.get_by_label("At most so many steps").fill("5")
+    page.get_by_text("The request as JSON").click()
+    assert json.loads(page.locator("#form pre").inner_text())["seeds"] == 2
+    page.get_by_role("button", name="Start the evaluation").click()
+    runs = page.locator("#table tbody tr")
+    expect(runs).to_have_count(2)
+    expect(page.get_by_text("The scores appear with the first finished run.")).to_be_visible()
+    expect(page.locator("#live[data-state=live]")).to_be_visible()
+    with empty.database.read() as session:
+        rows = evaluations.list_evaluations(session, model="minilm")
+    assert {row.spec["request"]["max_steps"] for row in rows} == {5}
+    assert {row.task for row in rows} == {"SST-2"}
+    first = runs.filter(has_text="queued").first
+    first.get_by_role("button", name="Pause").click()
+    expect(runs.filter(has_text="paused")).to_have_count(1)
+    with empty.database.write() as session:
+        evaluations.set_evaluation_status(
+            session, rows[0].id, "failed", "the device is out of memory; take smaller batches"
+        )
+    expect(runs.filter(has_text="the device is out of memory")).to_have_count(1)
+    add_evaluations(empty.database, "minilm", {"SST-2": 0.913})
+    expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("91.")
+    expect(runs).to_have_count(5)
+    with empty.database.write() as session:  # of another model: the chosen one stays
+        evaluations.create_evaluations(session, [NewEvaluation("glue", "RTE", 0, {})], model="x/y")
+    expect(page.locator("#model option")).to_have_count(2)
+    expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("minilm")
