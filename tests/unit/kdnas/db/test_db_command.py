@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kdnas.cli.db import app
+from kdnas.db import migrate
 from kdnas.errors import DatabaseError
 
 
@@ -21,10 +22,11 @@ def run(command: str) -> str:
 def test_upgrade_current_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
     monkeypatch.delenv("KDNAS_DATABASE_URL", raising=False)
-    assert run("current").startswith("empty (needs 0003: run `kdnas db upgrade`)")
-    assert run("upgrade").startswith("migrated from an empty database to revision 0003")
-    assert run("upgrade").startswith("already at revision 0003")
-    assert run("current").startswith("0003 (up to date)")
+    newest = migrate.head()
+    assert run("current").startswith(f"empty (needs {newest}: run `kdnas db upgrade`)")
+    assert run("upgrade").startswith(f"migrated from an empty database to revision {newest}")
+    assert run("upgrade").startswith(f"already at revision {newest}")
+    assert run("current").startswith(f"{newest} (up to date)")
     assert run("check").startswith("the database fits")
     with sqlite3.connect(tmp_path / "kdnas.db") as connection:
         connection.execute("DROP TABLE events")
