@@ -34,6 +34,7 @@ from pydantic import BaseModel
 from api.dependencies import DatabaseDep
 from kdnas.db.engine import Database, Session
 from kdnas.db.repository.idempotency import StoredAnswer, answer_once
+from kdnas.errors import ConflictError, NotFoundError
 
 KEY_PATTERN = r"^[!-~]{1,200}$"
 """Visible characters of ASCII."""
@@ -58,11 +59,23 @@ class Once:
         self._key = key
         self._fingerprint = fingerprint
 
-    def answer(self, status: int, act: Callable[[Session], Answer]) -> Response:
+    def answer(
+        self,
+        status: int,
+        act: Callable[[Session], Answer],
+        require: Callable[[Session, str], None] | None = None,
+    ) -> Response:
         """Do what was asked and answer with this status, unless it was done before.
 
+        Args:
+            status: of the answer.
+            act: does it.
+            require: raises NotFoundError unless there is something with this id; for what can be
+                deleted, since an earlier answer must not name what is gone.
+
         Raises:
-            ConflictError: the key was used for another body; or what ``act`` raises.
+            ConflictError: the key was used for another body, or what it made has been deleted; or
+                what ``act`` raises.
         """
 
         def stored(session: Session) -> StoredAnswer:
@@ -76,6 +89,14 @@ class Once:
                 given, replayed = answer_once(
                     session, self._route, self._key, self._fingerprint, stored
                 )
+            if replayed and require is not None:
+                try:
+                    require(session, given.body["id"])
+                except NotFoundError:
+                    raise ConflictError(
+                        f"what Idempotency-Key {self._key!r} made has been deleted since; send a "
+                        "new key to make another"
+                    ) from None
         headers = {"Location": given.location} if given.location else {}
         if replayed:
             headers[REPLAYED] = "true"

@@ -55,7 +55,7 @@ def create_search(
         body = SearchDetail.model_validate(_detail(database, session, record))
         return Answer(body, location=f"/api/v1/searches/{record.id}")
 
-    return once.answer(202, create)
+    return once.answer(202, create, searches.require_search)
 
 
 @router.get("/searches", response_model=Page[SearchShape])

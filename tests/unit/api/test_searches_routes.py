@@ -174,6 +174,17 @@ def test_a_search_is_paused_resumed_cancelled_and_deleted(client: TestClient) ->
     assert client.delete(f"{SEARCHES}/mine").status_code == 404
 
 
+def test_an_earlier_answer_does_not_name_what_was_deleted(client: TestClient) -> None:
+    first, again = (
+        client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert first.json()["id"] == again.json()["id"]
+    assert client.delete(f"{SEARCHES}/{first.json()['id']}").status_code == 204
+    after = client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"})
+    assert after.status_code == 409
+    assert "has been deleted since; send a new key" in after.json()["detail"]
+
+
 def test_a_running_search_is_not_deleted(client: TestClient, database: Database) -> None:
     client.post(SEARCHES, json={"name": "mine"})
     with database.write() as session:
