@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from transformers import AutoModel
 
 from kdnas.testing.commands import Program
 
 
-@pytest.mark.ray
 def test_demo_leaves_a_plot_numbers_and_a_student_twice_in_a_row(tmp_path: Path) -> None:
     program = Program.make(tmp_path)
-    tiny = (tmp_path / "tiny.yaml").read_text("utf-8")
-    (tmp_path / "ray.yaml").write_text(tiny.replace("name: local", "name: ray"), "utf-8")
-    command = ("demo", "--config", "ray.yaml", "--distill-steps", "12")
+    command = ("demo", "--config", "tiny.yaml", "--distill-steps", "12")
     first = program.run(*command)
     assert first.code == 0, first.err
     assert "the winner is" in first.err

@@ -45,7 +45,7 @@ include-method = "POST"
 expected-statuses = ["202", "400", "401", "403", "404", "405", "409", "413", "415", "422", "5xx"]
 """
 
-SECONDS = os.environ.get("KDNAS_TEST_FUZZ_SECONDS", "30")
+SECONDS = os.environ.get("KDNAS_TEST_FUZZ_SECONDS", "25")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
