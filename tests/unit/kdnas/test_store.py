@@ -13,9 +13,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from kdnas.artefact import DRAFT_PREFIX, MANIFEST, Manifest
 from kdnas.errors import NotFoundError, StoreError
 from kdnas.settings import Settings
-from kdnas.store import DRAFT_PREFIX, MANIFEST, Manifest, Store
+from kdnas.store import Store
 
 FILES = {"weights.bin": b"\x00\x01" * 1000, "nested/config.json": b"{}", "empty": b""}
 

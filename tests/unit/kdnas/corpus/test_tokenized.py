@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from kdnas.artefact import DRAFT_PREFIX
 from kdnas.corpus import tokenized
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.corpus.tokenizing import CorpusTokenizer
 from kdnas.errors import CorpusError, StoreError
 from kdnas.specs.parts import CorpusSpec
-from kdnas.store import DRAFT_PREFIX, Store
+from kdnas.store import Store
 from kdnas.testing.tiny_tokenizer import make_tiny_tokenizer
 
 LINES = [f"alpha beta gamma {i}" for i in range(40)]
