@@ -10,13 +10,12 @@ from kdnas.specs.base import Spec
 from kdnas.specs.parts import Dtype, ModelSpec
 
 
-class EvaluationSpec(Spec):
-    """An evaluation, whole.
+class EvaluationPlanSpec(Spec):
+    """How models are evaluated: all of an evaluation but the model.
 
     What is None among the hyper-parameters is as published for the task (science §7).
 
     Attributes:
-        model: what is evaluated: an alias, a model folder or a hub id.
         suite: name of the suite.
         tasks: some of its tasks; none means all of them.
         data_dir: folder with the tasks' files in their official layout; None takes the data sets
@@ -36,7 +35,6 @@ class EvaluationSpec(Spec):
             evaluation set, and keep the best epoch's weights; None trains to the end.
     """
 
-    model: ModelSpec
     suite: str = Field(min_length=1)
     tasks: tuple[str, ...] = ()
     data_dir: str | None = Field(None, min_length=1)
@@ -69,3 +67,9 @@ class EvaluationSpec(Spec):
         if len(set(value)) < len(value) or min(value) < 0 or max(value) >= 2**31:
             raise ValueError("seeds must differ, and lie between 0 and 2147483647")
         return value
+
+
+class EvaluationSpec(EvaluationPlanSpec):
+    """An evaluation, whole; ``model`` is an alias, a model folder or a hub id."""
+
+    model: ModelSpec
