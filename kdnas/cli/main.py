@@ -10,6 +10,7 @@ import typer
 
 from kdnas.cli import (
     arch,
+    benchmark_model,
     coordinator,
     corpus,
     db,
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
 app.command("evaluate")(evaluate.evaluate)
+app.command("benchmark-model")(benchmark_model.benchmark_model)
 app.command("coordinator")(coordinator.coordinator)
 app.command("export")(export.export)
 app.command("demo")(demo.demo)

@@ -7,14 +7,10 @@ The graph has the inputs ``input_ids`` and ``attention_mask``, both int64 (B, T)
 from __future__ import annotations
 
 import glob
-import importlib.util
 import json
-import logging
 import os
 import shutil
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +24,13 @@ from kdnas import __version__
 from kdnas.distill.export import copy_tokenizer, refuse_used_folder
 from kdnas.distill.numerics import num_threads
 from kdnas.distill.onnx_card import export_card
+from kdnas.distill.onnx_graph import quantise, write_graph
+from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE, OnnxGraph, require_packages
 from kdnas.errors import RequestError, StoreError
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
 from kdnas.records import LatencyProfile
 
-FLOAT_FILE, INT8_FILE, FIGURES_FILE = "model.onnx", "model.int8.onnx", "export.json"
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+FIGURES_FILE = "export.json"
 TOLERANCE = 1e-4
 """Of float32, as a share of the largest value (or of 1): a hundred times what is seen."""
 INT8_COSINE = 0.98
@@ -83,20 +80,6 @@ class OnnxExport:
 
     folder: Path
     figures: Mapping[str, Any]
-
-
-def require_packages() -> None:
-    """Check that the extra ``onnx`` is installed.
-
-    Raises:
-        RequestError: a package is missing.
-    """
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RequestError(
-            f"the format onnx needs the package {missing[0]}, which is not installed; run: "
-            "pip install 'kdnas[onnx]'"
-        )
 
 
 def export_onnx(
@@ -181,10 +164,12 @@ def _write_graphs(
 ) -> dict[str, Any]:
     import onnxruntime
 
-    encoder = _Encoder(load_teacher_model(model)).eval()
+    encoder = Encoder(load_teacher_model(model)).eval()
     on_step("exporting to ONNX")
-    opset = _export(encoder, model, draft / FLOAT_FILE)
-    graphs = {"onnx": _Graph(draft / FLOAT_FILE, threads)}
+    opset = write_graph(
+        encoder, traced_inputs(model), ["last_hidden_state"], draft / FLOAT_FILE, model.ref
+    )
+    graphs = {"onnx": OnnxGraph(draft / FLOAT_FILE, threads)}
     on_step("comparing with PyTorch")
     batches = check_batches(model)
     agreement = compare(encoder, graphs["onnx"], batches)
@@ -201,13 +186,14 @@ def _write_graphs(
         "layers": model.shape.layers,
         "hidden": model.shape.hidden,
         "longest_sequence": model.longest_sequence,
+        "parameters": sum(p.numel() for p in encoder.parameters()),
         "opset": opset,
         "agreement": asdict(agreement) | {"allowed": agreement.allowed(tolerance)},
     }
     if int8:
         on_step("quantising to int8")
-        _quantise(draft)
-        graphs["int8"] = _Graph(draft / INT8_FILE, threads)
+        quantise(draft)
+        graphs["int8"] = OnnxGraph(draft / INT8_FILE, threads)
         of_int8 = compare(encoder, graphs["int8"], batches)
         figures["int8"] = asdict(of_int8) | {"doubtful": of_int8.mean_cosine < INT8_COSINE}
     if timer is not None:
@@ -223,7 +209,7 @@ def _write_graphs(
     return figures
 
 
-class _Encoder(nn.Module):
+class Encoder(nn.Module):
     """The encoder as a function of two tensors."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -238,64 +224,12 @@ class _Encoder(nn.Module):
         return states
 
 
-class _Graph:
-    """An ONNX file in onnxruntime on the CPU."""
-
-    def __init__(self, file: Path, threads: int) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
-
-    def __call__(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the graph on NumPy arrays."""
-        return self._session.run(None, dict(inputs))[0]
-
-
-def _export(encoder: nn.Module, model: TeacherHandle, file: Path) -> int:
-    """Write the graph; return its opset."""
+def traced_inputs(model: TeacherHandle) -> dict[str, Tensor]:
+    """Make a small batch, (2, T) ids and mask, to trace a model with; padding is in it."""
     ids = torch.full((2, min(8, model.longest_sequence)), 5)
     mask = torch.ones_like(ids)
     mask[1, -2:] = 0
-    axes = {0: "batch", 1: "sequence"}
-    try:
-        with _quiet():
-            program = torch.onnx.export(
-                encoder,
-                kwargs={"input_ids": ids, "attention_mask": mask},
-                input_names=["input_ids", "attention_mask"],
-                output_names=["last_hidden_state"],
-                dynamic_shapes={"input_ids": axes, "attention_mask": axes},
-                dynamo=True,
-                verbose=False,
-            )
-            assert program is not None  # it is None only without dynamo
-            program.save(file)
-    except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise StoreError(
-            f"{model.ref} could not be exported to ONNX ({reason}); check the versions of torch "
-            "and onnxscript against constraints.txt"
-        ) from error
-    return int(program.model.opset_imports[""])
-
-
-def _quantise(draft: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with _quiet():
-        quantize_dynamic(
-            draft / FLOAT_FILE,
-            draft / INT8_FILE,
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            use_external_data_format=(draft / f"{FLOAT_FILE}.data").is_file(),
-        )
+    return {"input_ids": ids, "attention_mask": mask}
 
 
 def check_batches(model: TeacherHandle) -> list[dict[str, Tensor]]:
@@ -350,7 +284,7 @@ def compare(
 
 def _latency(
     encoder: nn.Module,
-    graphs: Mapping[str, _Graph],
+    graphs: Mapping[str, OnnxGraph],
     model: TeacherHandle,
     timer: Timer,
     length: int,
@@ -362,7 +296,7 @@ def _latency(
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
 
-    def of_graph(graph: _Graph) -> Callable[[], object]:
+    def of_graph(graph: OnnxGraph) -> Callable[[], object]:
         return lambda: graph(arrays)
 
     runs: dict[str, Callable[[], object]] = {"pytorch": lambda: encoder(**inputs)}
@@ -375,16 +309,3 @@ def _latency(
         "threads": threads,
         **{f"{name}_ms": ms for name, ms in medians.items()},
     }
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the exporters' advice to their developers off the user's screen."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from kdnas.errors import LatencyError, SpecError
+from kdnas.latency.clock import cpu_clock
 from kdnas.records import LatencyProfile
 from kdnas.specs.search import LatencySpec
 
@@ -134,18 +135,16 @@ def single_input(
 def stopwatch(profile: LatencyProfile) -> Callable[[], float]:
     """Return the clock, in seconds, that times an inference under this profile.
 
-    On one CPU thread it is the thread's own processor time: equal to elapsed time on a free core,
-    and blind to the moments in which the system ran somebody else. With several threads, or on a
-    GPU (whose queue is emptied first), it is elapsed time.
+    On a CPU it is :func:`kdnas.latency.clock.cpu_clock`; on a GPU, whose queue is emptied first, it
+    is elapsed time.
     """
-    if profile.device.startswith("cuda"):
+    return cuda_clock if profile.device.startswith("cuda") else cpu_clock(profile.threads)
 
-        def after_queue() -> float:
-            torch.cuda.synchronize()
-            return time.perf_counter()
 
-        return after_queue
-    return time.thread_time if profile.threads == 1 else time.perf_counter
+def cuda_clock() -> float:
+    """Return the time in seconds once the GPU has done what it was given."""
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 @contextmanager

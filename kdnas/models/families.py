@@ -126,6 +126,12 @@ class Family:
             ]
         return values
 
+    def cut_layers(self, config: PretrainedConfig, count: int) -> None:
+        """Let a configuration have only its first ``count`` layers."""
+        setattr(config, self.config_keys["layers"], count)
+        if self.layer_types:
+            setattr(config, self.layer_types, getattr(config, self.layer_types)[:count])
+
     def model_options(self) -> dict[str, Any]:
         """Options of the model's constructor that leave out the pooler."""
         return {"add_pooling_layer": False} if self.has_pooler else {}

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -63,12 +64,14 @@ class TeacherHandle:
         folder: its files.
         shape: sizes, and the fingerprint of configuration, weights and tokenizer.
         fitted_head: folder of a masked-LM head that was fitted to it, if one is to be used.
+        keep_layers: layers that are loaded, from the first one on; None takes all.
     """
 
     ref: str
     folder: Path
     shape: TeacherShape
     fitted_head: Path | None = None
+    keep_layers: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -80,7 +83,12 @@ class TeacherHandle:
         """The Hugging Face configuration."""
         from transformers import AutoConfig
 
-        return AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        from kdnas.models.families import family_of
+
+        config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        if self.keep_layers is not None:
+            family_of(config.model_type).cut_layers(config, self.keep_layers)
+        return config
 
     @property
     def longest_sequence(self) -> int:
@@ -151,6 +159,21 @@ def with_fitted_head(handle: TeacherHandle, lm_head: str, store: Store) -> Teach
     return replace(handle, fitted_head=store.fetch(LM_HEAD_KIND, lm_head))
 
 
+def with_layers(handle: TeacherHandle, count: int) -> TeacherHandle:
+    """Return a model without the layers above the first ``count``; the fingerprint stays.
+
+    Raises:
+        TeacherError: it has no more layers than these.
+    """
+    if not 1 <= count < handle.shape.layers:
+        raise TeacherError(
+            f"{count} layers cannot be kept of the {handle.shape.layers} of model {handle.ref!r}; "
+            "give --keep-layers a smaller number, at least 1"
+        )
+    shape = replace(handle.shape, layers=count)
+    return replace(handle, shape=shape, keep_layers=count)
+
+
 def _locate(ref: str, revision: str | None) -> Path:
     if ref in ALIASES:
         return ALIASES[ref]()
@@ -158,9 +181,9 @@ def _locate(ref: str, revision: str | None) -> Path:
     if path.is_dir():
         return path.absolute()
     if path.exists():
-        raise TeacherError(f"teacher {ref!r} is a file; give the model's folder instead")
+        raise TeacherError(f"model {ref!r} is a file; give the model's folder instead")
     if ref.count("/") > 1 or ref.startswith((".", "/", "~")):
-        raise TeacherError(f"teacher folder {ref!r} does not exist; check the path")
+        raise TeacherError(f"model folder {ref!r} does not exist; check the path")
     return _download(ref, revision)
 
 
@@ -177,12 +200,12 @@ def _download(ref: str, revision: str | None) -> Path:
             )
         )
     except HFValidationError:
-        hint = unknown_name("teacher", ref, ALIASES)
+        hint = unknown_name("model", ref, ALIASES)
         raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = lines[0].removeprefix("Got: ")[:160]
-        hint = unknown_name("teacher", ref, ALIASES)
+        hint = unknown_name("model", ref, ALIASES)
         raise TeacherError(
             f"{hint}; it is no folder here either, and the hub did not give it ({reason}); check "
             "the name or give a local model folder"
@@ -307,6 +330,7 @@ def load_teacher_model(handle: TeacherHandle) -> nn.Module:
         with quiet_transformers():
             model, report = AutoModel.from_pretrained(
                 handle.folder,
+                config=deepcopy(handle.config),  # loading writes into it
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,

@@ -1,0 +1,91 @@
+"""ONNX graphs: made from a module, and made int8."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE
+from kdnas.errors import StoreError
+
+
+def write_graph(
+    module: nn.Module,
+    example: Mapping[str, Tensor],
+    outputs: Sequence[str],
+    file: Path,
+    name: str,
+) -> int:
+    """Export a module; batch and sequence of its inputs, (B, T) each, stay free.
+
+    Args:
+        module: a function of named tensors, in eval mode.
+        example: inputs to trace it with, at least two rows and two tokens.
+        outputs: names of what it returns.
+        file: where to write the graph; large weights lie beside it.
+        name: what the user calls the model.
+
+    Returns:
+        The opset of the graph.
+
+    Raises:
+        StoreError: the module cannot be exported.
+    """
+    axes = {0: "batch", 1: "sequence"}
+    try:
+        with quiet_exporters():
+            program = torch.onnx.export(
+                module,
+                kwargs=dict(example),
+                input_names=list(example),
+                output_names=list(outputs),
+                dynamic_shapes=dict.fromkeys(example, axes),
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None  # it is None only without dynamo
+            program.save(file)
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise StoreError(
+            f"{name} could not be exported to ONNX ({reason}); check the versions of torch "
+            "and onnxscript against constraints.txt"
+        ) from error
+    return int(program.model.opset_imports[""])
+
+
+def quantise(folder: Path) -> None:
+    """Write the int8 graph beside the float one.
+
+    Weights get 8 bits with a scale for each output channel; activations are quantised as they come
+    (onnxruntime's dynamic quantisation).
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with quiet_exporters():
+        quantize_dynamic(
+            folder / FLOAT_FILE,
+            folder / INT8_FILE,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=(folder / f"{FLOAT_FILE}.data").is_file(),
+        )
+
+
+@contextmanager
+def quiet_exporters() -> Iterator[None]:
+    """Keep the exporters' advice to their developers off the user's screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
