@@ -14,6 +14,8 @@ from kdnas.architecture import Architecture
 SearchStatus = Literal["queued", "running", "paused", "cancelled", "failed", "succeeded"]
 CandidateStatus = Literal["proposed", "running", "succeeded", "failed"]
 LossName = Literal["relative", "output", "mean"]
+PipelineStage = Literal["search", "distillation", "evaluation", "done"]
+MemberRole = Literal["chosen", "baseline", "random", "teacher"]
 
 
 def fingerprint(value: Any) -> str:
@@ -290,6 +292,37 @@ class SearchRecord:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFacts:
+    """What preparing a search finds out and its spec does not say.
+
+    Attributes:
+        teacher: the teacher's ``layers``, ``heads``, ``hidden``, ``intermediate``, ``activation``.
+        embedding: what of a student's size comes from its family (``EmbeddingShape``).
+        axes: of the space, with nothing left open.
+        head_multiple: of which the width of a head must be a multiple.
+        allowed: indices of the states within the limits; None means all.
+        latency_profile: fingerprint of the profile of the latencies.
+        family: of the students, for the latency table.
+        teacher_fingerprint: names the teacher's configuration, weights and tokenizer.
+        teacher_ms: the teacher's latency.
+    """
+
+    teacher: Mapping[str, Any]
+    embedding: Mapping[str, Any]
+    axes: Mapping[str, Any]
+    head_multiple: int
+    allowed: list[int] | None
+    latency_profile: str
+    family: str
+    teacher_fingerprint: str
+    teacher_ms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; ``SearchFacts(**…)`` takes it back."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@
     distillations ─┬─ distillation_curves
                    ├─ distillation_readings
                    └─ evaluations
-    pipelines · task_distillations · idempotency_keys
+    pipelines ── pipeline_members ─┬─ distillations
+                                   └─ evaluations
+    task_distillations · idempotency_keys
 """
 
 from __future__ import annotations
@@ -38,17 +40,22 @@ from kdnas.db.base import (
     one_of,
     utc_now,
 )
-from kdnas.records import CandidateStatus, SearchStatus
+from kdnas.records import CandidateStatus, MemberRole, PipelineStage, SearchStatus
 
 STATUSES: tuple[str, ...] = get_args(SearchStatus)
 FINAL_STATUSES = ("succeeded", "failed", "cancelled")
 CANDIDATE_STATUSES: tuple[str, ...] = get_args(CandidateStatus)
 OWNER_KINDS = ("cli", "service")
+PIPELINE_STAGES: tuple[str, ...] = get_args(PipelineStage)
+MEMBER_ROLES: tuple[str, ...] = get_args(MemberRole)
 ATTEMPT_OUTCOMES = ("succeeded", "failed", "interrupted")
 
 
 class Search(WorkColumns, LeaseColumns, Base):
-    """A search: what was asked for, and where it stands."""
+    """A search: what was asked for, and where it stands.
+
+    ``facts`` is a :class:`~kdnas.records.SearchFacts` as JSON, null until it was prepared.
+    """
 
     __tablename__ = "searches"
     __table_args__ = (
@@ -60,6 +67,7 @@ class Search(WorkColumns, LeaseColumns, Base):
     id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(unique=True)
     spec: Mapped[dict[str, Any]]
+    facts: Mapped[dict[str, Any] | None]
     owner_kind: Mapped[str]
 
 
@@ -378,12 +386,16 @@ class Evaluation(WorkColumns, LeaseColumns, Base):
         Index(None, "status", "id"),
         Index(None, "model", "suite", "task"),
         Index(None, "distillation_id"),
+        Index(None, "pipeline_member_id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
     model: Mapped[str]
     distillation_id: Mapped[str | None] = mapped_column(
         ForeignKey("distillations.id", ondelete="SET NULL")
+    )
+    pipeline_member_id: Mapped[str | None] = mapped_column(
+        ForeignKey("pipeline_members.id", ondelete="SET NULL")
     )
     suite: Mapped[str]
     task: Mapped[str]
@@ -395,11 +407,17 @@ class Evaluation(WorkColumns, LeaseColumns, Base):
 
 
 class Pipeline(WorkColumns, LeaseColumns, Base):
-    """Search, then distillation, then evaluation, as one request."""
+    """Search, then distillation, then evaluation, as one request.
+
+    ``notes`` are sentences for the reader of its results, such as a budget under which the search
+    found nothing.
+    """
 
     __tablename__ = "pipelines"
     __table_args__ = (
         one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
+        one_of("stage", PIPELINE_STAGES),
         Index(None, "status", "id"),
         Index(None, "search_id"),
     )
@@ -407,8 +425,38 @@ class Pipeline(WorkColumns, LeaseColumns, Base):
     id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
     name: Mapped[str] = mapped_column(unique=True)
     spec: Mapped[dict[str, Any]]
-    stage: Mapped[str]
+    owner_kind: Mapped[str]
+    stage: Mapped[str] = mapped_column(default="search")
     search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
+    notes: Mapped[list[Any]] = mapped_column(default=list)
+
+
+class PipelineMember(Base):
+    """A model of a pipeline: a student that is distilled and evaluated, or the teacher.
+
+    ``reasons`` is a list of {``role``, ``about``}: an architecture that was both chosen and asked
+    for as a baseline is one member with two reasons. ``figures`` are what the search knows of it
+    (:class:`~kdnas.db.records.MemberFigures`).
+    """
+
+    __tablename__ = "pipeline_members"
+    __table_args__ = (
+        one_of("role", MEMBER_ROLES),
+        UniqueConstraint("pipeline_id", "position"),
+        UniqueConstraint("pipeline_id", "architecture"),
+        Index(None, "distillation_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    pipeline_id: Mapped[str] = mapped_column(ForeignKey("pipelines.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    role: Mapped[str]
+    architecture: Mapped[str | None]
+    reasons: Mapped[list[Any]]
+    figures: Mapped[dict[str, Any]]
+    distillation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("distillations.id", ondelete="SET NULL")
+    )
 
 
 class TaskDistillation(WorkColumns, LeaseColumns, Base):
@@ -452,6 +500,7 @@ class Event(Base):
     __table_args__ = (
         Index(None, "search_id", "id"),
         Index(None, "distillation_id", "id"),
+        Index(None, "pipeline_id", "id"),
         {"sqlite_autoincrement": True},
     )
 
@@ -460,6 +509,7 @@ class Event(Base):
     distillation_id: Mapped[str | None] = mapped_column(
         ForeignKey("distillations.id", ondelete="CASCADE")
     )
+    pipeline_id: Mapped[str | None] = mapped_column(ForeignKey("pipelines.id", ondelete="SET NULL"))
     type: Mapped[str]
     payload: Mapped[dict[str, Any]]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

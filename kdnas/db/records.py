@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from kdnas.architecture import Architecture
-from kdnas.records import CurvePoint, LatencyProfile, Losses, SearchStatus
+from kdnas.records import (
+    CurvePoint,
+    LatencyProfile,
+    Losses,
+    MemberRole,
+    PipelineStage,
+    SearchStatus,
+)
 
 OwnerKind = Literal["cli", "service"]
 
@@ -41,6 +48,7 @@ class EvaluationRecord:
     id: str
     model: str
     distillation_id: str | None
+    pipeline_member_id: str | None
     suite: str
     task: str
     seed: int
@@ -53,6 +61,75 @@ class EvaluationRecord:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """A stored pipeline without its members."""
+
+    id: str
+    name: str
+    spec: Mapping[str, Any]
+    status: SearchStatus
+    owner_kind: OwnerKind
+    stage: PipelineStage
+    search_id: str | None
+    notes: tuple[str, ...]
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a model is in a pipeline: in which role, and what is said of it, such as ``top 1``."""
+
+    role: MemberRole
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFigures:
+    """What the search knows of a student; None where it was not explored or measured."""
+
+    reward: float | None = None
+    loss_relative: float | None = None
+    loss_output: float | None = None
+    latency_ms: float | None = None
+    latency_ratio: float | None = None
+    params_millions: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewMember:
+    """A model that is to be part of a pipeline; the first reason's role counts.
+
+    ``architecture`` is None for the teacher.
+    """
+
+    reasons: tuple[Reason, ...]
+    architecture: Architecture | None = None
+    figures: MemberFigures = MemberFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A model of a pipeline, with where its distillation and its evaluations stand.
+
+    ``distillation`` is None for the teacher, and of a student whose distillation was deleted;
+    ``evaluations`` are empty until they are asked for.
+    """
+
+    id: str
+    pipeline_id: str
+    position: int
+    role: MemberRole
+    reasons: tuple[Reason, ...]
+    architecture: Architecture | None
+    figures: MemberFigures
+    distillation: DistillationRecord | None
+    evaluations: tuple[EvaluationRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +173,14 @@ class DistillationOverview:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Something that happened to a search or a distillation."""
+    """Something that happened; ``pipeline_id`` also where it happened to a pipeline's part."""
 
     id: int
     type: str
     payload: Mapping[str, Any]
     search_id: str | None
     distillation_id: str | None
+    pipeline_id: str | None
     created_at: datetime
 
 

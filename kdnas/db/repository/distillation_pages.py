@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -72,6 +72,12 @@ def read_distillation(session: Session, distillation_id: str) -> Row:
     row = session.execute(query).one()
     (found,) = _with_losses(session, [dict(row._mapping)])
     return found
+
+
+def read_distillations(session: Session, ids: Collection[str]) -> list[Row]:
+    """Read distillations as the list has them."""
+    query = select(*_columns()).where(Distillation.id.in_(ids)).order_by(Distillation.id)
+    return _with_losses(session, [dict(row._mapping) for row in session.execute(query)])
 
 
 def curve_rows(session: Session, distillation_id: str) -> list[tuple[int, float, float]]:

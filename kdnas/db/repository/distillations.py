@@ -71,6 +71,14 @@ def get_distillation(session: Session, reference: str) -> DistillationRecord:
     return _record(row)
 
 
+def distillations_of(
+    session: Session, distillation_ids: Collection[str]
+) -> dict[str, DistillationRecord]:
+    """Distillations by their ids."""
+    query = select(Distillation).where(Distillation.id.in_(distillation_ids))
+    return {row.id: _record(row) for row in session.scalars(query)}
+
+
 def list_distillations(
     session: Session,
     *,

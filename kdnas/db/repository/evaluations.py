@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id, utc_now
-from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation
+from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation, PipelineMember
 from kdnas.db.records import EvaluationRecord, OwnerKind
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.errors import NotFoundError
@@ -44,14 +44,18 @@ def create_evaluations(
     *,
     model: str,
     distillation_id: str | None = None,
+    owner_kind: OwnerKind = "service",
+    pipeline_member_id: str | None = None,
 ) -> list[str]:
-    """Queue evaluations for the service, with one event; returns their ids in order.
+    """Queue evaluations, with one event; returns their ids in order.
 
     Args:
         session: of a write transaction.
         wanted: tasks and seeds.
         model: how the user names the model.
         distillation_id: of the distillation that made the model.
+        owner_kind: who is to do them.
+        pipeline_member_id: the model in the pipeline that asks for them.
     """
     wanted = list(wanted)
     ids = sorted(new_id() for _ in wanted)  # the order in which they are taken up
@@ -64,7 +68,8 @@ def create_evaluations(
             task=one.task,
             seed=one.seed,
             distillation_id=distillation_id,
-            owner_kind="service",
+            owner_kind=owner_kind,
+            pipeline_member_id=pipeline_member_id,
             status="queued",
         )
         for row_id, one in zip(ids, wanted, strict=True)
@@ -75,7 +80,13 @@ def create_evaluations(
         "model": model,
         "suites": list(dict.fromkeys(row.suite for row in rows)),
     }
-    append_event(session, "evaluations_created", payload, distillation_id=distillation_id)
+    append_event(
+        session,
+        "evaluations_created",
+        payload,
+        distillation_id=distillation_id,
+        pipeline_id=_pipeline_of(session, pipeline_member_id),
+    )
     return ids
 
 
@@ -179,6 +190,21 @@ def list_evaluations(
     return [_record(row) for row in session.scalars(query)]
 
 
+def evaluations_of(
+    session: Session, member_ids: Collection[str]
+) -> dict[str, list[EvaluationRecord]]:
+    """Evaluations by the members of a pipeline that asked for them, the oldest first."""
+    query = (
+        select(Evaluation)
+        .where(Evaluation.pipeline_member_id.in_(member_ids))
+        .order_by(Evaluation.id)
+    )
+    found: dict[str, list[EvaluationRecord]] = {}
+    for row in session.scalars(query):
+        found.setdefault(row.pipeline_member_id or "", []).append(_record(row))
+    return found
+
+
 def set_evaluation_status(
     session: Session,
     evaluation_id: str,
@@ -201,7 +227,7 @@ def set_evaluation_status(
     if metrics is not None:
         row.metrics, row.share = dict(metrics), 1.0
     payload = {**_subject(row), "status": status, "error": error}
-    append_event(session, "evaluation_status", payload, distillation_id=row.distillation_id)
+    _append(session, row, "evaluation_status", payload)
     return _record(row)
 
 
@@ -225,7 +251,7 @@ def note_evaluation_progress(
     if phase == "training":
         row.share = min(done / total, 1.0) if total else 0.0
     payload = {**_subject(row), "phase": phase, "done": done, "total": total, "loss": loss}
-    append_event(session, "evaluation_progress", payload, distillation_id=row.distillation_id)
+    _append(session, row, "evaluation_progress", payload)
 
 
 def note_prepared(
@@ -265,6 +291,22 @@ def locked_evaluation(session: Session, evaluation_id: str) -> Evaluation:
     return row
 
 
+def _append(session: Session, row: Evaluation, kind: str, payload: Mapping[str, Any]) -> None:
+    append_event(
+        session,
+        kind,
+        payload,
+        distillation_id=row.distillation_id,
+        pipeline_id=_pipeline_of(session, row.pipeline_member_id),
+    )
+
+
+def _pipeline_of(session: Session, member_id: str | None) -> str | None:
+    if member_id is None:
+        return None
+    return session.scalar(select(PipelineMember.pipeline_id).where(PipelineMember.id == member_id))
+
+
 def _subject(row: Evaluation) -> dict[str, Any]:
     """What an event says of the row that it is about."""
     return {
@@ -281,6 +323,7 @@ def _record(row: Evaluation) -> EvaluationRecord:
         id=row.id,
         model=row.model,
         distillation_id=row.distillation_id,
+        pipeline_member_id=row.pipeline_member_id,
         suite=row.suite,
         task=row.task,
         seed=row.seed,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Distillation, Event, Search
+from kdnas.db.models import Distillation, Event, Pipeline, PipelineMember, Search
 from kdnas.db.records import EventRecord
 
 ROW_LOCK = {"key_share": True}
@@ -28,6 +28,7 @@ def append_event(
     *,
     search_id: str | None = None,
     distillation_id: str | None = None,
+    pipeline_id: str | None = None,
 ) -> int:
     """Write an event; the last thing that a transaction does.
 
@@ -35,14 +36,23 @@ def append_event(
     PostgreSQL numbers are given out under a lock that lasts until the commit. SQLite has one
     writer anyway.
 
+    What happens to a part of a pipeline is an event of the pipeline as well, also where the caller
+    does not know of it.
+
     Returns:
         The event's id.
     """
     session.flush()
+    if pipeline_id is None:
+        pipeline_id = _pipeline_of(session, search_id, distillation_id)
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     row = Event(
-        type=kind, payload=dict(payload), search_id=search_id, distillation_id=distillation_id
+        type=kind,
+        payload=dict(payload),
+        search_id=search_id,
+        distillation_id=distillation_id,
+        pipeline_id=pipeline_id,
     )
     session.add(row)
     session.flush()
@@ -55,6 +65,7 @@ def events_since(
     *,
     search_id: str | None = None,
     distillation_id: str | None = None,
+    pipeline_id: str | None = None,
     limit: int = 1000,
 ) -> list[EventRecord]:
     """Events with an id above ``event_id`` in order, of everything or of one subject."""
@@ -63,6 +74,8 @@ def events_since(
         query = query.where(Event.search_id == search_id)
     if distillation_id is not None:
         query = query.where(Event.distillation_id == distillation_id)
+    if pipeline_id is not None:
+        query = query.where(Event.pipeline_id == pipeline_id)
     return [_record(row) for row in session.scalars(query)]
 
 
@@ -80,22 +93,45 @@ def last_event_id(session: Session) -> int:
 
 
 def start_of_tail(session: Session, reference: str, count: int) -> int:
-    """The id after which come the newest ``count`` events of a search or distillation.
+    """The id after which come the newest ``count`` events of a search or another subject.
 
     Args:
         session: of any transaction.
-        reference: id or name of a search or a distillation; an unknown one has no events.
+        reference: id or name of a search, a distillation or a pipeline; an unknown one has no
+            events.
         count: how many events, at least 1.
     """
     newest: list[int] = []
-    for table, column in ((Search, Event.search_id), (Distillation, Event.distillation_id)):
+    subjects: list[tuple[Any, Any]] = [
+        (Search, Event.search_id),
+        (Distillation, Event.distillation_id),
+        (Pipeline, Event.pipeline_id),
+    ]
+    for table, column in subjects:
         subject = select(table.id).where(or_(table.id == reference, table.name == reference))
         query = select(Event.id).where(column.in_(subject)).order_by(Event.id.desc()).limit(count)
         newest += session.scalars(query)
     return min(sorted(newest)[-count:]) - 1 if newest else last_event_id(session)
 
 
+def _pipeline_of(
+    session: Session, search_id: str | None, distillation_id: str | None
+) -> str | None:
+    if search_id is not None:
+        return session.scalar(select(Pipeline.id).where(Pipeline.search_id == search_id))
+    if distillation_id is not None:
+        query = select(PipelineMember.pipeline_id)
+        return session.scalar(query.where(PipelineMember.distillation_id == distillation_id))
+    return None
+
+
 def _record(row: Event) -> EventRecord:
     return EventRecord(
-        row.id, row.type, row.payload, row.search_id, row.distillation_id, row.created_at
+        row.id,
+        row.type,
+        row.payload,
+        row.search_id,
+        row.distillation_id,
+        row.pipeline_id,
+        row.created_at,
     )

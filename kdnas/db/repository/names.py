@@ -9,11 +9,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
-from kdnas.db.models import Distillation, Search
+from kdnas.db.models import Distillation, Pipeline, Search
 from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError
 
-Row = TypeVar("Row", Search, Distillation)
+Row = TypeVar("Row", Search, Distillation, Pipeline)
 
 # fmt: off
 _QUALITIES = (

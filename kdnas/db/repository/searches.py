@@ -14,7 +14,7 @@ from kdnas.db.records import OwnerKind
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.names import add_named, find_named
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import SearchRecord, SearchStatus
+from kdnas.records import SearchFacts, SearchRecord, SearchStatus
 
 
 def create_search(
@@ -112,6 +112,22 @@ def set_search_spec(session: Session, search_id: str, spec: Mapping[str, Any]) -
     """
     locked_search(session, search_id).spec = dict(spec)
     session.flush()
+
+
+def set_search_facts(session: Session, search_id: str, facts: SearchFacts) -> None:
+    """Write down what preparing a search has found out.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    locked_search(session, search_id).facts = facts.to_json()
+    session.flush()
+
+
+def search_facts(session: Session, search_id: str) -> SearchFacts | None:
+    """Return what preparing a search has found out; None before."""
+    found = session.scalar(select(Search.facts).where(Search.id == search_id))
+    return None if found is None else SearchFacts(**found)
 
 
 def delete_search(session: Session, search_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What a user may do to a search, a distillation or an evaluation in each of its states.
+"""What a user may do to a search, a distillation, an evaluation or a pipeline in each state.
 
 ``docs/api.md`` shows the table to users. The row changes at once; the process that works on it
 sees that and stops by itself.
@@ -11,16 +11,22 @@ from typing import Final, Literal, cast
 
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Distillation, Evaluation, Search
+from kdnas.db.models import Distillation, Evaluation, Pipeline, Search
 from kdnas.db.repository.distillations import locked_distillation, set_distillation_status
 from kdnas.db.repository.evaluations import locked_evaluation, set_evaluation_status
+from kdnas.db.repository.pipelines import (
+    locked_parts,
+    locked_pipeline,
+    set_part_status,
+    set_pipeline_status,
+)
 from kdnas.db.repository.searches import locked_search, set_search_status
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
 Action = Literal["pause", "resume", "cancel"]
-WorkRow = Search | Distillation | Evaluation
-WorkTable = type[Search] | type[Distillation] | type[Evaluation]
+WorkRow = Search | Distillation | Evaluation | Pipeline
+WorkTable = type[Search] | type[Distillation] | type[Evaluation] | type[Pipeline]
 
 TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
     "pause": {"queued": "paused", "running": "paused"},
@@ -42,11 +48,11 @@ _PARTICIPLES: Final[Mapping[Action, str]] = {
 
 
 def apply_action(session: Session, table: WorkTable, row_id: str, action: Action) -> SearchStatus:
-    """Pause, resume or cancel, with an event.
+    """Pause, resume or cancel, with an event; what is done to a pipeline is done to its parts.
 
     Args:
         session: of a write transaction.
-        table: of searches, distillations or evaluations.
+        table: of searches, distillations, evaluations or pipelines.
         row_id: the row.
         action: what a user asks for.
 
@@ -70,6 +76,13 @@ def apply_action(session: Session, table: WorkTable, row_id: str, action: Action
         set_search_status(session, row.id, after)
     elif isinstance(row, Distillation):
         set_distillation_status(session, row.id, after)
+    elif isinstance(row, Pipeline):
+        parts = locked_parts(session, row)
+        set_pipeline_status(session, row.id, after)
+        for part in parts:
+            part_after = TRANSITIONS[action].get(cast(SearchStatus, part.status))
+            if part_after is not None:
+                set_part_status(session, part, part_after)
     else:
         set_evaluation_status(session, row.id, after)
     return after
@@ -80,6 +93,8 @@ def _locked(session: Session, table: WorkTable, row_id: str) -> WorkRow:
         return locked_search(session, row_id)
     if table is Distillation:
         return locked_distillation(session, row_id)
+    if table is Pipeline:
+        return locked_pipeline(session, row_id)
     return locked_evaluation(session, row_id)
 
 
@@ -114,5 +129,7 @@ def _called(row: WorkRow) -> str:
 def _command(row: WorkRow) -> str:
     if isinstance(row, Evaluation):
         return "the `kdnas evaluate` that started it, run again"
+    if isinstance(row, Pipeline):
+        return f"`kdnas launch --resume {row.name}`"
     command = "kdnas search" if isinstance(row, Search) else "kdnas full-distill"
     return f"`{command} --resume {row.name}`"

@@ -10,16 +10,16 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Evaluation, Search
+from kdnas.db.models import Distillation, Evaluation, Pipeline, Search
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository import distillations, evaluations, events, leases, searches
+from kdnas.db.repository import distillations, evaluations, events, leases, pipelines, searches
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.transitions import TRANSITIONS, Action, WorkTable, apply_action
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 
 SMALL = Architecture.parse("3,4,192,384,gelu")
-TABLES: list[WorkTable] = [Search, Distillation, Evaluation]
+TABLES: list[WorkTable] = [Search, Distillation, Evaluation, Pipeline]
 
 
 def make(
@@ -34,6 +34,10 @@ def make(
             row = searches.create_search(session, {}, name=name, owner_kind=owner_kind)
             searches.set_search_status(session, row.id, status)
             return row.id
+        if table is Pipeline:
+            made_one = pipelines.create_pipeline(session, {}, name=name, owner_kind=owner_kind)
+            pipelines.set_pipeline_status(session, made_one.id, status)
+            return made_one.id
         if table is Evaluation:
             (row_id,) = evaluations.create_evaluations(
                 session, [NewEvaluation("glue", "RTE", 0, {})], model=name
@@ -52,6 +56,8 @@ def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus
     with database.read() as session:
         if table is Search:
             return searches.get_search(session, row_id).status
+        if table is Pipeline:
+            return pipelines.get_pipeline(session, row_id).status
         if table is Evaluation:
             return evaluations.get_evaluation(session, row_id).status
         return distillations.get_distillation(session, row_id).status
@@ -89,7 +95,7 @@ def check_cell(database: Database, table: WorkTable, action: Action, status: Sea
         assert event.payload == {**about, "seed": 0, **said}
     else:
         assert event.payload == said
-        assert row_id in {event.search_id, event.distillation_id}
+        assert row_id in {event.search_id, event.distillation_id, event.pipeline_id}
 
 
 def test_the_documented_table_is_this_one() -> None:
@@ -113,6 +119,7 @@ def test_the_documented_table_is_this_one() -> None:
     [
         (Search, "`kdnas search --resume small`"),
         (Distillation, "`kdnas full-distill --resume small`"),
+        (Pipeline, "`kdnas launch --resume small`"),
         (Evaluation, "the `kdnas evaluate` that started it, run again"),
     ],
 )

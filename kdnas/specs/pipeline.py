@@ -1,0 +1,125 @@
+"""The request for a pipeline: a search, full distillations of what it chose, and their scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from kdnas.specs.base import Spec
+from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
+from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
+from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.parts import Fraction, ModelSpec, StudentSpec
+from kdnas.specs.search import SearchSpec
+
+MOST_STUDENTS = 50
+
+Budget = Annotated[float, Field(gt=0)]
+
+
+class ChooseSpec(Spec):
+    """Which students of the search are distilled to the end: exactly one way of choosing.
+
+    Attributes:
+        top: so many of the highest reward.
+        latency_budgets_ms: for each budget the lowest loss within it.
+        latency_budgets_ratio: the same with budgets as shares of the teacher's latency, which mean
+            the same on another machine.
+    """
+
+    top: int | None = Field(None, ge=1, le=MOST_STUDENTS)
+    latency_budgets_ms: tuple[Budget, ...] = Field((), max_length=MOST_STUDENTS)
+    latency_budgets_ratio: tuple[Budget, ...] = Field((), max_length=MOST_STUDENTS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, value: Any) -> Any:
+        return {"top": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [self.top is not None, bool(self.latency_budgets_ms)]
+        if sum([*ways, bool(self.latency_budgets_ratio)]) != 1:
+            raise ValueError("give exactly one of top, latency_budgets_ms, latency_budgets_ratio")
+        return self
+
+
+class BaselinesSpec(Spec):
+    """What the chosen students are compared with, distilled with the same budget.
+
+    Attributes:
+        proportions: shares of the teacher's layers and of its width: ``[0.5, 1.0]`` and
+            ``[0.5, 0.5]`` are to any teacher what 6L-768H and 6L-384H are to one of 12 layers and
+            a width of 768.
+        random: so many random states of the search's space, within its limits.
+        seed: of the random picks.
+    """
+
+    proportions: tuple[tuple[Fraction, Fraction], ...] = Field(
+        ((0.5, 1.0), (0.5, 0.5)), max_length=MOST_STUDENTS
+    )
+    random: int = Field(1, ge=0, le=MOST_STUDENTS)
+    seed: int = Field(0, ge=0)
+
+
+class StudentsSpec(Spec):
+    """How every student is distilled; teacher and corpus are those of the search.
+
+    Attributes:
+        objective: what is learned; None takes the search's.
+        student: how students start; None takes the search's.
+        training: length and settings of each.
+        output: folder that gets a folder for each student; None is ``students`` of ``KDNAS_HOME``.
+    """
+
+    objective: ObjectiveSpec | None = None
+    student: StudentSpec | None = None
+    training: FullTrainingSpec = FullTrainingSpec()
+    output: str | None = Field(None, min_length=1)
+
+
+class ScoresSpec(EvaluationPlanSpec):
+    """How every student is evaluated, and whether the teacher is, in the same way."""
+
+    teacher: bool = True
+
+
+class PipelineSpec(Spec):
+    """A pipeline, whole: search, full distillations, evaluations."""
+
+    name: str | None = Field(None, min_length=1, max_length=60, pattern=r"^[\w.-]+$")
+    search: SearchSpec = SearchSpec()
+    choose: ChooseSpec = ChooseSpec(top=3)
+    distillation: StudentsSpec = StudentsSpec()
+    baselines: BaselinesSpec = BaselinesSpec()
+    evaluation: ScoresSpec
+
+    def distillation_of(
+        self, architecture: str, search: SearchSpec, name: str | None = None
+    ) -> DistillationSpec:
+        """Return the request for a student.
+
+        Args:
+            architecture: of the student.
+            search: as it ran, with its teacher and corpus pinned.
+            name: of the distillation, and of its folder below ``output``.
+        """
+        part = self.distillation
+        return DistillationSpec.model_validate(
+            {
+                "name": name,
+                "architecture": architecture,
+                "teacher": search.teacher.to_json(),
+                "corpus": search.corpus.to_json(),
+                "objective": (part.objective or search.objective).to_json(),
+                "student": (part.student or search.student).to_json(),
+                "training": part.training.to_json(),
+                "output": f"{part.output}/{name}" if part.output and name else part.output,
+            }
+        )
+
+    def evaluation_of(self, model: ModelSpec) -> EvaluationSpec:
+        """Return the request for a model's scores."""
+        plan = self.evaluation.model_dump(mode="json", exclude={"teacher"})
+        return EvaluationSpec.model_validate({**plan, "model": model.to_json()})
