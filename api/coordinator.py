@@ -47,6 +47,7 @@ PATIENCE_SECONDS = 30.0
 """After that a runner whose row was paused or cancelled is killed; it may write a checkpoint."""
 RUNNER_BYTES = 1024**3
 """What a runner, with torch in it, takes at least."""
+MOST_RUNNING = 8
 CLUSTER_SECONDS = 2.0
 _EXIT_LEFT_ALONE = 75
 
@@ -68,8 +69,8 @@ class Coordinator:
         database: open and migrated; the caller closes it after :meth:`stop`.
         ray_address: of a running cluster; None takes that of the settings, else one local cluster
             is started for all runners.
-        max_running: so many runners at a time; None takes ``KDNAS_MAX_RUNNING``, else what this
-            machine has cores and memory for.
+        max_running: so many runners at a time; None takes ``KDNAS_MAX_RUNNING``, else
+            :func:`default_max_running`.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Coordinator:
     ) -> None:
         self._database = database
         self._address = ray_address or settings.ray_address
-        self.max_running = max_running or settings.max_running or default_max_running()
+        told = max_running or settings.max_running
+        self.max_running = told or default_max_running(self._address)
+        self._max_evaluations = told or default_max_running()  # they train here, cluster or not
         self._environment = child_environment(settings)
         if self._address:
             self._environment["KDNAS_RAY_ADDRESS"] = self._address
@@ -157,6 +160,9 @@ class Coordinator:
                     found = True
 
     def _start_next(self, kind: Kind, table: QueueTable) -> bool:
+        num_beside = sum(child.kind == kind for child in self._children)
+        if kind == "evaluation" and num_beside >= self._max_evaluations:
+            return False
         # A runner lets go of its row a moment before it ends.
         resting = self._pauses.resting() | {child.claim.row_id for child in self._children}
         with self._database.read() as session:  # a writer would hold up others on SQLite
@@ -172,8 +178,7 @@ class Coordinator:
         if needs_cluster(kind, claim.spec) and not self._address:
             environment = environment | self._cluster.variables(self._stopping.is_set)
         if kind == "evaluation":  # all cores for one; a part of them for each of several
-            beside = sum(child.kind == kind for child in self._children)
-            at_once = min(self.max_running, num_waiting + beside)
+            at_once = min(self._max_evaluations, num_waiting + num_beside)
             environment = environment | share_of_cores(environment, at_once)
         child = Child.start(kind, table, claim, environment)
         self._children.append(child)
@@ -261,11 +266,16 @@ def _wait(condition: Callable[[], bool], deadline: float) -> None:
         time.sleep(0.05)
 
 
-def default_max_running() -> int:
-    """Runners at a time on this machine: at least two, one a core, as far as memory goes.
+def default_max_running(ray_address: str | None = None) -> int:
+    """Runners at a time on this machine: two to eight, as far as memory goes.
 
-    Cores bound what trains at a time anyway: workers on one Ray cluster reserve theirs, and a
-    search that finds none free waits with its inputs ready.
+    Without a cluster elsewhere also one a core at most: what trains, trains here. Where it trains
+    elsewhere, runners only wait for it, and the nodes' cores bound what trains at a time, since
+    workers reserve theirs: a search that finds none free waits with its inputs ready.
+
+    Args:
+        ray_address: of a running cluster.
     """
     memory = psutil.virtual_memory().available // RUNNER_BYTES
-    return max(2, min(usable_cores(), int(memory), 8))
+    cores = MOST_RUNNING if ray_address else usable_cores()
+    return max(2, min(cores, int(memory), MOST_RUNNING))

@@ -7,7 +7,8 @@ or cancelled is let go of within seconds.
 
 Exit codes: 0 done, or stopped as it was asked to; 1 the work failed, 2 the request was wrong, and
 the row says why unless somebody else works on it by now; 75 (EX_TEMPFAIL) it could not be done at
-present, since the database is out of reach or the cluster has no room, and should be tried again.
+present, since database or cluster is out of reach or the cluster has no room, and should be tried
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import structlog
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.repository.events import append_event
-from kdnas.errors import CancelledError, DatabaseError, NoRoomError, RequestError
+from kdnas.errors import CancelledError, DatabaseError, NoRoomError, NotNowError, RequestError
 from kdnas.settings import Settings
 
 if TYPE_CHECKING:
@@ -102,8 +103,9 @@ def run(kind: Kind, row_id: str, token: str, settings: Settings, drain: Callable
         with open_database(settings) as database:
             try:
                 ended = _WORK[kind](row_id, token, database, settings, drain)
-            except NoRoomError as error:
-                Preparing(database, kind, row_id)(f"waiting for room: {error}", None)
+            except NotNowError as error:
+                what = "room" if isinstance(error, NoRoomError) else "the cluster"
+                Preparing(database, kind, row_id)(f"waiting for {what}: {error}", None)
                 return EXIT_LEFT_ALONE
         log.info("ended", status=ended)
     except CancelledError as error:

@@ -13,7 +13,7 @@ from kdnas.db.records import DistillationRecord, EvaluationRecord
 from kdnas.db.repository import distillations, evaluations, searches
 from kdnas.db.repository.distillations import UNFINISHED
 from kdnas.db.repository.leases import LeasedTable, LeaseOwner
-from kdnas.errors import ConflictError, DatabaseError, KdnasError, NoRoomError
+from kdnas.errors import ConflictError, DatabaseError, KdnasError, NotNowError
 from kdnas.records import SearchRecord, SearchStatus
 
 StoppedStatus = Literal["paused", "running"]
@@ -100,7 +100,7 @@ def at_work(
 
     Whatever is raised inside becomes the row's failure, except what says nothing about the work:
     a lost lease, a database out of reach, or, where a coordinator tries again later, a cluster
-    that has no room at present.
+    that has no room at present or does not answer.
 
     Args:
         database: where it is stored.
@@ -129,7 +129,7 @@ def at_work(
             except (ConflictError, DatabaseError, StoppedError):
                 raise
             except Exception as error:
-                if claim is not None and isinstance(error, NoRoomError):
+                if claim is not None and isinstance(error, NotNowError):
                     raise
                 work.fail(error)
                 raise

@@ -19,7 +19,9 @@
         ├── TrainingError       a student that could not be trained
         ├── LatencyError        a latency that could not be measured
         ├── BackendError        workers that could not be started or died too often
-        │   └── NoRoomError     the cluster has no room at present
+        │   └── NotNowError     the cluster cannot do the work at present
+        │       ├── NoRoomError         it has no room
+        │       └── OutOfReachError     it does not answer
         └── CancelledError      somebody cancelled the work while it went on
 
 A message is one sentence with the offending value, then what to do about it. HTTP statuses and
@@ -100,8 +102,16 @@ class BackendError(WorkError):
     """Workers could not be started, or died too often."""
 
 
-class NoRoomError(BackendError):
-    """The cluster has no room for the work at present, but may have later."""
+class NotNowError(BackendError):
+    """The cluster cannot do the work at present, but may later."""
+
+
+class NoRoomError(NotNowError):
+    """The cluster has no room for the work."""
+
+
+class OutOfReachError(NotNowError):
+    """The cluster does not answer."""
 
 
 class CancelledError(WorkError):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import ray
 
-from kdnas.errors import BackendError
+from kdnas.errors import BackendError, OutOfReachError
 
 OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
 CONNECT_SECONDS = 10
@@ -29,7 +29,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         num_cpus: cores of a local cluster; None takes all.
 
     Raises:
-        BackendError: no cluster answers at the address, or a local one does not start.
+        OutOfReachError: nobody answers at the address.
+        BackendError: who answers there is no cluster for us, or a local one does not start.
     """
     if ray.is_initialized():
         yield
@@ -61,7 +62,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
             where = f"the Ray cluster at {address!r}" if address else "a local Ray cluster"
             reason = " ".join(str(error).split())[:200]
-            raise BackendError(
+            away = address is not None and isinstance(error, OSError)
+            raise (OutOfReachError if away else BackendError)(
                 f"{where} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or unset it and do "
                 "without a cluster: a search by --backend local, a distillation by one worker"
             ) from None

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from kdnas.errors import BackendError, NoRoomError
+from kdnas.errors import BackendError, NoRoomError, OutOfReachError
 from workers.cluster import cluster
 from workers.machine import Machine
 from workers.probe import MachineFacts, look_around
@@ -27,7 +27,7 @@ def machine_of_cluster(address: str, device: str) -> Machine:
         try:
             return summed_up(name, ray.nodes(), device, _ask)
         except GetTimeoutError:
-            raise BackendError(
+            raise OutOfReachError(
                 f"no node of {name} answered within {ANSWER_SECONDS:.0f} s; look at its nodes "
                 "with `ray status`"
             ) from None

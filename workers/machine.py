@@ -109,7 +109,8 @@ def machine_at(address: str | None, device: str) -> Machine:
 
     Raises:
         NoRoomError: no node of the cluster offers cores or GPUs yet.
-        BackendError: no cluster answers there, or none of its nodes.
+        OutOfReachError: no cluster answers there, or none of its nodes.
+        BackendError: its nodes cannot run kdnas.
     """
     if address is None:
         return this_machine()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,15 @@ from api.coordinator import Coordinator, default_max_running
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
-from kdnas.db.repository import candidates, distillations, events, leases, searches
+from kdnas.db.repository import (
+    candidates,
+    distillations,
+    evaluations,
+    events,
+    leases,
+    searches,
+)
+from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.transitions import apply_action
 from kdnas.records import Proposal, SearchRecord
 from kdnas.search.protocols import NewCandidate
@@ -161,7 +171,43 @@ def test_what_needs_the_cluster() -> None:
     assert not needs_cluster("distillation", {"training": {"num_workers": 1}})
     assert needs_cluster("distillation", {"training": {"num_workers": 2}})
     assert not needs_cluster("latency", {})
-    assert 2 <= default_max_running() <= 8
+
+
+def test_cores_bound_what_trains_here_and_not_what_a_cluster_does(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "usable_cores", lambda: 3)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
+    elsewhere = replace(settings, ray_address="10.0.0.5:6379")
+    assert Coordinator(settings, database).max_running == 3
+    assert Coordinator(elsewhere, database).max_running == 8
+    assert Coordinator(elsewhere, database, max_running=5).max_running == 5
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=5e9))
+    assert default_max_running("10.0.0.5:6379") == 4
+    assert default_max_running() == 3
+
+
+def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this, evaluations would be as many as searches, and each would want all cores."""
+    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
+    started: list[str] = []
+
+    def start(kind: str, table: object, claim: Any, environment: Mapping[str, str]) -> Any:
+        started.append(kind)
+        process = SimpleNamespace(pid=0, poll=lambda: None)
+        return SimpleNamespace(kind=kind, claim=claim, process=process)
+
+    monkeypatch.setattr(module.Child, "start", start)
+    with database.write() as session:
+        wanted = [NewEvaluation("glue", "RTE", seed, {}) for seed in range(5)]
+        evaluations.create_evaluations(session, wanted, model="m", owner_kind="service")
+        for number in range(3):
+            searches.create_search(session, SPEC, name=f"s{number}", owner_kind="service")
+    Coordinator(replace(settings, ray_address="10.0.0.5:6379"), database)._start_what_waits()
+    assert sorted(started) == 2 * ["evaluation"] + 3 * ["search"]
 
 
 def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Database) -> None:

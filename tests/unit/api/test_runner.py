@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,8 +14,15 @@ import pytest
 from api import runner
 from api.runner import Preparing
 from kdnas.db.engine import Database
-from kdnas.db.repository import events, searches
+from kdnas.db.migrate import open_database
+from kdnas.db.models import Distillation, Search
+from kdnas.db.repository import claims, distillations, events, searches
+from kdnas.db.repository.leases import LeaseOwner
 from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.search import SearchSpec
+
+TABLES = {"search": Search, "distillation": Distillation}
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -84,3 +92,34 @@ def test_preparing_is_told_about_once_a_second(
         ("trying teacher layers: step 1 of 4", 0.25),
         ("trying teacher layers: step 4 of 4", 1.0),
     ]
+
+
+@pytest.mark.parametrize("kind", ["search", "distillation"])
+def test_a_cluster_out_of_reach_leaves_the_row_alone_and_says_so(
+    kind: runner.Kind, tmp_path: Path, sqlite_template: Path
+) -> None:
+    environment = {"KDNAS_HOME": str(tmp_path), "KDNAS_RAY_ADDRESS": "127.0.0.1:9"}
+    shutil.copy(sqlite_template, tmp_path / "kdnas.db")
+    settings = Settings.from_environment(environment)
+    owner = LeaseOwner.of_this_process("service", "claim")
+    with open_database(settings) as database:
+        with database.write() as session:
+            spec = DistillationSpec.read({"architecture": "2,12,384,768,gelu"}, "test")
+            made = (
+                searches.create_search(session, SearchSpec().to_json(), owner_kind="service")
+                if kind == "search"
+                else distillations.create_distillation(
+                    session, spec.to_json(), spec.arch, owner_kind="service"
+                )
+            )
+            claim = claims.claim_next(session, TABLES[kind], owner, 60)
+            assert claim is not None
+        assert runner.run(kind, made.id, "claim", settings, lambda: False) == 75
+        with database.read() as session:
+            row = session.get_one(TABLES[kind], made.id)
+            assert (row.status, row.error) == ("running", None)
+            *_, last = events.events_since(session)
+    assert last.type == f"{kind}_preparing"
+    assert str(last.payload["text"]).startswith(
+        "waiting for the cluster: the Ray cluster at '127.0.0.1:9' did not answer"
+    )

@@ -9,7 +9,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Search
 from kdnas.db.repository import leases, searches
 from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import NoRoomError, TrainingError
+from kdnas.errors import NoRoomError, OutOfReachError, TrainingError
 from kdnas.records import SearchRecord
 
 
@@ -30,10 +30,12 @@ def claimed(database: Database) -> SearchRecord:
     [
         (NoRoomError("the cluster is full"), "claim", "running"),
         (NoRoomError("the cluster is full"), None, "failed"),
+        (OutOfReachError("the cluster did not answer"), "claim", "running"),
+        (OutOfReachError("the cluster did not answer"), None, "failed"),
         (TrainingError("the loss is not finite"), "claim", "failed"),
     ],
 )
-def test_where_there_is_no_room_a_coordinator_tries_again(
+def test_what_the_cluster_cannot_do_at_present_a_coordinator_tries_again(
     database: Database, claimed: SearchRecord, error: Exception, claim: str | None, status: str
 ) -> None:
     if claim is None:  # the command line

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from workers.cluster import _quoted_python
+from kdnas.errors import BackendError, OutOfReachError
+from workers.cluster import _quoted_python, cluster
 
 
 @pytest.mark.parametrize("address", [None, "auto", "127.0.0.1:6379", "ray://localhost:10001"])
@@ -20,3 +21,15 @@ def test_a_python_whose_path_has_a_space_is_quoted(
 def test_other_machines_have_their_own_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/my work/.venv/bin/python")
     assert _quoted_python("203.0.113.7:6379") is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_a_cluster_that_nobody_answers_for_may_come_back(address: str) -> None:
+    with pytest.raises(OutOfReachError, match=f"'{address}' did not answer"), cluster(address):
+        pass
+
+
+def test_an_address_that_cannot_be_one_is_no_cluster_that_is_away() -> None:
+    with pytest.raises(BackendError, match="an address is host:port") as caught, cluster("here"):
+        pass
+    assert not isinstance(caught.value, OutOfReachError)
