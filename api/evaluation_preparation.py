@@ -90,7 +90,7 @@ def prepare_evaluation(
         TaskDataError: data that are not there or cannot be read.
         TeacherError: the model is not found or cannot be used.
     """
-    tasks = chosen_tasks(spec.suite, spec.tasks)
+    tasks = chosen_tasks(spec)
     model = prepare_teacher(spec.model)
     device = choose_device(spec.device)
     dtype = choose_dtype(spec.dtype, device)
@@ -127,7 +127,7 @@ def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedT
     return PlannedTask(
         task=task,
         settings=settings,
-        data=data_fingerprint(data),
+        data=data_fingerprint(data, tuned=settings.tuned),
         train_examples=len(data.train),
         evaluation_examples={name: len(part) for name, part in data.evaluations.items()},
         official_split=data.official_split,

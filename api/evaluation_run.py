@@ -140,7 +140,7 @@ def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskDa
         TaskDataError: they are not there any more.
     """
     data = read_data(prepared.spec, planned.task)
-    if data_fingerprint(data) != planned.data:
+    if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
         raise ConflictError(
             f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since they "
             "were first read; run the command again"

@@ -63,8 +63,7 @@ def create_evaluations(
 ) -> Response:
     """Ask for evaluations, one for each task and seed; coordinators take them up."""
     spec, distillation_id = _checked(request, database, settings)
-    folder = FilePath(spec.data_dir) if spec.data_dir else None
-    tasks = tasks_with_data(spec.suite, spec.tasks, folder)
+    tasks = tasks_with_data(spec)
     for task in tasks:
         settings_for(task, spec, "float32")  # what does not go together fails here
     if len(tasks) * len(spec.seeds) > MOST_PAIRS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli import evaluation_options, options
 
 if TYPE_CHECKING:
     from api.evaluation_preparation import PreparedEvaluation
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model folder, hub id, or alias such as minilm.")],
     suite: Annotated[
-        str, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner or sts.")
+        str,
+        typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner, sts, or own."),
     ],
     tasks: Annotated[
         list[str] | None,
@@ -32,8 +33,9 @@ def evaluate(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with the tasks' files as they are published.  [default: the data sets "
-            "of the Hugging Face hub]"
+            help="Folder with the tasks' files as they are published; of a task of your own, its "
+            "file, or a folder with a file a part.  [default: the data sets of the Hugging Face "
+            "hub]"
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Fine-tunings of each task.")] = 3,
@@ -59,9 +61,19 @@ def evaluate(
         int | None,
         typer.Option(
             metavar="EPOCHS",
-            help="Stop after so many epochs without a better score; keep the best one.",
+            help="Stop after so many epochs without a better score on examples that are kept for "
+            "it; keep the best one.",
         ),
     ] = None,
+    grid: evaluation_options.Grid = False,
+    grid_learning_rates: evaluation_options.GridLearningRates = None,
+    grid_epochs: evaluation_options.GridEpochs = None,
+    kind: evaluation_options.Kind = None,
+    text: evaluation_options.Text = None,
+    pair: evaluation_options.Pair = None,
+    label: evaluation_options.Label = None,
+    metrics: evaluation_options.Metrics = None,
+    task_name: evaluation_options.TaskName = None,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,6 +115,8 @@ def evaluate(
         "dtype": dtype,
         "device": device,
         "threads": threads,
+        **evaluation_options.grid_values(grid, grid_learning_rates, grid_epochs),
+        **evaluation_options.own_values(kind, text, pair, label, metrics, task_name),
     }
     spec = EvaluationSpec.read(nested(values), "evaluate")
     _evaluate(spec, tuple(against or ()), output, as_json)

@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from kdnas.errors import SpecError, TaskDataError, unknown_name
 from kdnas.evaluation.data import available_tasks
 from kdnas.evaluation.finding import find_files
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.task import Task, own_task
 from kdnas.evaluation.tasks import SUITES, find_task
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
 
 
-def chosen_tasks(suite: str, names: Sequence[str]) -> tuple[Task, ...]:
-    """Return the tasks of a suite that are named; all of them if none is.
+def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
+    """Return the tasks of a request's suite that it names; all of them if it names none.
 
     Raises:
         SpecError: an unknown suite, or a task that does not belong to it.
     """
+    suite = spec.suite
+    if suite == OWN_SUITE:
+        return (_own(spec),)
     if suite not in SUITES:
-        raise SpecError(unknown_name("suite", suite, SUITES))
-    if not names:
+        raise SpecError(unknown_name("suite", suite, (*SUITES, OWN_SUITE)))
+    if not spec.tasks:
         return tuple(find_task(name) for name in SUITES[suite])
-    tasks = tuple(dict.fromkeys(find_task(name).name for name in names))
+    tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
     stray = next((name for name in tasks if name not in SUITES[suite]), None)
     if stray is not None:
         raise SpecError(unknown_name(f"task of suite {suite}", stray, SUITES[suite]))
     return tuple(find_task(name) for name in tasks)
 
 
-def tasks_with_data(suite: str, names: Sequence[str], data_dir: Path | None) -> tuple[Task, ...]:
+def _own(spec: EvaluationPlanSpec) -> Task:
+    """Return the user's task; by default it is called by its file, or by its folder."""
+    own = spec.own or OwnTaskSpec()
+    task = own_task(
+        own.name or Path(spec.data_dir or "").expanduser().absolute().stem,
+        own.kind,
+        text=own.text,
+        pair=own.pair,
+        label=own.label,
+        metrics=own.metrics or None,
+    )
+    if spec.tasks not in ((), (task.name,)):
+        raise SpecError(
+            f"a task of your own is called {task.name!r}, not {', '.join(spec.tasks)!r}; give it "
+            "another name in own.name"
+        )
+    return task
+
+
+def tasks_with_data(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     """Return those tasks that have data, by the names of files alone; nothing is read.
 
-    Args:
-        suite: name of the suite.
-        names: tasks that must have data; without any, those of the suite that have some.
-        data_dir: folder with the tasks' files; None takes the data sets of the hub.
+    Tasks that are named must have data; of a whole suite, those that have some are returned.
 
     Raises:
         SpecError: an unknown suite or task.
         TaskDataError: there is nothing for a named task, or for all of the suite.
     """
-    tasks = chosen_tasks(suite, names)
-    if data_dir is None:
+    tasks, names = chosen_tasks(spec), spec.tasks
+    if spec.data_dir is None:
         found = tuple(task for task in tasks if task.hub is not None)
         lacking = [task.name for task in tasks if task.hub is None]
         if lacking and (names or not found):
@@ -50,6 +69,7 @@ def tasks_with_data(suite: str, names: Sequence[str], data_dir: Path | None) -> 
                 f"the hub has no data set of {', '.join(lacking)}; give a folder as data_dir"
             )
         return found
+    data_dir = Path(spec.data_dir).expanduser()
     try:
         if not names:
             return tuple(available_tasks(tasks, data_dir))

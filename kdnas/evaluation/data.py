@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.columns import read_columns
+from kdnas.evaluation.columns import is_span_scheme, read_columns
 from kdnas.evaluation.converting import Converted, found_labels, from_rows
 from kdnas.evaluation.examples import Example, SpanExample, TaskData
 from kdnas.evaluation.finding import Found, find_files
@@ -17,9 +17,12 @@ from kdnas.evaluation.squad import read_squad
 from kdnas.evaluation.tables import read_table
 from kdnas.evaluation.task import Task
 from kdnas.evaluation.tasks import TASKS, TYDIQA_LANGUAGES
+from kdnas.specs.evaluation import OWN_SUITE
 
 Examples = dict[str, list[Example]]
 SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
+MOST_CLASSES = 20
+"""Of a user's task these are always believed; more, if there are two examples of each."""
 ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
@@ -79,15 +82,40 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
             f"are trained on and 20 % scored (seed {seed})"
         )
     everything = [*train, *(e for examples in evaluations.values() for e in examples)]
+    labels = found_labels(task, everything)
+    _check_labels(task, labels, train)
     return TaskData(
         task=task,
         train=train,
         evaluations=evaluations,
-        labels=found_labels(task, everything),
+        labels=labels,
         official_split=official,
         sources=tuple(dict.fromkeys(found.sources.get("train", []) + found.sources.get(name, []))),
         notes=tuple(dict.fromkeys(found.notes)),
+        tuning=_tuning_part(task, found) if official and name == "test" else (),
     )
+
+
+def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
+    """Refuse labels of a user's task that cannot be what he means by them."""
+    if task.suite != OWN_SUITE or labels is None:
+        return
+    if task.kind == "tagging":
+        if task.metrics != ("accuracy",) and not is_span_scheme(labels):
+            raise TaskDataError(
+                f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
+                "no spans with B- and I-; score words with --metrics accuracy"
+            )
+    elif len(labels) < 2:
+        raise TaskDataError(
+            f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "
+            "name another column with --label"
+        )
+    elif len(labels) > max(MOST_CLASSES, len(train) // 2):
+        raise TaskDataError(
+            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; for "
+            "numbers give --kind regression, or name another column with --label"
+        )
 
 
 def available_tasks(tasks: Iterable[Task], data_dir: Path) -> list[Task]:
@@ -149,6 +177,8 @@ def _read_file(task: Task, file: Found) -> Converted | None:
         return None if sentences is None else Converted({None: sentences})
     table = read_table(file.path, task.layout)
     if not table.labelled:
+        if task.suite == OWN_SUITE and file.part != "test":
+            raise TaskDataError(table.lacking)
         return None
     converted = from_rows(task, table.rows, file.path.name)
     return Converted(converted.examples, (*table.notes, *converted.notes))
@@ -216,6 +246,11 @@ def _training_part(task: Task, train: Examples, notes: list[str]) -> list[Exampl
     if task.train_language and set(train) - {""}:
         notes.append(f"no training part in {task.train_language}: {', '.join(train)} taken")
     return [example for examples in train.values() for example in examples]
+
+
+def _tuning_part(task: Task, found: _Parts) -> list[Example]:
+    """The development part in the language of training: others are to be new to the model."""
+    return _training_part(task, found.parts.get("dev", {}), [])
 
 
 def _scored_part(task: Task, found: _Parts) -> tuple[str, Examples]:

@@ -89,6 +89,8 @@ class TaskData:
         official_split: False where train and evaluation were cut from one part by us.
         sources: files or data sets that were read.
         notes: what a reader of the scores should know, a sentence each.
+        tuning: the development part where the test part is scored; ``splitting.for_tuning`` holds
+            out something else where this is empty.
     """
 
     task: Task
@@ -98,3 +100,4 @@ class TaskData:
     official_split: bool
     sources: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
+    tuning: Sequence[Example] = ()

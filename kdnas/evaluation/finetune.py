@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from kdnas.evaluation.results import Prediction, TaskResult, main_score
 from kdnas.evaluation.scoring import judge
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.span_tasks import SpanEncoding
+from kdnas.evaluation.splitting import for_tuning, tuned_on
 from kdnas.evaluation.tagging_tasks import TaggingEncoding
 from kdnas.evaluation.task_model import TaskModel, load_task_model
 from kdnas.evaluation.text_tasks import TextEncoding
@@ -60,7 +62,8 @@ def finetune(
 
     Args:
         model: on this machine.
-        data: examples to learn from and to be scored on.
+        data: examples to learn from and to be scored on. Early stopping chooses the epoch by
+            those that ``splitting.for_tuning`` keeps for it.
         settings: hyper-parameters.
         seed: of the head, the order of the examples, and dropout.
         checkpoints: folder that belongs to this fine-tuning alone.
@@ -92,20 +95,21 @@ def finetune(
         machine.enter_context(quiet_transformers())
         task_model = load_task_model(model, data.task, data.labels, settings.dropout, seed)
         scored = _Scored(task_model, data, settings, choose_device(device), on_progress)
+        tuning = for_tuning(data) if settings.early_stopping is not None else data
         training = Training(
             task_model.model,
-            scored.encoding.items(data.train),
+            scored.encoding.items(tuning.train),
             scored.encoding.collate,
             settings,
             seed,
             checkpoints,
             scored.device,
-            scored.main,
+            _Scored(task_model, tuning, settings, scored.device, on_progress).main,
         )
         trained = training.run(on_progress, should_stop)
         if trained is None:
             return None
-        return scored.result(trained, training)
+        return replace(scored.result(trained, training), train_examples=len(tuning.train))
 
 
 class _Scored:
@@ -175,7 +179,7 @@ class _Scored:
         if training.is_cut:
             notes.append(f"training was cut to {training.total_steps} steps")
         if self.settings.early_stopping is not None:
-            notes.append("the epoch was chosen on the evaluation set")
+            notes.append(f"the epoch was chosen on {tuned_on(self.data)}")
         return notes
 
 

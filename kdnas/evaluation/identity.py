@@ -7,15 +7,24 @@ import json
 
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.splitting import TUNING_SET
 
 METHOD = 1
 """Version of the way of fine-tuning and scoring; older results do not count for a newer one."""
 
 
-def data_fingerprint(data: TaskData) -> str:
-    """Name a task's data by their content: examples in their order, parts, and labels."""
+def data_fingerprint(data: TaskData, *, tuned: bool = False) -> str:
+    """Name a task's data by their content: examples in their order, parts, and labels.
+
+    Args:
+        data: of the task.
+        tuned: something is chosen by the examples that are there for it, which then count too.
+    """
     digest = hashlib.sha256(repr((data.task.name, data.task.metrics, data.labels)).encode())
-    for name, part in (("train", data.train), *data.evaluations.items()):
+    parts = [("train", data.train), *data.evaluations.items()]
+    if tuned:
+        parts.append((TUNING_SET, data.tuning))
+    for name, part in parts:
         digest.update(repr((name, len(part))).encode())
         for example in part:
             digest.update(repr(example).encode("utf-8", "surrogatepass"))

@@ -17,6 +17,7 @@ from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.significance import Comparison
 from kdnas.evaluation.suites import language_average, suite_averages
 from kdnas.evaluation.tasks import find_task
+from kdnas.specs.evaluation import OWN_SUITE
 
 PUBLISHED_NAMES: Mapping[str, tuple[str, ...]] = {
     "MNLI": ("MNLI", "MNLI-m"),
@@ -190,6 +191,8 @@ def _scores(result: TaskResult) -> dict[str, float]:
 
     A task without all of the languages that papers average is called otherwise than theirs.
     """
+    if result.suite == OWN_SUITE:
+        return {result.task: result.main}
     task = find_task(result.task)
     average = language_average(task, result.metrics)
     if average is None:

@@ -89,7 +89,7 @@ class TaskResult:
         return cls(
             **{
                 **values,
-                "settings": FinetuneSettings(**values["settings"]),
+                "settings": FinetuneSettings.from_json(values["settings"]),
                 "sources": tuple(values["sources"]),
                 "notes": tuple(values["notes"]),
             }

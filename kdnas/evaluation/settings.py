@@ -17,6 +17,14 @@ from kdnas.specs.evaluation import EvaluationSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """Learning rates and epochs of which a pair is chosen."""
+
+    learning_rates: tuple[float, ...]
+    epochs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinetuneSettings:
     """Hyper-parameters of one fine-tuning; equal settings make results comparable.
 
@@ -33,6 +41,8 @@ class FinetuneSettings:
         weight_decay: AdamW's decoupled decay.
         dropout: of all layers, whatever the model was distilled with.
         max_grad_norm: gradients are scaled down to this norm.
+        grid: what learning rate and epochs are chosen from; what stands in their own places then
+            counts for nothing until they are chosen.
     """
 
     learning_rate: float
@@ -47,10 +57,28 @@ class FinetuneSettings:
     weight_decay: float = 0.01
     dropout: float = 0.1
     max_grad_norm: float = 1.0
+    grid: Grid | None = None
+
+    @property
+    def tuned(self) -> bool:
+        """Whether something is chosen by examples that are kept for it."""
+        return self.early_stopping is not None or self.grid is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the constructor takes them back."""
-        return asdict(self)
+        """Plain values; :meth:`from_json` takes them back."""
+        values = asdict(self)
+        if self.grid is None:
+            del values["grid"]  # keys of results that are older than grids
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> FinetuneSettings:
+        """Read back what :meth:`to_json` gave."""
+        grid = values.get("grid")
+        if grid is None:
+            return cls(**values)
+        lists = {key: tuple(numbers) for key, numbers in grid.items()}
+        return cls(**{**values, "grid": Grid(**lists)})
 
 
 _SPANS = FinetuneSettings(3e-5, 6, max_length=384, stride=128)
@@ -96,7 +124,11 @@ def settings_for(
     if not task.fine_tuned:
         return replace(AS_IT_IS, max_length=wanted.get("max_length", AS_IT_IS.max_length))
     settings = replace(
-        published_settings(task), **wanted, early_stopping=spec.early_stopping, dtype=dtype
+        published_settings(task),
+        **wanted,
+        early_stopping=spec.early_stopping,
+        dtype=dtype,
+        grid=None if spec.grid is None else Grid(spec.grid.learning_rates, spec.grid.epochs),
     )
     if spec.stride is None:
         settings = replace(settings, stride=min(settings.stride, settings.max_length // 3))

@@ -1,15 +1,19 @@
-"""Our own split of examples where a benchmark's is not at hand."""
+"""Our own split of examples where a benchmark's is not at hand, and one to tune on."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import Example, SpanExample, TaggedExample
+from kdnas.evaluation.examples import Example, SpanExample, TaggedExample, TaskData
 from kdnas.evaluation.task import Task
 
 HELD_OUT = 0.2
+TUNING_SHARE = 0.1
+TUNING_SEED = 0
+TUNING_SET = "tuning"
 
 
 def split(
@@ -40,7 +44,7 @@ def split(
     train: list[Example] = []
     evaluations: dict[str, list[Example]] = {}
     for name in trained:
-        kept, evaluations[name] = _cut(task, pool[name], seed)
+        kept, evaluations[name] = _cut(task, pool[name], seed, HELD_OUT)
         train += kept
     trained_ids = {example.id for example in train} if task.parallel else set()
     for name in pool:
@@ -49,20 +53,51 @@ def split(
     return train, {name: evaluations[name] for name in pool if evaluations[name]}
 
 
-def _cut(task: Task, examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
+def for_tuning(data: TaskData) -> TaskData:
+    """Return what epochs and hyper-parameters are chosen by: nothing in it is scored in the end.
+
+    That is the development part where the test part is scored. Elsewhere a tenth of the training
+    part is held out, by a draw that is always the same; what shares a context or a first text
+    stays on one side, unless that is everything.
+
+    Args:
+        data: of the task.
+
+    Returns:
+        The same task with one evaluation set, ``tuning``, and what is left to train on.
+
+    Raises:
+        TaskDataError: there are too few examples to cut.
+    """
+    if data.tuning:
+        return replace(data, evaluations={TUNING_SET: data.tuning})
+    train, held_out = _cut(data.task, data.train, TUNING_SEED, TUNING_SHARE, alone=True)
+    return replace(data, train=train, evaluations={TUNING_SET: held_out})
+
+
+def tuned_on(data: TaskData) -> str:
+    """Say in words what :func:`for_tuning` takes."""
+    return "the development part" if data.tuning else "a held-out tenth of the training part"
+
+
+def _cut(
+    task: Task, examples: Sequence[Example], seed: int, share: float, *, alone: bool = False
+) -> tuple[list[Example], list[Example]]:
     groups: dict[object, list[int]] = {}
     for number, example in enumerate(examples):
         groups.setdefault(_group(example), []).append(number)
+    if len(groups) < 2 and alone:
+        groups = {number: [number] for number in range(len(examples))}
     if len(groups) < 2:
         raise TaskDataError(
-            f"{len(examples)} examples of {task.name} about {len(groups)} text cannot be split for "
-            "training and scoring; give more, or a file for each part"
+            f"{len(examples)} examples of {task.name} about {len(groups)} text cannot be split in "
+            "two; give more, or a file for each part"
         )
     order = list(groups.values())
     random.Random(seed).shuffle(order)
     held_out: set[int] = set()
     for members in order[:-1]:
-        if held_out and len(held_out) + len(members) > HELD_OUT * len(examples):
+        if held_out and len(held_out) + len(members) > share * len(examples):
             break
         held_out.update(members)
     train = [e for n, e in enumerate(examples) if n not in held_out]

@@ -55,11 +55,13 @@ class Table:
         rows: in the file's order.
         labelled: there is a column of labels.
         notes: what was left out.
+        lacking: what to say where a column of labels must be and is not.
     """
 
     rows: Sequence[Row]
     labelled: bool
     notes: tuple[str, ...] = ()
+    lacking: str = ""
 
 
 def read_text(path: Path) -> str:
@@ -128,7 +130,7 @@ def _from_cells(path: Path, cells: Iterator[tuple[int, list[str]]], layout: Loca
             label = None
         cells = chain([first], cells)
     else:
-        raise TaskDataError(f"{path} has the columns {_listed(header)}; {_wanted(layout)}")
+        raise TaskDataError(_lacking(path, first[1], layout))
     needed = max(n for n in (text, pair, label, language) if n is not None)
     rows: list[Row] = []
     torn: list[tuple[int, int]] = []
@@ -145,7 +147,7 @@ def _from_cells(path: Path, cells: Iterator[tuple[int, list[str]]], layout: Loca
             f"{_wanted(layout)}"
         )
     notes = (f"{len(torn)} torn lines of {path.name} left out",) if torn else ()
-    return Table(rows, label is not None, notes)
+    return Table(rows, label is not None, notes, _lacking(path, first[1], layout))
 
 
 def _from_records(
@@ -156,7 +158,7 @@ def _from_records(
     names = list(dict.fromkeys(name for _, record in records for name in record))
     columns = known_columns(names, layout.columns)
     if columns is None:
-        raise TaskDataError(f"{path} has the columns {_listed(names)}; {_wanted(layout)}")
+        raise TaskDataError(_lacking(path, names, layout))
     lower = [name.strip().lower() for name in names]
     found = [_index(lower, name) for name in (columns.text, columns.pair, columns.label)]
     wanted = [None if place is None else names[place] for place in found]
@@ -164,7 +166,7 @@ def _from_records(
         Row(f"{path}, {unit}", n, *(None if name is None else record.get(name) for name in wanted))
         for n, record in records
     ]
-    return Table(rows, found[2] is not None)
+    return Table(rows, found[2] is not None, (), _lacking(path, names, layout))
 
 
 def _csv_cells(path: Path, layout: LocalLayout) -> Iterator[tuple[int, list[str]]]:
@@ -216,9 +218,11 @@ def _index(names: Sequence[str], wanted: str | None) -> int | None:
     return names.index(wanted.lower())
 
 
-def _listed(names: Sequence[str]) -> str:
-    text = ", ".join(names)
-    return text if len(text) <= 200 else text[:200] + " …"
+def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
+    listed = ", ".join(name.strip() for name in names)
+    if len(listed) > 200:
+        listed = listed[:200] + " …"
+    return f"{path} has the columns {listed}; {_wanted(layout)}{layout.advice}"
 
 
 def _wanted(layout: LocalLayout) -> str:

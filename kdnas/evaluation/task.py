@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.evaluation import OWN_SUITE
 
 Kind = Literal["classification", "regression", "tagging", "span"]
 
@@ -84,6 +85,7 @@ class LocalLayout:
         positions: columns of text, pair and label in a table without header.
         languages: codes or names in file names → code; empty for a task in one language.
         skip: file names that belong to another task of the same folder.
+        advice: what to do about a table that lacks a column, for messages.
     """
 
     folders: tuple[str, ...]
@@ -93,6 +95,7 @@ class LocalLayout:
     positions: tuple[int, int | None, int] | None = None
     languages: Mapping[str, str] = field(default_factory=dict)
     skip: str | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,14 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+_OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "classification": (("accuracy", "f1"), ("matthews", "precision", "recall")),
+    "regression": (("pearson", "spearman"), ()),
+    "tagging": (("f1", "precision", "recall"), ("accuracy",)),
+}
+"""Of each kind of a user's task the metrics that are usual, and the others that there are."""
+
+
 def own_task(
     name: str,
     kind: Kind,
@@ -167,22 +178,21 @@ def own_task(
         metrics: keys of ``METRIC_NAMES``, the main one first.
 
     Raises:
-        SpecError: the kind is ``span``, or a metric is not known.
+        SpecError: the kind is ``span``, or a metric is not one of the kind.
     """
-    defaults: Mapping[Kind, tuple[str, ...]] = {
-        "classification": ("accuracy", "f1"),
-        "regression": ("pearson", "spearman"),
-        "tagging": ("f1", "precision", "recall"),
-    }
-    if kind not in defaults:
+    if kind not in _OWN_METRICS:
         raise SpecError(
-            f"a task of your own cannot be of kind {kind!r}; choose {', '.join(defaults)}, or put "
-            "questions in SQuAD's JSON and evaluate them as SQuAD"
+            f"a task of your own cannot be of kind {kind!r}; choose {', '.join(_OWN_METRICS)}, or "
+            "put questions in SQuAD's JSON and evaluate them as SQuAD"
         )
-    chosen = metrics or defaults[kind]
+    usual, others = _OWN_METRICS[kind]
+    stray = next((metric for metric in metrics or () if metric not in usual + others), None)
+    if stray is not None:
+        raise SpecError(unknown_name(f"metric of a {kind}", stray, usual + others))
+    chosen = metrics or usual
     return Task(
         name=name,
-        suite="own",
+        suite=OWN_SUITE,
         kind=kind,
         labels=labels,
         metrics=chosen,
@@ -192,5 +202,6 @@ def own_task(
             (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"),
             ("train.csv", "dev.csv", "test.jsonl"),
             (Columns(text, pair, label),),
+            advice="; name the columns with --text, --pair and --label, or in own of the spec",
         ),
     )

@@ -2,12 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import Dtype, ModelSpec
+
+OWN_SUITE = "own"
+MOST_POINTS = 100
+"""Of a grid."""
+
+
+class GridSpec(Spec):
+    """Learning rates times epochs, of which the best pair is taken; by default as published.
+
+    Attributes:
+        learning_rates: peak rates of AdamW.
+        epochs: passes over the training examples.
+    """
+
+    learning_rates: tuple[float, ...] = Field((1e-5, 2e-5, 3e-5, 5e-5), min_length=1)
+    epochs: tuple[float, ...] = Field((3, 5, 10), min_length=1)
+
+    @field_validator("learning_rates")
+    @classmethod
+    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(value)) < len(value) or min(value) <= 0 or max(value) >= 1:
+            raise ValueError("learning rates must differ, and lie between 0 and 1")
+        return value
+
+    @field_validator("epochs")
+    @classmethod
+    def _passes(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(value)) < len(value) or min(value) <= 0:
+            raise ValueError("epochs must differ, and be above 0")
+        return value
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        count = len(self.learning_rates) * len(self.epochs)
+        if count > MOST_POINTS:
+            raise ValueError(f"a grid has at most {MOST_POINTS} points, not {count}")
+        return self
+
+
+class OwnTaskSpec(Spec):
+    """A task of the user's own: which columns of his table mean what.
+
+    Attributes:
+        name: what reports call it; None takes the name of the file or folder.
+        kind: what is predicted: a class, a number, or a tag for each word.
+        text: column of the text; of a tagging task, of the list of words.
+        pair: column of a second text.
+        label: column of the class, the number, or the list of tags.
+        metrics: the first one counts; none means the usual ones of the kind.
+    """
+
+    name: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
+    kind: Literal["classification", "regression", "tagging"] = "classification"
+    text: str = Field("text", min_length=1, pattern=r"^[^\x00]+$")
+    pair: str | None = Field(None, min_length=1, pattern=r"^[^\x00]+$")
+    label: str = Field("label", min_length=1, pattern=r"^[^\x00]+$")
+    metrics: tuple[str, ...] = ()
 
 
 class EvaluationPlanSpec(Spec):
@@ -31,8 +88,11 @@ class EvaluationPlanSpec(Spec):
         device: ``auto`` takes a GPU where there is one.
         dtype: of the forward passes; ``auto`` takes bfloat16 where the hardware is fast at it.
         threads: intra-op threads on a CPU; None takes all cores.
-        early_stopping: end a fine-tuning after this many epochs without a better score on the
-            evaluation set, and keep the best epoch's weights; None trains to the end.
+        early_stopping: end a fine-tuning after this many epochs without a better score on
+            examples that are kept for it, and keep the best epoch's weights; None trains to the
+            end.
+        grid: of which learning rate and epochs are taken; None takes them as they are given.
+        own: the task of the suite ``own``, whose table is ``data_dir``.
     """
 
     suite: str = Field(min_length=1)
@@ -49,6 +109,24 @@ class EvaluationPlanSpec(Spec):
     dtype: Dtype = "auto"
     threads: int | None = Field(None, ge=1)
     early_stopping: int | None = Field(None, ge=1)
+    grid: GridSpec | None = None
+    own: OwnTaskSpec | None = None
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.grid is not None and not (self.learning_rate is None and self.epochs is None):
+            raise ValueError(
+                "a grid chooses learning rate and epochs; give grid.learning_rates and "
+                "grid.epochs, or learning_rate and epochs"
+            )
+        if self.own is not None and self.suite != OWN_SUITE:
+            raise ValueError(
+                f"kind and columns are of a task of your own, not of suite {self.suite!r}; take "
+                f"suite {OWN_SUITE!r}"
+            )
+        if self.suite == OWN_SUITE and self.data_dir is None:
+            raise ValueError("a task of your own needs data_dir, its file or folder")
+        return self
 
     @field_validator("seeds", mode="before")
     @classmethod

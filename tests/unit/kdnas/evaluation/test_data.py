@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data import available_tasks, load_task
-from kdnas.evaluation.examples import Example, SpanExample, TaskData, TextExample
+from kdnas.evaluation.examples import Example, SpanExample, TaggedExample, TaskData, TextExample
 from kdnas.evaluation.tasks import SUITES, TASKS, find_task, own_task
 
 
@@ -383,6 +383,57 @@ def test_a_users_own_tagging(tmp_path: Path) -> None:
     flat = file(tmp_path / "flat.jsonl", json.dumps({"words": "a b", "tags": ["O", "O"]}))
     with pytest.raises(TaskDataError, match=r"holds a str instead of a list of words"):
         load_task(task, flat)
+
+
+def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
+    path = file(tmp_path / "all.csv", "Body,Queue", "a,x", "b,y")
+    has = rf"{path} has the columns Body, Queue; it needs "
+    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns with --text"):
+        load_task(own_task("mine", "classification", label="Queue"), path)
+    with pytest.raises(TaskDataError, match=has + "body and label; name the columns with --text"):
+        load_task(own_task("mine", "classification", text="body"), path)
+    file(tmp_path / "parts" / "train.csv", "Body,Class", "a,x", "b,y")
+    file(tmp_path / "parts" / "dev.csv", "Body,Queue", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"train\.csv has the columns Body, Class; it needs"):
+        load_task(own_task("m", "classification", text="body", label="queue"), tmp_path / "parts")
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (lambda n: "same", "has the only class 'same'"),
+        (lambda n: str(n), "has 30 classes for 24 examples to learn from; for numbers give --kind"),
+    ],
+)
+def test_labels_that_are_none_are_refused(
+    tmp_path: Path, label: Callable[[int], str], said: str
+) -> None:
+    path = file(tmp_path / "all.csv", "text,label", *(f"t{n},{label(n)}" for n in range(30)))
+    with pytest.raises(TaskDataError, match=said):
+        load_task(own_task("mine", "classification"), path)
+
+
+def test_tags_that_mark_no_spans_want_accuracy(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": [f"w{n}"], "label": ["NOUN"]}) for n in range(10)]
+    path = file(tmp_path / "all.jsonl", *rows)
+    with pytest.raises(TaskDataError, match=r"such as 'NOUN', mark no spans .* --metrics accuracy"):
+        load_task(own_task("mine", "tagging"), path)
+    data = load_task(own_task("mine", "tagging", metrics=("accuracy",)), path)
+    assert data.labels == ("NOUN",)
+
+
+def test_the_part_for_tuning_is_in_the_language_of_training(tmp_path: Path) -> None:
+    for part in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            words = [f"{part}{language}{n}\tB-PER\n" for n in range(3)]
+            file(tmp_path / "panx" / f"{part}-{language}.tsv", *words)
+    data = load_task(TASKS["pan-x"], tmp_path)
+    assert list(data.evaluations) == ["en", "de"]
+    assert [e.tokens for e in data.tuning if isinstance(e, TaggedExample)] == [
+        (f"deven{n}",) for n in range(3)
+    ]
+    rte(tmp_path / "RTE")
+    assert load_task(TASKS["rte"], tmp_path).tuning == ()
 
 
 def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -167,10 +167,27 @@ def test_early_stopping_keeps_the_best_epoch(model: TeacherHandle, tmp_path: Pat
     settings = replace(SETTINGS, early_stopping=1, max_steps=None)
     result = run(model, sentiment(), tmp_path, settings)
     assert result is not None
-    assert result.steps < 130  # of ten epochs of 13 steps
-    assert result.steps % 13 == 0
+    assert result.train_examples == 180
+    assert result.steps < 120  # of ten epochs of 12 steps
+    assert result.steps % 12 == 0
     assert result.main > 0.95
-    assert "the epoch was chosen on the evaluation set" in result.notes
+    assert "the epoch was chosen on a held-out tenth of the training part" in result.notes
+
+
+def test_no_epoch_is_chosen_by_what_is_scored(model: TeacherHandle, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, early_stopping=1, max_steps=None, epochs=3)
+    told: list[tuple[str, int]] = []
+    data = sentiment(60, 10)
+    data = replace(data, tuning=sentiment(60, 25).evaluations["dev"])
+    result = run(
+        model, data, tmp_path, settings, on_progress=lambda p: told.append((p.phase, p.total))
+    )
+    assert result is not None
+    assert result.train_examples == 60
+    phases = [phase for phase, _ in told]
+    assert phases.index("dev") > max(i for i, phase in enumerate(phases) if phase != "dev")
+    assert ("tuning", 25) in told
+    assert "the epoch was chosen on the development part" in result.notes
 
 
 def test_the_process_keeps_its_random_states(model: TeacherHandle, tmp_path: Path) -> None:

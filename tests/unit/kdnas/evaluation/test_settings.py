@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from kdnas.errors import SpecError
-from kdnas.evaluation.settings import FinetuneSettings, published_settings, settings_for
+from kdnas.evaluation.settings import FinetuneSettings, Grid, published_settings, settings_for
 from kdnas.evaluation.tasks import TASKS, find_task, own_task
 from kdnas.specs.evaluation import EvaluationSpec
 
@@ -47,7 +48,32 @@ def test_a_request_changes_what_it_names() -> None:
     wanted = spec(learning_rate=1e-4, max_steps=7, early_stopping=2)
     settings = settings_for(find_task("CoLA"), wanted, "bfloat16")
     assert settings == FinetuneSettings(1e-4, 10, max_steps=7, early_stopping=2, dtype="bfloat16")
-    assert FinetuneSettings(**settings.to_json()) == settings
+    assert FinetuneSettings.from_json(settings.to_json()) == settings
+
+
+def test_a_grid_is_the_published_one_unless_it_is_narrowed() -> None:
+    settings = settings_for(find_task("RTE"), spec(grid={}), "float32")
+    assert settings.grid == Grid((1e-5, 2e-5, 3e-5, 5e-5), (3, 5, 10))
+    assert FinetuneSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    narrow = settings_for(find_task("RTE"), spec(grid={"epochs": [1.5]}), "float32")
+    assert narrow.grid == Grid((1e-5, 2e-5, 3e-5, 5e-5), (1.5,))
+    assert "grid" not in settings_for(find_task("RTE"), spec(), "float32").to_json()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"grid": {}, "epochs": 3}, "a grid chooses learning rate and epochs"),
+        ({"grid": {"epochs": [3, 3]}}, "epochs must differ"),
+        ({"grid": {"learning_rates": [2.0]}}, "lie between 0 and 1"),
+        ({"grid": {"epochs": list(range(1, 30))}}, "at most 100 points, not 116"),
+        ({"own": {}}, "not of suite 'glue'; take suite 'own'"),
+        ({"suite": "own"}, "needs data_dir"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        spec(**values)
 
 
 def test_windows_must_move_on() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import Example, TextExample
-from kdnas.evaluation.splitting import split
+from kdnas.evaluation.examples import Example, TaskData, TextExample
+from kdnas.evaluation.splitting import for_tuning, split
 from kdnas.evaluation.tasks import TASKS
 
 
@@ -60,3 +60,25 @@ def test_other_languages_are_scored_whole_where_they_are_no_translations() -> No
 def test_without_its_language_a_task_is_trained_on_the_first() -> None:
     train, evaluations = split(TASKS["xnli"], {"de": examples(range(10), "de")}, 0)
     assert (len(train), len(evaluations["de"])) == (8, 2)
+
+
+@given(st.integers(2, 200))
+def test_a_tenth_of_the_training_part_is_kept_for_tuning(number: int) -> None:
+    train, dev = examples(range(number)), examples(range(5), "scored ")
+    data = TaskData(TASKS["rte"], train, {"dev": dev}, ("x", "y"), True, ())
+    tuning = for_tuning(data)
+    held_out = tuning.evaluations["tuning"]
+    assert list(tuning.evaluations) == ["tuning"]
+    assert len(held_out) == max(1, number // 10)
+    assert {e.id for e in (*tuning.train, *held_out)} == {e.id for e in train}
+    assert len(tuning.train) + len(held_out) == number
+    assert for_tuning(data) == tuning
+
+
+def test_a_development_part_beside_the_scored_one_is_for_tuning() -> None:
+    dev = examples(range(3), "dev ")
+    data = TaskData(
+        TASKS["rte"], examples(range(9)), {"test": examples(range(2))}, None, True, (), tuning=dev
+    )
+    assert for_tuning(data).evaluations == {"tuning": dev}
+    assert for_tuning(data).train == data.train

@@ -191,7 +191,7 @@ def test_a_file_or_a_missing_folder_is_refused(folder: Path) -> None:
     [
         ("minlm", "'minlm', did you mean 'minilm'"),
         ("nobody/nothing", "'nobody/nothing'"),
-        ("a b", "unknown teacher 'a b'"),
+        ("a b", "unknown model 'a b'"),
     ],
 )
 def test_a_name_that_nobody_knows_is_refused_at_once(

@@ -1,0 +1,121 @@
+"""Options of ``kdnas evaluate`` that go together: the grid, and a task of the user's own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kdnas.errors import SpecError
+
+GRID_PANEL, OWN_PANEL = "Grid", "A task of your own (--suite own)"
+
+Grid = Annotated[
+    bool,
+    typer.Option(
+        "--grid",
+        rich_help_panel=GRID_PANEL,
+        help="Choose learning rate and epochs of each task by trials, on examples that are not "
+        "scored; the published grid unless the next options say otherwise.",
+    ),
+]
+GridLearningRates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        rich_help_panel=GRID_PANEL,
+        help="Learning rates of the grid.  [default: 1e-5,2e-5,3e-5,5e-5]",
+    ),
+]
+GridEpochs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST", rich_help_panel=GRID_PANEL, help="Epochs of the grid.  [default: 3,5,10]"
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=OWN_PANEL,
+        help="classification, regression or tagging.  [default: classification]",
+    ),
+]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        rich_help_panel=OWN_PANEL,
+        help="Column of the text; of tagging, of the list of words.  [default: text]",
+    ),
+]
+Pair = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", rich_help_panel=OWN_PANEL, help="Column of a second text."),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        rich_help_panel=OWN_PANEL,
+        help="Column of the class, the number, or the list of tags.  [default: label]",
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        rich_help_panel=OWN_PANEL,
+        help="accuracy, f1, matthews, precision, recall; pearson, spearman: the first one counts."
+        "  [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=OWN_PANEL,
+        help="What the report calls it.  [default: the name of the file or folder]",
+    ),
+]
+
+
+def grid_values(grid: bool, learning_rates: str | None, epochs: str | None) -> dict[str, Any]:
+    """Return the entry of the spec that the options of the grid set.
+
+    Raises:
+        SpecError: a list holds something else than numbers.
+    """
+    if not (grid or learning_rates or epochs):
+        return {}
+    lists = {
+        "learning_rates": _numbers("--grid-learning-rates", learning_rates),
+        "epochs": _numbers("--grid-epochs", epochs),
+    }
+    return {"grid": {name: values for name, values in lists.items() if values is not None}}
+
+
+def _numbers(option: str, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(f"{option} {text!r} is no list of numbers; write such as 1,2.5") from None
+
+
+def own_values(
+    kind: str | None,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    metrics: str | None,
+    name: str | None,
+) -> dict[str, Any]:
+    """Return the entries of the spec that the options of a user's task set."""
+    return {
+        "own.kind": kind,
+        "own.text": text,
+        "own.pair": pair,
+        "own.label": label,
+        "own.metrics": [part.strip() for part in metrics.split(",")] if metrics else None,
+        "own.name": name,
+    }
