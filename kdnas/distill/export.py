@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from kdnas.distill.tensorboard import write_student_events
 from kdnas.errors import ConflictError, StoreError
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
+from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transformers
 from kdnas.objectives.registry import build_stages
 
@@ -94,7 +95,8 @@ def export_student(
 ) -> None:
     """Write the student where ``AutoModel`` and ``AutoTokenizer`` load it; all of it or nothing.
 
-    The folder holds weights (safetensors), configuration, the teacher's tokenizer, ``README.md``
+    The folder holds weights (safetensors), configuration, the teacher's tokenizer and its way of
+    embedding sentences, if it has one, so that sentence-transformers loads it too, ``README.md``
     (the model card), ``loss_curve.png``, ``metrics.jsonl``, ``tensorboard/``, ``distillation.json``
     (the request) and ``run.json`` (which run made it, and its best losses).
 
@@ -117,6 +119,9 @@ def export_student(
         draft.mkdir(parents=True)
         _save_model(distilled, draft)
         copy_tokenizer(teacher, draft)
+        if teacher.sentences is not None:
+            embeds = write_student_modules(teacher.sentences, spec.arch.hidden, draft)
+            facts = replace(facts, embeds_sentences=embeds)
         _write_json(draft / SPEC_FILE, portable_request(spec))
         _write_json(draft / RUN_FILE, {"distillation_id": facts.run_id, **asdict(distilled.best)})
         (draft / "metrics.jsonl").write_text("".join(_metric_lines(distilled, spec)))

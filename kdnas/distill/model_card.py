@@ -32,6 +32,7 @@ class CardFacts:
         dtype: format of the forward passes.
         device: where it ran.
         latency: a sentence with the measured latency, or None if it was not measured.
+        embeds_sentences: whether the folder says how sentences are embedded.
     """
 
     run_id: str
@@ -40,6 +41,7 @@ class CardFacts:
     dtype: str
     device: str
     latency: str | None
+    embeds_sentences: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ def model_card(
     shape, best = teacher.shape, distilled.best
     words = objective_words(spec.objective)
     fills_masks = distilled.lm_head is not None
+    uses = _USE_MASKED_LM.rstrip() if fills_masks else ""
+    uses += _USE_SENTENCES.rstrip() if facts.embeds_sentences else ""
     rows = {
         "architecture": f"`{spec.arch}` (layers, heads, hidden, intermediate, activation)",
         "parameters": _parameters(distilled),
@@ -209,7 +213,7 @@ Relative loss: {words.relative}.
 ## Use
 
 ```python
-{_USE.strip()}{_USE_MASKED_LM.rstrip() if fills_masks else ""}
+{_USE.strip()}{uses}
 ```
 
 ## Make it again
@@ -233,6 +237,15 @@ _USE_MASKED_LM = """
 from transformers import AutoModelForMaskedLM
 
 masked_lm = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
+"""
+
+
+_USE_SENTENCES = """
+
+# as sentence embeddings, pooled as the teacher does
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("path/to/this/folder").encode(["a sentence", "another one"])
 """
 
 

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from kdnas.errors import TeacherError, unknown_name
-
-MODULES_FILE = "modules.json"
-"""Where sentence-transformers lists the modules of a model."""
+from kdnas.models.sentence import MODULES_FILE
 
 
 def _mean(states: Tensor, mask: Tensor) -> Tensor:

@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import TeacherError, unknown_name
+from kdnas.models.sentence import (
+    MODULES_FILE,
+    SENTENCE_FILES,
+    sentence_folder,
+    store_sentence_files,
+    stored_sentence_folder,
+)
 from kdnas.records import TeacherShape
 
 if TYPE_CHECKING:
@@ -37,6 +44,10 @@ TOKENIZER_FILES = (
     "merges.txt",
     "sentencepiece.bpe.model",
     "added_tokens.json",
+)
+DOWNLOADED = (
+    *("config.json", "*.safetensors", *WEIGHT_FILES, *TOKENIZER_FILES),
+    *(MODULES_FILE, "*/config.json", *SENTENCE_FILES),
 )
 LM_HEAD_KIND = "lm-head"
 """Kind of fitted masked-LM heads in the store."""
@@ -65,6 +76,7 @@ class TeacherHandle:
         shape: sizes, and the fingerprint of configuration, weights and tokenizer.
         fitted_head: folder of a masked-LM head that was fitted to it, if one is to be used.
         keep_layers: layers that are loaded, from the first one on; None takes all.
+        sentences: folder that says how sentences are embedded, if the teacher has one.
     """
 
     ref: str
@@ -72,6 +84,7 @@ class TeacherHandle:
     shape: TeacherShape
     fitted_head: Path | None = None
     keep_layers: int | None = None
+    sentences: Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -116,14 +129,18 @@ def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> Teache
     folder = _locate(ref, revision)
     files = teacher_files(folder, ref)
     shape = read_shape(folder, ref, _content_fingerprint(files))
+    sentences = sentence_folder(folder)
     if store is None:
-        return TeacherHandle(ref, folder, shape)
+        return TeacherHandle(ref, folder, shape, sentences=sentences)
     if not store.has("teacher", shape.fingerprint):
         with store.create("teacher") as draft:
             for file in files:
                 shutil.copyfile(file, draft.folder / file.name)
             draft.publish(shape.fingerprint, {"ref": ref})
-    return TeacherHandle(ref, store.fetch("teacher", shape.fingerprint), shape)
+    if sentences is not None:
+        sentences = store_sentence_files(sentences, shape.fingerprint, store)
+    fetched = store.fetch("teacher", shape.fingerprint)
+    return TeacherHandle(ref, fetched, shape, sentences=sentences)
 
 
 def open_teacher(fingerprint: str, store: Store, lm_head: str | None = None) -> TeacherHandle:
@@ -139,7 +156,12 @@ def open_teacher(fingerprint: str, store: Store, lm_head: str | None = None) -> 
         TeacherError: the head was fitted to another teacher.
     """
     folder = store.fetch("teacher", fingerprint)
-    handle = TeacherHandle(fingerprint, folder, read_shape(folder, fingerprint, fingerprint))
+    handle = TeacherHandle(
+        fingerprint,
+        folder,
+        read_shape(folder, fingerprint, fingerprint),
+        sentences=stored_sentence_folder(fingerprint, store),
+    )
     return handle if lm_head is None else with_fitted_head(handle, lm_head, store)
 
 
@@ -196,7 +218,7 @@ def _download(ref: str, revision: str | None) -> Path:
             snapshot_download(
                 ref,
                 revision=revision,
-                allow_patterns=["config.json", "*.safetensors", *WEIGHT_FILES, *TOKENIZER_FILES],
+                allow_patterns=list(DOWNLOADED),
             )
         )
     except HFValidationError:

@@ -25,6 +25,7 @@ from kdnas.distill.export import (
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.distill.tensorboard import read_events
 from kdnas.errors import ConflictError, StoreError
+from kdnas.evaluation.pooling import read_pooling
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab
@@ -217,3 +218,22 @@ def test_an_unmeasured_latency_is_said_to_be_so(
     facts = replace(FACTS, latency=None)
     export_student(distilled, lab.distillation(STUDENT), lab.teacher, facts, tmp_path / "out")
     assert "| latency | not measured |" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_a_student_embeds_sentences_as_its_teacher_does(
+    lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "pool", "type": "sentence_transformers.models.Pooling"},
+    ]
+    teacher = tmp_path / "teacher"
+    (teacher / "pool").mkdir(parents=True)
+    (teacher / "modules.json").write_text(json.dumps(modules))
+    (teacher / "pool" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    handle, output = replace(lab.teacher, sentences=teacher), tmp_path / "student"
+    export_student(distilled, lab.distillation(STUDENT), handle, FACTS, output)
+    assert read_pooling(output, "student").modes == ("cls",)
+    pooling = json.loads((output / "1_Pooling" / "config.json").read_text())
+    assert pooling == {"pooling_mode_cls_token": True, "word_embedding_dimension": 36}
+    assert "SentenceTransformer(" in (output / "README.md").read_text()

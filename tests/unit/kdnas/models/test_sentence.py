@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from kdnas.errors import TeacherError
+from kdnas.evaluation.pooling import read_pooling
+from kdnas.models.sentence import (
+    sentence_folder,
+    store_sentence_files,
+    stored_sentence_folder,
+    write_student_modules,
+)
+from kdnas.models.teacher import open_teacher, prepare_teacher
+from kdnas.store import Store
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+TEXTS = ["balan kosor", "mivek", "a longer one"]
+
+
+def write(file: Path, value: Any) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(value), "utf-8")
+
+
+def with_modules(folder: Path, *kinds: str, hidden: int = 48) -> Path:
+    """Add the files of sentence-transformers, as older versions wrote them."""
+    modules = []
+    for place, kind in enumerate(kinds):
+        path = f"{place}_{kind}" if place else ""
+        kind_of = f"sentence_transformers.models.{kind}"
+        modules.append({"idx": place, "name": str(place), "path": path, "type": kind_of})
+        if kind == "Pooling":
+            mean = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+            write(folder / path / "config.json", {"word_embedding_dimension": hidden, **mean})
+        if kind == "Dense":
+            write(folder / path / "config.json", {"in_features": hidden, "out_features": 8})
+    write(folder / "modules.json", modules)
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 20, "do_lower_case": False})
+    return folder
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    folder = make_tiny_teacher(tmp_path / "teacher", hidden=48)
+    return with_modules(folder, "Transformer", "Pooling", "Dense", "Normalize")
+
+
+def test_sentence_transformers_loads_a_student_with_its_teachers_pooling(
+    teacher: Path, tmp_path: Path
+) -> None:
+    student = make_tiny_teacher(tmp_path / "student", hidden=24, layers=1)
+    assert write_student_modules(teacher, 24, student)
+    model = SentenceTransformer(str(student), device="cpu")
+    assert [type(module).__name__ for module in model] == ["Transformer", "Pooling", "Normalize"]
+    assert model.max_seq_length == 20
+    vectors = torch.from_numpy(model.encode(TEXTS))
+    assert vectors.shape == (3, 24)
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(3))
+    # What we score similarity with is the same vector.
+    pooling = read_pooling(student, "student")
+    assert (pooling.modes, pooling.configured) == (("mean",), True)
+    encoded = model.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model[0].model(**encoded).last_hidden_state
+    ours = pooling(states, encoded["attention_mask"])
+    assert torch.allclose(torch.nn.functional.normalize(ours), vectors, atol=1e-5)
+
+
+def test_newer_files_keep_their_settings(tmp_path: Path) -> None:
+    teacher, student = tmp_path / "teacher", tmp_path / "student"
+    for folder in (teacher, student):
+        folder.mkdir()
+    with_modules(teacher, "Transformer", "Pooling")
+    config = {"embedding_dimension": 48, "pooling_mode": "cls", "include_prompt": False}
+    write(teacher / "1_Pooling" / "config.json", config)
+    write(teacher / "config_sentence_transformers.json", {"prompts": {"query": "query: "}})
+    assert write_student_modules(teacher, 24, student)
+    written = json.loads((student / "1_Pooling" / "config.json").read_text())
+    assert written == {**config, "embedding_dimension": 24}
+    prompts = json.loads((student / "config_sentence_transformers.json").read_text())
+    assert prompts == {"prompts": {"query": "query: "}}
+
+
+def test_a_pipeline_without_pooling_is_not_taken_over(tmp_path: Path) -> None:
+    teacher, student = tmp_path / "teacher", tmp_path / "student"
+    for folder in (teacher, student):
+        folder.mkdir()
+    assert sentence_folder(teacher) is None
+    with_modules(teacher, "Transformer", "Normalize")
+    assert sentence_folder(teacher) == teacher
+    assert not write_student_modules(teacher, 24, student)
+    assert not list(student.iterdir())
+
+
+def test_the_files_travel_by_the_store(teacher: Path, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    handle = prepare_teacher(str(teacher), store)
+    fetched = open_teacher(handle.fingerprint, store)
+    assert fetched.sentences is not None
+    assert fetched.sentences != teacher
+    (tmp_path / "student").mkdir()
+    assert write_student_modules(fetched.sentences, 24, tmp_path / "student")
+    # The latest files of a model count.
+    with_modules(teacher, "Transformer", "Pooling")
+    store_sentence_files(teacher, handle.fingerprint, store)
+    newest = stored_sentence_folder(handle.fingerprint, store)
+    assert newest is not None
+    assert len(json.loads((newest / "modules.json").read_text())) == 2
+    assert stored_sentence_folder("ffff", store) is None
+
+
+@pytest.mark.parametrize(
+    "modules", ["{", "{}", '[{"type": "x"}]', '[{"type": "m.Pooling", "path": "../../etc"}]', "[3]"]
+)
+def test_strange_files_are_refused(modules: str, tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text(modules)
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    with pytest.raises(TeacherError, match=r"modules\.json is not as .* copy the model again"):
+        store_sentence_files(tmp_path, "f", store)
