@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 import kdnas
 from api.coordinator import Coordinator
 from api.errors import add_error_handlers
 from api.event_hub import EventHub
-from api.guard import Guard
+from api.guard import MAX_BODY_BYTES, Guard
 from api.logs import RequestLog
 from api.metrics import Metrics
 from api.openapi import add_openapi
@@ -24,7 +25,6 @@ from api.security import Access, LoginLimiter, check_tokens
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
-MAX_BODY_BYTES = 1024 * 1024
 COORDINATOR_ENDS_SECONDS = 6.0
 """What it leaves behind is taken up by the next one; with open requests it makes ten at most."""
 
@@ -48,7 +48,6 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
-        max_body_size=MAX_BODY_BYTES,
     )
     app.state.settings = settings
     app.state.database = database
@@ -57,6 +56,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
     app.state.coordinator = Coordinator(settings, database) if coordinator else None
     app.state.events = EventHub(database)
     app.state.metrics = Metrics(database, lambda: app.state.events.num_listeners)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)  # the innermost
     app.add_middleware(Guard, access=app.state.access)
     app.add_middleware(RequestLog, metrics=app.state.metrics)  # the outermost
     add_error_handlers(app)

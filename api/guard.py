@@ -1,7 +1,8 @@
 """What every request has to pass before a route sees it, and the headers of every answer.
 
 In this order: the name under which the service was called, a token or a session, the role, where
-a change comes from, and the type of a body. Nothing is open that is not named in :data:`OPEN`.
+a change comes from, and the length and type of a body. Nothing is open that is not named in
+:data:`OPEN`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ OPEN = ("/healthz", "/readyz", "/login")
 """What answers without a token; beside it the files under ``/static/``, which are everybody's."""
 
 READING = {"GET", "HEAD", "OPTIONS"}
+
+MAX_BODY_BYTES = 1024 * 1024
 
 HEADERS = {
     # Styles are files of ours only, too: what the charts would write into a page is in charts.css.
@@ -81,6 +84,8 @@ class Guard:
                 "say whose page it shows; use the dashboard, or a token in the header "
                 "Authorization",
             )
+        if _length(request.headers) > MAX_BODY_BYTES:  # one of no told length: see api.app
+            return problem(413, "the body is above 1 MiB; send less")
         return _wrong_type(request.headers) if path.startswith("/api/") else None
 
     def _role(self, request: HTTPConnection) -> tuple[Role | None, bool]:
@@ -125,6 +130,11 @@ def _is_from_here(request: HTTPConnection, host: str) -> bool:
 
 def _host_of(origin: str) -> str:
     return origin.partition("://")[2].lower()
+
+
+def _length(headers: Headers) -> int:
+    given = headers.get("content-length", "")
+    return int(given) if given.isdecimal() else 0
 
 
 def _wrong_type(headers: Headers) -> Response | None:

@@ -311,10 +311,13 @@ def test_bodies_are_json_and_small(client: TestClient) -> None:
     assert client.post(path, content=b"{}").status_code == 415
     large = b"{" + b" " * 1024 * 1024 + b"}"
     headers = {"Content-Type": "application/json"}
-    assert client.post(path, content=large, headers=headers).status_code == 413
-    answer = client.post(path, content=iter([large]), headers=headers)  # in chunks
-    assert answer.status_code == 413
-    assert answer.json()["detail"] == "the body is above 1 MiB; send less"
+    for content in (large, iter([large])):  # at once and in chunks
+        answer = client.post(path, content=content, headers=headers)
+        assert answer.status_code == 413
+        assert answer.json()["detail"] == "the body is above 1 MiB; send less"
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert "Content-Security-Policy" in answer.headers
+        assert "X-Request-ID" in answer.headers
     answer = client.post(path, content=b"{", headers=headers)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("the body is no JSON")
