@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("playwright", reason="the browser tests need the package playwright")
 
 if TYPE_CHECKING:
-    from conftest import Complaints, MakeService, Service
+    from conftest import Complaints, MakeService, OpenPage, Service
     from playwright.sync_api import Page
 
 from playwright.sync_api import expect
@@ -44,6 +44,17 @@ def no_reload(page: Page) -> None:
 
 def was_not_reloaded(page: Page) -> bool:
     return bool(page.evaluate("window.notReloaded === true"))
+
+
+def put_out_of_sight(page: Page, is_hidden: bool = True) -> None:
+    """Tell a page what it is told when another tab is chosen; here all are in sight."""
+    page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        is_hidden,
+    )
 
 
 def begin_search(service: Service, name: str, episodes: int = 3) -> str:
@@ -186,3 +197,23 @@ def test_a_held_out_reading_is_shown(page: Page, empty: Service) -> None:
         )
     expect(page.locator("#summary")).to_contain_text("0.123")
     expect(page.locator("#log")).to_contain_text("held-out loss 0.123")
+
+
+def test_tabs_out_of_sight_leave_connections_to_the_one_that_is_looked_at(
+    open_page: OpenPage, empty: Service
+) -> None:
+    search_id = begin_search(empty, "one-of-many-tabs")
+    pages = []
+    for _ in range(7):  # a browser opens six connections to a service
+        page = open_page()
+        page.goto(f"{empty.url}/searches/one-of-many-tabs")
+        live(page)
+        put_out_of_sight(page)
+        pages.append(page)
+    first = pages[0]
+    no_reload(first)
+    demo_data.add_episode(empty.database, search_id, 1, PICKS, epsilon=1.0)
+    put_out_of_sight(first, is_hidden=False)
+    expect(first.locator("#log li").filter(has_text="Episode 1 began")).to_have_count(1)
+    expect(first.locator("#summary")).to_contain_text("8 of 24 candidates")
+    assert was_not_reloaded(first)

@@ -1,4 +1,6 @@
-// What happens, as it happens. One stream a page; a lost one is taken up where it broke off.
+// What happens, as it happens. One stream for a page in sight; a lost one is taken up where it broke
+// off, and so is that of a page that was out of sight: browsers open six connections to a service at
+// a time, and streams of tabs in the background would leave none for the page that is looked at.
 
 import { byId } from "./dom.js";
 
@@ -32,7 +34,13 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
     onEvent(event, event.id > madeAt);
   };
 
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+
   const open = () => {
+    if (source !== null || document.hidden) return;
     const query = new URLSearchParams({ ...subject, since: String(last) });
     source = new EventSource(`/api/v1/events?${query}`);
     source.addEventListener("open", () => {
@@ -45,13 +53,16 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
       say("lost");
       // The browser tries again by itself unless the answer was no stream at all. It would then
       // ask with the first `since`; the stream's own numbering sees to the rest.
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, RETRY_MS);
+      if (source?.readyState !== EventSource.CLOSED) return;
+      close();
+      setTimeout(open, RETRY_MS);
     });
     for (const type of TYPES) source.addEventListener(type, take);
   };
 
-  addEventListener("pagehide", () => source.close());
-  addEventListener("pageshow", (event) => event.persisted && open());
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
   open();
 }
 
