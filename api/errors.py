@@ -63,7 +63,7 @@ def add_error_handlers(app: FastAPI) -> None:
     """Have errors answered as problems; what nobody foresaw is caught in :mod:`api.logs`."""
     app.add_exception_handler(KdnasError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(HTTPException, http_problem)
 
 
 def _ours(request: Request, error: Exception) -> Response:
@@ -73,7 +73,8 @@ def _ours(request: Request, error: Exception) -> Response:
     return problem(status, str(error))
 
 
-def _http(request: Request, error: Exception) -> Response:
+def http_problem(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: an unknown path, a wrong method, a body too long."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]
     details = {

@@ -17,6 +17,7 @@ from fastapi.templating import Jinja2Templates
 
 import kdnas
 from api.dependencies import get_database, get_role, get_settings
+from api.errors import http_problem
 from kdnas.db.repository import events
 
 HERE = Path(__file__).parent
@@ -30,6 +31,7 @@ templates = Jinja2Templates(directory=HERE / "templates")
 def add_dashboard(app: FastAPI) -> None:
     """Give an application the pages and their files."""
     app.include_router(router)
+    app.add_exception_handler(404, _missing)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
 
 
@@ -42,6 +44,15 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         status_code=status,
         headers={"Cache-Control": "no-store"},
     )
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    """Tell people of a page that is not there, and programs as of anything else."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if not wants_page or request.url.path.startswith("/api/"):
+        return http_problem(request, error)
+    login_required = bool(get_settings(request).operator_token)
+    return render(request, "missing.html", 404, since=0, log_since=0, login_required=login_required)
 
 
 class Frame:

@@ -49,6 +49,9 @@ def test_the_login_leads_back_and_a_viewer_may_only_look(
     page.goto(f"{guarded.url}/searches")
     expect(page.get_by_role("heading", name="No search yet")).to_be_visible()
     assert page.get_by_role("link", name="Start").count() == 0
+    page.goto(f"{guarded.url}/searches/new")
+    expect(page.get_by_role("button", name="Start the search")).to_be_disabled()
+    expect(page.get_by_text("You are logged in to look only")).to_be_visible()
 
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
+from kdnas.db.repository import searches
+from kdnas.testing import demo_data
+
 pytestmark = pytest.mark.browser
 
 PAGES = [
@@ -277,3 +280,39 @@ def test_the_keyboard_reaches_the_content_first(page: Page, service: Service) ->
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Start a search")).to_be_focused()
+
+
+def test_a_page_that_is_not_there_is_a_page(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("404")
+    page.goto(f"{service.url}/nowhere")
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    expect(page.locator("main code")).to_have_text("/nowhere")
+    page.get_by_role("link", name="Searches").click()
+    expect(page.locator("#table tbody tr")).to_have_count(5)
+
+
+def test_on_a_phone_one_sees_where_one_is(open_page: OpenPage, service: Service) -> None:
+    page = open_page(390, 844)
+    for path, name in {"/searches": "Searches", "/latency": "Latency"}.items():
+        page.goto(service.url + path)
+        link = page.get_by_role("navigation", name="Main").get_by_role("link", name=name)
+        expect(link).to_have_attribute("aria-current", "page")
+        expect(link).to_be_in_viewport(ratio=1)
+
+
+def test_a_long_name_leaves_the_other_columns_in_sight(
+    open_page: OpenPage, service: Service
+) -> None:
+    with service.database.write() as session:
+        name = "w" * 60
+        search = searches.create_search(session, demo_data.spec(name), name=name)
+    try:
+        page = open_page()
+        page.goto(f"{service.url}/searches")
+        expect(page.get_by_role("link", name=name)).to_be_visible()
+        expect(page.get_by_role("columnheader", name="Ended")).to_be_in_viewport(ratio=1)
+    finally:
+        with service.database.write() as session:
+            searches.delete_search(session, search.id)

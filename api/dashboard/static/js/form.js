@@ -1,7 +1,7 @@
 // A form for a request, made from its JSON Schema: main fields first, all others folded away.
 
 import { newKey, send } from "./api.js";
-import { announce, el, problem, show } from "./dom.js";
+import { announce, el, isOperator, problem, show } from "./dom.js";
 import { Schema, read } from "./schema.js";
 
 /**
@@ -75,7 +75,11 @@ export class SpecForm {
         el("details", {}, el("summary", {}, title), el("div", { class: "fields" }, fields.map((f) => this.#field(f)))),
       );
     this.body = el("pre", { tabindex: "0" });
-    this.button = el("button", { class: "primary" }, submit);
+    this.button = el("button", { class: "primary", disabled: !isOperator() }, submit);
+    if (!isOperator()) {
+      const words = "You are logged in to look only: starting something wants the operator's token.";
+      show(this.#summary, el("div", { class: "notice warn" }, words));
+    }
     show(
       this.#form,
       this.#summary,

@@ -1,4 +1,5 @@
-// Light or dark, before the first paint: this script is no module, so the page waits for it.
+// The frame of every page: light or dark before the first paint (this script is no module, so the
+// page waits for it), and where one is in the navigation.
 (() => {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => {
@@ -16,6 +17,9 @@
   apply();
   system.addEventListener("change", apply);
   addEventListener("DOMContentLoaded", () => {
+    // On a phone the navigation scrolls: where one is has to be in sight.
+    const current = document.querySelector(".top nav [aria-current]");
+    current?.scrollIntoView({ inline: "center", block: "nearest" });
     document.getElementById("theme")?.addEventListener("click", () => {
       const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       try {

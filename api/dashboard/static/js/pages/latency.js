@@ -150,7 +150,7 @@ async function begin() {
   }
   byId("nothing").hidden = tables.length > 0;
   const select = byId("profile");
-  select.disabled = !tables.length;
+  select.closest(".filters").hidden = !tables.length;
   show(select, tables.map((t) => el("option", { value: t.id }, `${nameOf(t)}${t.complete === false ? " (being built)" : ""}`)));
   if (tables.length) await load(tables[0].id);
 }

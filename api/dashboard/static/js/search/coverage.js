@@ -50,6 +50,10 @@ export class Coverage {
       return;
     }
     const { axes } = this.#found;
+    if (!axes[down].length || !axes[across].length) {
+      show(this.#heat, el("div", { class: "empty slim" }, "Nothing was tried yet."));
+      return;
+    }
     const counts = countsOf(this.#found, down, across);
     const most = Math.max(1, ...counts.flat());
     const head = el("tr", {}, el("th", { scope: "col" }, `${down} \\ ${across}`), axes[across].map((v) => el("th", { scope: "col" }, String(v))));

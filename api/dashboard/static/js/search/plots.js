@@ -71,7 +71,10 @@ export function tradeoffChart(figure, choose) {
           marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } },
         };
       };
-      const sources = [...new Set(shown.map((p) => p.source))].sort();
+      // Later ones lie above: there are more random picks, and they say less.
+      const sources = [...new Set(shown.map((p) => p.source))].sort(
+        (a, b) => (b === "random") - (a === "random") || a.localeCompare(b),
+      );
       const tints = { controller: colour("series-1"), random: colour("series-2") };
       const traces = sources.map((s) => trace(s === "random" ? "random picks" : `${s}'s picks`, s, tints[s] ?? colour("series-3")));
       traces.push({
