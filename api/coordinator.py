@@ -1,4 +1,4 @@
-"""The coordinator: claims what is queued and has runners do it.
+"""The coordinator: claims what is queued and has runners do it, and moves pipelines on.
 
 Work runs in processes of their own (``api.runner``), never here: a crash, a leak or a GPU out of
 memory takes down one search and nothing else. Claims are leases on the database's clock, so any
@@ -27,6 +27,7 @@ from api.children import (
 )
 from api.cleanup import Cleanup
 from api.pauses import Pauses
+from api.pipeline_advance import advance_all
 from api.webhook import Webhook
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
@@ -138,6 +139,7 @@ class Coordinator:
                 if now - looked >= LOOK_SECONDS:
                     looked = now
                     self._end_unwanted()
+                    advance_all(self._database)
                 if now - cleaned >= CLEAN_SECONDS:
                     cleaned = now
                     self._cleanup.run()

@@ -18,9 +18,11 @@ from kdnas.models.teacher import ALIASES
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec
+from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 
 PYDOCS, HUB_PREFIX = "pydocs", "hub:"
+_ANY = "1,1,1,1,gelu"  # whatever the architectures of a pipeline's students
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _URL = re.compile(r"[A-Za-z][\w.+-]*://", re.ASCII)
 
@@ -49,6 +51,18 @@ def check_paths(spec: SearchSpec | DistillationSpec, settings: Settings) -> None
     if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
         _check_location(place, "training.checkpoints", settings)
     _check_address(spec.training.address, "training.address", settings)
+
+
+def check_pipeline(spec: PipelineSpec, settings: Settings) -> None:
+    """Refuse a pipeline that names what it may not, in its search or for its students.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    check_paths(spec.search, settings)
+    check_paths(spec.distillation_of(_ANY, spec.search), settings)
+    if spec.evaluation.data_dir is not None:
+        check_folder(spec.evaluation.data_dir, "evaluation.data_dir", settings)
 
 
 def check_model(model: ModelSpec, where: str, settings: Settings) -> None:

@@ -37,17 +37,19 @@ log = structlog.get_logger("kdnas.events")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a listener wants to hear of: one search, one distillation, or everything."""
+    """What a listener wants to hear of: one search, distillation or pipeline, or everything."""
 
     search_id: str | None = None
     distillation_id: str | None = None
+    pipeline_id: str | None = None
 
     def fits(self, event: EventRecord) -> bool:
         """Whether an event is about it."""
-        return self.search_id in {None, event.search_id} and self.distillation_id in {
-            None,
-            event.distillation_id,
-        }
+        return (
+            self.search_id in {None, event.search_id}
+            and self.distillation_id in {None, event.distillation_id}
+            and self.pipeline_id in {None, event.pipeline_id}
+        )
 
 
 class EventHub:
@@ -161,6 +163,7 @@ class EventHub:
                 position,
                 search_id=subject.search_id,
                 distillation_id=subject.distillation_id,
+                pipeline_id=subject.pipeline_id,
                 limit=PAGE,
             )
 

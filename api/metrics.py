@@ -83,6 +83,7 @@ class _Stored(Collector):
             ("searches", found.searches),
             ("distillations", found.distillations),
             ("evaluations", found.evaluations),
+            ("pipelines", found.pipelines),
             ("latency_builds", found.latency_builds),
             ("candidates", found.candidates),
         ):

@@ -66,6 +66,7 @@ class EventShape(Shape):
     type: str
     search_id: str | None
     distillation_id: str | None
+    pipeline_id: str | None
     created_at: datetime
     payload: dict[str, Any]
 

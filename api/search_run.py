@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from api.objective_preparation import (
@@ -40,13 +40,20 @@ from kdnas.models.cost import (
     teacher_architecture,
 )
 from kdnas.models.teacher import TeacherHandle
-from kdnas.records import LatencyTable, MiniKDContext, SearchRecord, SearchStatus
+from kdnas.records import (
+    LatencyTable,
+    MiniKDContext,
+    SearchFacts,
+    SearchRecord,
+    SearchStatus,
+)
+from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
 from kdnas.search.summary import summarise
-from kdnas.search_space import SearchSpace
+from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import LimitsSpec, SearchSpec
 from kdnas.store import Store
 from workers.backend import build_backend
 from workers.layout import (
@@ -280,8 +287,33 @@ def _prepare_stored(
         on_latency,
         lambda text: on_latency(0.0, text),
     )
+    with database.write() as session:
+        searches.set_search_facts(session, record.id, _facts(prepared, table))
     work.check()
     return prepared.spec, prepared, table
+
+
+def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
+    """Collect what was found out and the spec does not say.
+
+    Raises:
+        SpecError: no state is within the limits.
+    """
+    shape, limits, allowed = prepared.pinned.teacher.shape, prepared.spec.limits, None
+    if limits != LimitsSpec(max_hours=limits.max_hours):
+        known = state_facts(prepared.space, table, prepared.params_millions)
+        allowed = allowed_states(known, limits)
+    return SearchFacts(
+        teacher={axis: getattr(shape, axis) for axis in AXES},
+        embedding=asdict(EmbeddingShape.of(shape)),
+        axes={axis: list(values) for axis, values in prepared.space.axes.items()},
+        head_multiple=prepared.space.head_multiple,
+        allowed=allowed,
+        latency_profile=table.profile.fingerprint,
+        family=table.family,
+        teacher_fingerprint=table.teacher_fingerprint,
+        teacher_ms=table.teacher_ms,
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Telling a web server of the user's that a search or a distillation has ended.
+"""Telling a web server of the user's that a search, a distillation and the like have ended.
 
 Each end is posted as JSON, signed, in the order of the events and at least once: how far they were
 told is itself an event, so that a restart goes on there. Nothing waits for the user's server; while
@@ -18,16 +18,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
 
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import FINAL_STATUSES
 from kdnas.db.records import EventRecord
-from kdnas.db.repository import distillations, searches
+from kdnas.db.repository import distillations, evaluations, pipelines, searches
 from kdnas.db.repository.events import append_event, events_since, last_event, last_event_id
 from kdnas.errors import DatabaseError, NotFoundError, SpecError
 from kdnas.settings import Settings
@@ -171,22 +171,12 @@ class Webhook:
         ).encode()
 
     def _subject(self, event: EventRecord) -> Mapping[str, Any]:
+        kind = event.type.removesuffix("_status")
         with self._database.read() as session:
             try:
-                if event.search_id is not None:
-                    search = searches.get_search(session, event.search_id)
-                    return {"search": {"id": search.id, "name": search.name}}
-                distillation = distillations.get_distillation(session, event.distillation_id or "")
+                return {kind: _SUBJECTS[kind](session, event)}
             except NotFoundError:  # deleted a moment ago
-                return {"search": None}
-        return {
-            "distillation": {
-                "id": distillation.id,
-                "name": distillation.name,
-                "architecture": str(distillation.architecture),
-                "losses": dict(distillation.metrics),
-            }
-        }
+                return {kind: None}
 
     def _note(self, event: EventRecord, kind: str, detail: str) -> None:
         """Write down how far was told; without a subject, since searches can be deleted."""
@@ -211,6 +201,46 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
+def _search(session: Session, event: EventRecord) -> dict[str, Any]:
+    found = searches.get_search(session, event.search_id or "")
+    return {"id": found.id, "name": found.name}
+
+
+def _distillation(session: Session, event: EventRecord) -> dict[str, Any]:
+    found = distillations.get_distillation(session, event.distillation_id or "")
+    return {
+        "id": found.id,
+        "name": found.name,
+        "architecture": str(found.architecture),
+        "losses": dict(found.metrics),
+    }
+
+
+def _evaluation(session: Session, event: EventRecord) -> dict[str, Any]:
+    found = evaluations.get_evaluation(session, event.payload["evaluation"])
+    return {
+        "id": found.id,
+        "model": found.model,
+        "suite": found.suite,
+        "task": found.task,
+        "seed": found.seed,
+        "score": found.metrics.get("main"),
+    }
+
+
+def _pipeline(session: Session, event: EventRecord) -> dict[str, Any]:
+    found = pipelines.get_pipeline(session, event.pipeline_id or "")
+    return {"id": found.id, "name": found.name, "stage": found.stage}
+
+
+_SUBJECTS: Final[Mapping[str, Callable[[Session, EventRecord], dict[str, Any]]]] = {
+    "search": _search,
+    "distillation": _distillation,
+    "evaluation": _evaluation,
+    "pipeline": _pipeline,
+}
+_ENDS: Final = frozenset(f"{kind}_status" for kind in _SUBJECTS)
+
+
 def _is_end(event: EventRecord) -> bool:
-    kind = event.type in {"search_status", "distillation_status"}
-    return kind and event.payload.get("status") in FINAL_STATUSES
+    return event.type in _ENDS and event.payload.get("status") in FINAL_STATUSES

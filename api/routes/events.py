@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
@@ -11,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from api.dependencies import DatabaseDep
 from api.event_hub import EventHub, Subject
 from kdnas.db.engine import Database
-from kdnas.db.repository import distillations, events, searches
+from kdnas.db.repository import distillations, events, pipelines, searches
 from kdnas.errors import RequestError
 
 LARGEST_ID = 2**63 - 1
@@ -38,31 +39,38 @@ async def stream_events(
     since: EventNumber = None,
     search: Annotated[str | None, Query(description="Id or name.")] = None,
     distillation: Annotated[str | None, Query(description="Id or name.")] = None,
+    pipeline: Annotated[
+        str | None, Query(description="Id or name; with the events of all its parts.")
+    ] = None,
     last_event_id: Annotated[
         int | None, Header(ge=0, le=LARGEST_ID, description="Counts more than `since`.")
     ] = None,
 ) -> Response:
     """Stream events: those after a number, then each as it happens."""
     known = since if last_event_id is None else last_event_id
-    subject, position = await asyncio.to_thread(_beginning, database, search, distillation, known)
+    given = {"search": search, "distillation": distillation, "pipeline": pipeline}
+    subject, position = await asyncio.to_thread(_beginning, database, given, known)
     hub = cast(EventHub, request.app.state.events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventStream(hub.listen(subject, position), headers=headers)
 
 
 def _beginning(
-    database: Database, search: str | None, distillation: str | None, known: int | None
+    database: Database, given: Mapping[str, str | None], known: int | None
 ) -> tuple[Subject, int]:
     """What the stream is about, and the event after which it begins."""
-    if search is not None and distillation is not None:
-        raise RequestError(
-            f"search={search} and distillation={distillation} have no event in common; give one"
-        )
+    subjects = [(name, text) for name, text in given.items() if text is not None]
+    if len(subjects) > 1:
+        named = " and ".join(f"{name}={text}" for name, text in subjects)
+        raise RequestError(f"a stream is about one subject, not {named}; give one")
     with database.read() as session:
         subject = Subject()
-        if search is not None:
-            subject = Subject(search_id=searches.get_search(session, search).id)
-        if distillation is not None:
-            found = distillations.get_distillation(session, distillation)
-            subject = Subject(distillation_id=found.id)
+        for name, text in subjects:
+            if name == "search":
+                subject = Subject(search_id=searches.get_search(session, text).id)
+            elif name == "distillation":
+                found = distillations.get_distillation(session, text)
+                subject = Subject(distillation_id=found.id)
+            else:
+                subject = Subject(pipeline_id=pipelines.get_pipeline(session, text).id)
         return subject, events.last_event_id(session) if known is None else known

@@ -9,19 +9,21 @@ import typer
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="search, distillation or evaluation.")] = "search",
+    kind: Annotated[str, typer.Argument(help="search, distillation, evaluation or pipeline.")] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
     from kdnas.errors import SpecError, unknown_name
     from kdnas.specs.base import Spec
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.evaluation import EvaluationSpec
+    from kdnas.specs.pipeline import PipelineSpec
     from kdnas.specs.search import SearchSpec
 
     kinds: dict[str, type[Spec]] = {
         "search": SearchSpec,
         "distillation": DistillationSpec,
         "evaluation": EvaluationSpec,
+        "pipeline": PipelineSpec,
     }
     if kind not in kinds:
         raise SpecError(unknown_name("kind of request", kind, kinds))

@@ -17,7 +17,7 @@ from typing import Any
 from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
-from kdnas.db.records import HeldOutReading
+from kdnas.db.records import EvaluationRecord, HeldOutReading
 from kdnas.db.repository import (
     candidates,
     distillations,
@@ -71,7 +71,7 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
     """Fill an empty, migrated database; ``now`` is when the running search is looked at."""
     now = now or datetime.now(UTC)
     with database.write() as session:
-        profile = latencies.save_latency_table(session, _latency_table())
+        profile = latencies.save_latency_table(session, latency_table())
     finished = add_search(
         database, "distil-bert-week-09", episodes=15, began=now - timedelta(days=2)
     )
@@ -142,10 +142,18 @@ def add_search(
     candidates_each: int = 20,
     seed: int = 1,
     began: datetime = WEEK_BEGAN,
+    search_id: str | None = None,
 ) -> str:
-    """Write a search, finished or in the middle of an episode; returns its id."""
-    asked = spec(name, episodes=episodes, candidates=candidates_each, strategy=strategy)
-    search_id = _running_search(database, name, asked)
+    """Write a search, finished or in the middle of an episode; returns its id.
+
+    With ``search_id`` that search, which is queued, is the one.
+    """
+    if search_id is None:
+        asked = spec(name, episodes=episodes, candidates=candidates_each, strategy=strategy)
+        search_id = _running_search(database, name, asked)
+    else:
+        with database.write() as session:
+            searches.set_search_status(session, search_id, "running")
     whole = episodes if finished_episodes is None else finished_episodes
     picks = _picks(episodes, candidates_each, strategy, random.Random(seed))
     for number in range(1, whole + 1):
@@ -219,6 +227,18 @@ def add_distillation(
             "training": {"steps": steps},
         }
     )
+    with database.write() as session:
+        row = distillations.create_distillation(
+            session, asked.model_dump(mode="json"), asked.arch, name=name, owner_kind="service"
+        )
+    train(database, row.id, name, steps=steps, until=until)
+    return row.id
+
+
+def train(
+    database: Database, distillation_id: str, name: str, *, steps: int, until: int | None = None
+) -> None:
+    """Give a queued distillation its curve, and its student unless it is at step ``until``."""
     chance = random.Random(name)
     end = steps if until is None else until
     points = [
@@ -233,20 +253,18 @@ def add_distillation(
         for f in [0.9 * (step / 200) ** -0.28]
     ]
     with database.write() as session:
-        row = distillations.create_distillation(
-            session, asked.model_dump(mode="json"), asked.arch, name=name, owner_kind="service"
+        distillations.set_distillation_status(session, distillation_id, "running")
+        distillations.set_distillation_progress(
+            session, distillation_id, end, steps, points, readings
         )
-        distillations.set_distillation_status(session, row.id, "running")
-        distillations.set_distillation_progress(session, row.id, end, steps, points, readings)
         if until is None:
             distillations.set_distillation_result(
                 session,
-                row.id,
+                distillation_id,
                 metrics={"relative": readings[-1].losses.relative, "output": 0.31},
                 output_path=f"/data/models/{name}",
             )
-            distillations.set_distillation_status(session, row.id, "succeeded")
-    return row.id
+            distillations.set_distillation_status(session, distillation_id, "succeeded")
 
 
 def add_evaluations(
@@ -274,24 +292,25 @@ def add_evaluations(
             session, wanted, model=model, distillation_id=distillation_id
         )
         for row_id, pair in zip(ids, wanted, strict=True):
-            if pair.task not in scores:
-                if pair.seed == 0:
-                    evaluations.set_evaluation_status(session, row_id, "running")
-                    evaluations.note_evaluation_progress(
-                        session, row_id, "training", 120, 240, 0.61
-                    )
-                continue
-            about = {"key": row_id, "model": {"ref": model}, "data": pair.task, "settings": {}}
-            evaluations.note_prepared(session, row_id, about)
-            evaluations.set_evaluation_status(session, row_id, "running")
-            result = _task_result(pair, scores[pair.task] + chance.gauss(0, 0.004))
-            evaluations.set_evaluation_status(
-                session, row_id, "succeeded", metrics=result.to_json()
-            )
+            if pair.task in scores:
+                score(session, row_id, model, scores[pair.task] + chance.gauss(0, 0.004))
+            elif pair.seed == 0:
+                evaluations.set_evaluation_status(session, row_id, "running")
+                evaluations.note_evaluation_progress(session, row_id, "training", 120, 240, 0.61)
     return ids[0]
 
 
-def _task_result(pair: NewEvaluation, score: float) -> TaskResult:
+def score(session: Session, evaluation_id: str, model: str, value: float) -> None:
+    """Finish a queued evaluation with a score."""
+    found = evaluations.get_evaluation(session, evaluation_id)
+    about = {"key": found.id, "model": {"ref": model}, "data": found.task, "settings": {}}
+    evaluations.note_prepared(session, found.id, about)
+    evaluations.set_evaluation_status(session, found.id, "running")
+    result = _task_result(found, value)
+    evaluations.set_evaluation_status(session, found.id, "succeeded", metrics=result.to_json())
+
+
+def _task_result(pair: EvaluationRecord, score: float) -> TaskResult:
     task = find_task(pair.task)
     is_official = task.name != "RTE"
     return TaskResult(
@@ -420,7 +439,8 @@ def _spread_times(database: Database, search_id: str, began: datetime) -> None:
             stored.created_at = began + length * max(0, past) + within
 
 
-def _latency_table() -> LatencyTable:
+def latency_table() -> LatencyTable:
+    """Made-up latencies of every state of the space."""
     profile = LatencyProfile("cpu:AMD EPYC 9354", "pytorch-eager", 1, "float32", 32, "node-1")
     entries = {
         str(a): LatencyEntry(a, latency_ms(a), 0.02 * latency_ms(a), i % 40 == 0)

@@ -21,6 +21,7 @@ from kdnas.db.models import (
     Evaluation,
     Event,
     LatencyBuild,
+    Pipeline,
     Search,
 )
 
@@ -35,6 +36,7 @@ class Statistics:
         searches: status → searches.
         distillations: status → full distillations.
         evaluations: status → evaluations, one for each model, task and seed.
+        pipelines: status → pipelines.
         latency_builds: status → latency tables that were asked for.
         candidates: status → candidates of all searches.
         num_reused: candidates whose loss was looked up.
@@ -48,6 +50,7 @@ class Statistics:
     searches: Mapping[str, int]
     distillations: Mapping[str, int]
     evaluations: Mapping[str, int]
+    pipelines: Mapping[str, int]
     latency_builds: Mapping[str, int]
     candidates: Mapping[str, int]
     num_reused: int
@@ -75,6 +78,7 @@ def read_statistics(session: Session) -> Statistics:
         searches=_by_status(session, Search.status, STATUSES),
         distillations=_by_status(session, Distillation.status, STATUSES),
         evaluations=_by_status(session, Evaluation.status, STATUSES),
+        pipelines=_by_status(session, Pipeline.status, STATUSES),
         latency_builds=_by_status(session, LatencyBuild.status, STATUSES),
         candidates=_by_status(session, Candidate.status, CANDIDATE_STATUSES),
         num_reused=session.scalar(reused) or 0,

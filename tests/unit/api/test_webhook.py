@@ -20,7 +20,7 @@ from api import webhook
 from api.webhook import Webhook, signature
 from kdnas.db.engine import Database
 from kdnas.db.models import Event
-from kdnas.db.repository import events, searches
+from kdnas.db.repository import evaluations, events, pipelines, searches
 from kdnas.errors import SpecError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -183,3 +183,27 @@ def test_what_is_asked_of_the_settings(database: Database, tmp_path: Path) -> No
         Webhook.from_settings(
             replace(settings, webhook_url="file:///etc/passwd", webhook_secret="x"), database
         )
+
+
+def test_every_kind_of_end_is_told(database: Database, receiver: Receiver) -> None:
+    with telling(receiver.url, database):
+        with database.write() as session:
+            pairs = [evaluations.NewEvaluation("glue", "RTE", 3, {})]
+            (row_id,) = evaluations.create_evaluations(session, pairs, model="minilm")
+            evaluations.set_evaluation_status(session, row_id, "running")
+            evaluations.set_evaluation_status(session, row_id, "succeeded", metrics={"main": 0.6})
+            made = pipelines.create_pipeline(session, {}, name="whole")
+            pipelines.set_pipeline_status(session, made.id, "failed", "no student")
+        receiver.wait_for(2)
+    first, second = (json.loads(body) for _, body in receiver.heard)
+    assert first["evaluation"] == {
+        "id": row_id,
+        "model": "minilm",
+        "suite": "glue",
+        "task": "RTE",
+        "seed": 3,
+        "score": 0.6,
+    }
+    assert (first["type"], first["status"]) == ("evaluation_status", "succeeded")
+    assert second["pipeline"] == {"id": made.id, "name": "whole", "stage": "search"}
+    assert (second["type"], second["error"]) == ("pipeline_status", "no student")

@@ -1,0 +1,212 @@
+"""Which students a pipeline distils: what the search found best, and what it is compared with.
+
+A pure choice from what is stored: made again from the same rows it is the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from kdnas.architecture import ACTIVATIONS, Architecture
+from kdnas.db.records import MemberFigures, NewMember, Reason
+from kdnas.models.cost import EmbeddingShape, count_parameters
+from kdnas.records import ExploredState, LatencyTable, SearchFacts
+from kdnas.search.reward import best_under, rank_key
+from kdnas.search_space import SearchSpace
+from kdnas.specs.pipeline import PipelineSpec, StudentsSpec
+from kdnas.specs.search import SearchSpec
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The members of a pipeline in their order, and what to say of the choice.
+
+    Attributes:
+        members: the teacher first if it is evaluated, then each student once.
+        num_chosen: how many of them the search has chosen.
+        notes: sentences for the reader of the results.
+    """
+
+    members: tuple[NewMember, ...]
+    num_chosen: int
+    notes: tuple[str, ...]
+
+
+def choose(
+    spec: PipelineSpec,
+    search: SearchSpec,
+    facts: SearchFacts,
+    states: Sequence[ExploredState],
+    latencies: LatencyTable | None,
+) -> Choice:
+    """Choose the members of a pipeline.
+
+    Args:
+        spec: the request.
+        search: of the search, as it ran.
+        facts: what preparing it found out.
+        states: that it has explored.
+        latencies: the table that it worked with, if it is there.
+    """
+    notes: list[str] = []
+    reasons: dict[str, list[Reason]] = {}
+
+    def add(architecture: Architecture | str, reason: Reason) -> None:
+        reasons.setdefault(str(architecture), []).append(reason)
+
+    for state, about in _chosen(spec, search, facts, states, notes):
+        add(state.architecture, Reason("chosen", about))
+    num_chosen = len(reasons)
+    if num_chosen:
+        for baseline, about in _baselines(spec, search, facts, notes):
+            add(baseline, Reason("baseline", about))
+        for picked in _random_picks(spec, facts, set(reasons), notes):
+            add(picked, Reason("random", f"seed {spec.baselines.seed}"))
+    explored = {state.architecture: state for state in states}
+    students = [
+        NewMember(
+            tuple(why),
+            Architecture.parse(name),
+            _figures(Architecture.parse(name), explored.get(name), facts, latencies),
+        )
+        for name, why in reasons.items()
+    ]
+    if not spec.evaluation.teacher:
+        return Choice(tuple(students), num_chosen, tuple(notes))
+    teacher = NewMember(
+        (Reason("teacher", search.teacher.ref),),
+        figures=MemberFigures(latency_ms=facts.teacher_ms, latency_ratio=1.0),
+    )
+    return Choice((teacher, *students), num_chosen, tuple(notes))
+
+
+def _chosen(
+    spec: PipelineSpec,
+    search: SearchSpec,
+    facts: SearchFacts,
+    states: Sequence[ExploredState],
+    notes: list[str],
+) -> Iterator[tuple[ExploredState, str]]:
+    """Yield what the search has chosen, the best or the smallest budget first."""
+    way = spec.choose
+    if way.top is not None:
+        ranked = sorted(states, key=rank_key)[: way.top]
+        if len(ranked) < way.top:
+            notes.append(
+                f"the search explored {len(ranked)} students with a reward, so {len(ranked)} are "
+                f"chosen instead of {way.top}"
+            )
+        for rank, state in enumerate(ranked, 1):
+            yield state, f"reward no. {rank}"
+        return
+    budgets = [(ms, f"within {ms:g} ms") for ms in way.latency_budgets_ms] or [
+        (share * facts.teacher_ms, f"within {share:g} of the teacher's latency")
+        for share in way.latency_budgets_ratio
+    ]
+    for budget_ms, about in sorted(set(budgets)):
+        found = best_under(states, budget_ms, search.reward.loss)
+        if found is None:
+            fastest = min((state.latency_ms for state in states), default=None)
+            known = "" if fastest is None else f"; the fastest takes {fastest:.3g} ms"
+            notes.append(f"the search explored no student {about}{known}")
+        else:
+            yield found, about
+
+
+def _baselines(
+    spec: PipelineSpec, search: SearchSpec, facts: SearchFacts, notes: list[str]
+) -> Iterator[tuple[Architecture, str]]:
+    """Yield students of the teacher's proportions, those left out that cannot be made."""
+    own = facts.teacher
+    for depth, width in spec.baselines.proportions:
+        about = f"{depth:g} of the layers, {width:g} of the width"
+        student = _proportioned(depth, width, facts, spec, search)
+        copies = _copying(spec.distillation, search)
+        if copies is not None and student.hidden != own["hidden"]:
+            notes.append(f"no baseline of {about}: {copies} wants the teacher's width")
+            continue
+        yield student, about
+
+
+def _proportioned(
+    depth: float, width: float, facts: SearchFacts, spec: PipelineSpec, search: SearchSpec
+) -> Architecture:
+    """Scale the teacher; its width goes in steps into which its heads fit.
+
+    Args:
+        depth: share of the layers.
+        width: share of the hidden and the intermediate size.
+        facts: have the teacher's sizes.
+        spec: of the pipeline.
+        search: of the search.
+    """
+    own = facts.teacher
+    objective = spec.distillation.objective or search.objective
+    step = lcm(own["heads"] * facts.head_multiple, getattr(objective, "relation_heads", None) or 1)
+    if own["hidden"] % step:
+        step = own["heads"] * facts.head_multiple  # the relation heads are refused in any case
+    hidden = max(1, _rounded(width * own["hidden"] / step)) * step
+    return Architecture(
+        layers=max(1, _rounded(depth * own["layers"])),
+        heads=own["heads"],
+        hidden=hidden,
+        intermediate=max(1, _rounded(own["intermediate"] * hidden / own["hidden"])),
+        activation=own["activation"] if own["activation"] in ACTIVATIONS else ACTIVATIONS[0],
+    )
+
+
+def _rounded(value: float) -> int:
+    return int(value + 0.5)
+
+
+def _copying(part: StudentsSpec, search: SearchSpec) -> str | None:
+    """Name what copies teacher layers, and so can make students of its width only."""
+    if (part.objective or search.objective).name == "distilbert":
+        return "the objective distilbert"
+    return "the start copy" if (part.student or search.student).init == "copy" else None
+
+
+def _random_picks(
+    spec: PipelineSpec, facts: SearchFacts, taken: set[str], notes: list[str]
+) -> list[Architecture]:
+    """Draw states of the space within the search's limits that are no members yet."""
+    axes = {name: tuple(values) for name, values in facts.axes.items()}
+    space = SearchSpace(**axes, head_multiple=facts.head_multiple)
+    allowed = range(len(space)) if facts.allowed is None else facts.allowed
+    free = [space[index] for index in allowed if str(space[index]) not in taken]
+    wanted = spec.baselines.random
+    if len(free) < wanted:
+        notes.append(
+            f"the space has {len(free)} other students within the limits, so {len(free)} are "
+            f"picked at random instead of {wanted}"
+        )
+    return random.Random(spec.baselines.seed).sample(free, min(wanted, len(free)))
+
+
+def _figures(
+    architecture: Architecture,
+    state: ExploredState | None,
+    facts: SearchFacts,
+    latencies: LatencyTable | None,
+) -> MemberFigures:
+    """Collect what is known of a student: by the search, else from the latency table."""
+    if state is not None:
+        return MemberFigures(
+            reward=state.reward,
+            loss_relative=state.losses.relative,
+            loss_output=state.losses.output,
+            latency_ms=state.latency_ms,
+            latency_ratio=state.latency_ratio,
+            params_millions=state.params_millions,
+        )
+    params = count_parameters(architecture, EmbeddingShape(**facts.embedding)) / 1e6
+    if latencies is None or str(architecture) not in latencies.entries:
+        return MemberFigures(params_millions=params)
+    return MemberFigures(
+        latency_ms=latencies.ms(architecture),
+        latency_ratio=latencies.ratio(architecture),
+        params_millions=params,
+    )

@@ -1,0 +1,146 @@
+"""Which students a pipeline distils, and what it compares them with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from api.pipeline_choice import Choice, choose
+from kdnas.architecture import Architecture
+from kdnas.models.cost import EmbeddingShape, count_parameters
+from kdnas.records import ExploredState, Losses, SearchFacts
+from kdnas.search_space import AXES, SearchSpace
+from kdnas.specs.pipeline import PipelineSpec
+
+SPACE = SearchSpace((1, 3, 6), (6, 12), (192, 384), (768, 1536), ("gelu",))
+TEACHER = Architecture.parse("6,12,384,1536,gelu")
+EMBEDDING = EmbeddingShape(vocab_size=1000)
+FACTS = SearchFacts(
+    teacher={axis: getattr(TEACHER, axis) for axis in AXES},
+    embedding=asdict(EMBEDDING),
+    axes={axis: list(values) for axis, values in SPACE.axes.items()},
+    head_multiple=1,
+    allowed=None,
+    latency_profile="p",
+    family="f",
+    teacher_fingerprint="t",
+    teacher_ms=10.0,
+)
+
+
+def explored(index: int, reward: float, loss: float, latency_ms: float) -> ExploredState:
+    return ExploredState(
+        candidate_id=f"c{index}",
+        index=index,
+        architecture=str(SPACE[index]),
+        source="controller",
+        episode=1,
+        predicted_reward=None,
+        reward=reward,
+        losses=Losses(loss, loss, loss, loss),
+        latency_ms=latency_ms,
+        latency_ratio=latency_ms / 10,
+        params_millions=1.5,
+    )
+
+
+STATES = [
+    explored(0, 0.5, 0.6, 2.0),
+    explored(5, 0.7, 0.4, 4.0),
+    explored(9, 0.6, 0.2, 8.0),
+]
+
+
+def chosen(facts: SearchFacts = FACTS, states: Any = STATES, **parts: Any) -> Choice:
+    spec = PipelineSpec.read({"evaluation": {"suite": "glue"}, **parts}, "test")
+    return choose(spec, spec.search, facts, states, None)
+
+
+def by_role(choice: Choice, role: str) -> list[str]:
+    return [str(m.architecture) for m in choice.members if m.reasons[0].role == role]
+
+
+def test_the_highest_rewards_the_proportions_and_a_random_pick() -> None:
+    choice = chosen(choose=2)
+    assert [m.reasons[0].role for m in choice.members] == [
+        *("teacher", "chosen", "chosen", "baseline", "baseline", "random")
+    ]
+    assert by_role(choice, "chosen") == [str(SPACE[5]), str(SPACE[9])]
+    assert by_role(choice, "baseline") == ["3,12,384,1536,gelu", "3,12,192,768,gelu"]
+    (picked,) = by_role(choice, "random")
+    assert Architecture.parse(picked) in SPACE
+    assert choice.num_chosen == 2
+    first = choice.members[1]
+    assert first.reasons[0].about == "reward no. 1"
+    assert (first.figures.reward, first.figures.latency_ms) == (0.7, 4.0)
+    params = choice.members[3].figures.params_millions
+    assert params == count_parameters(Architecture.parse("3,12,384,1536,gelu"), EMBEDDING) / 1e6
+    assert choice == chosen(choose=2)  # the same from the same rows
+
+
+def test_an_architecture_with_two_reasons_is_distilled_once() -> None:
+    half = SPACE.index(Architecture.parse("3,12,384,1536,gelu"))
+    choice = chosen(states=[explored(half, 0.9, 0.1, 5.0)], choose=1)
+    member = choice.members[1]
+    assert [reason.role for reason in member.reasons] == ["chosen", "baseline"]
+    architectures = [m.architecture for m in choice.members]
+    assert len(set(architectures)) == len(architectures)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [{"latency_budgets_ms": [9, 1, 3]}, {"latency_budgets_ratio": [0.9, 0.1, 0.3]}],
+)
+def test_the_lowest_loss_under_each_budget(way: dict[str, Any]) -> None:
+    choice = chosen(choose=way)
+    assert by_role(choice, "chosen") == [str(SPACE[0]), str(SPACE[9])]
+    (note,) = choice.notes
+    assert "explored no student within" in note
+    assert "the fastest takes 2 ms" in note
+
+
+def test_random_picks_are_new_and_within_the_limits() -> None:
+    allowed = [0, 5, 7, 11]
+    facts = SearchFacts(**{**asdict(FACTS), "allowed": allowed})
+    choice = chosen(facts, choose=2, baselines={"random": 5, "proportions": []})
+    picked = by_role(choice, "random")
+    assert sorted(SPACE.index(Architecture.parse(p)) for p in picked) == [0, 7, 11]
+    assert "3 other students" in choice.notes[0]
+    other = chosen(choose=1, baselines={"random": 3, "seed": 1})
+    assert by_role(other, "random") != by_role(
+        chosen(choose=1, baselines={"random": 3, "seed": 2}), "random"
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [({"objective": "distilbert"}, "distilbert"), ({"student": "copy"}, "copy")]
+)
+def test_a_baseline_that_cannot_be_made_is_left_out_with_a_note(
+    part: dict[str, Any], name: str
+) -> None:
+    if "objective" in part:
+        part = {"objective": {"name": "distilbert"}}
+    choice = chosen(choose=1, distillation=part)
+    assert by_role(choice, "baseline") == ["3,12,384,1536,gelu"]
+    assert any(name in note and "0.5 of the width" in note for note in choice.notes)
+
+
+def test_fewer_than_asked_for_and_none_at_all() -> None:
+    few = chosen(choose=5)
+    assert few.num_chosen == 3
+    assert "3 are chosen instead of 5" in few.notes[0]
+    none = chosen(states=[], choose=1)
+    assert (none.num_chosen, len(none.members)) == (0, 1)
+
+
+def test_widths_fit_the_relation_heads() -> None:
+    objective = {"name": "minilmv2", "relation_heads": 32}
+    choice = chosen(
+        choose=1,
+        distillation={"objective": objective},
+        baselines={"proportions": [[1.0, 0.4]], "random": 0},
+    )
+    (name,) = by_role(choice, "baseline")
+    assert Architecture.parse(name).hidden == 192

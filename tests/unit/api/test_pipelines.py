@@ -1,0 +1,313 @@
+"""Pipelines over REST, moved on from stage to stage by their rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.pipeline_advance import advance, advance_all, begin_pipeline
+from api.schemas import Page
+from api.schemas_pipelines import PipelineDetail, PipelineShape
+from kdnas.db.engine import Database
+from kdnas.db.records import MemberRecord, PipelineRecord
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    events,
+    pipelines,
+    searches,
+)
+from kdnas.settings import Settings
+from kdnas.testing.demo_pipeline import add_pipeline, end_search, pipeline_spec
+from kdnas.testing.tiny_tasks import write_sst2
+from kdnas.testing.truth import assert_shape
+
+PIPELINES = "/api/v1/pipelines"
+
+
+@pytest.fixture
+def body(settings: Settings) -> dict[str, Any]:
+    """A request whose data lie below a data root."""
+    write_sst2(Path(settings.data_roots[0]) / "glue")
+    return {
+        "name": "small",
+        "search": {"controller": {"episodes": 2}},
+        "choose": 2,
+        "evaluation": {"suite": "glue", "data_dir": f"{settings.data_roots[0]}/glue", "seeds": 2},
+    }
+
+
+def begun(database: Database, **parts: Any) -> PipelineRecord:
+    with database.write() as session:
+        return begin_pipeline(session, pipeline_spec(**parts), "service")
+
+
+def members_of(database: Database, pipeline_id: str) -> list[MemberRecord]:
+    with database.read() as session:
+        return pipelines.list_members(session, pipeline_id)
+
+
+def read(database: Database, pipeline_id: str) -> PipelineRecord:
+    with database.read() as session:
+        return pipelines.get_pipeline(session, pipeline_id)
+
+
+def end_students(database: Database, pipeline_id: str, failing: int | None = None) -> None:
+    """End all distillations, the one at a place badly, and move the pipeline on."""
+    for place, member in enumerate(members_of(database, pipeline_id)):
+        if member.distillation is None:
+            continue
+        with database.write() as session:
+            made = member.distillation.id
+            if place == failing:
+                distillations.set_distillation_status(session, made, "failed", "out of memory")
+                continue
+            distillations.set_distillation_result(
+                session, made, metrics={}, output_path=f"/students/{made}"
+            )
+            distillations.set_distillation_status(session, made, "succeeded")
+    with database.write() as session:
+        advance(session, pipeline_id)
+
+
+def end_scores(database: Database, pipeline_id: str, failing: int | None = None) -> None:
+    """End all evaluations that are queued, the one at a place badly, and move the pipeline on."""
+    found = [e for m in members_of(database, pipeline_id) for e in m.evaluations]
+    for place, one in enumerate(e for e in found if e.status == "queued"):
+        with database.write() as session:
+            if place == failing:
+                evaluations.set_evaluation_status(session, one.id, "failed", "no data")
+            else:
+                evaluations.set_evaluation_status(
+                    session, one.id, "succeeded", metrics={"main": 0.9}
+                )
+    with database.write() as session:
+        advance(session, pipeline_id)
+
+
+def test_asked_for_listed_changed_and_deleted(
+    client: TestClient, body: dict[str, Any], database: Database
+) -> None:
+    answer = client.post(PIPELINES, json=body, headers={"Idempotency-Key": "one"})
+    made = answer.json()
+    assert answer.status_code == 202, made
+    assert_shape(PipelineDetail, made)
+    assert (made["status"], made["stage"], made["members"]) == ("queued", "search", [])
+    assert (made["search_name"], made["search_status"]) == ("small", "queued")
+    assert made["spec"]["evaluation"]["tasks"] == ["SST-2"]  # those that have data, by name
+    assert client.get(answer.headers["location"]).json() == made
+    again = client.post(PIPELINES, json=body, headers={"Idempotency-Key": "one"})
+    assert again.json() == made
+    twin = client.post(PIPELINES, json=body)
+    assert twin.status_code == 409
+    assert "already a pipeline named 'small'" in twin.json()["detail"]
+    page = client.get(PIPELINES, params={"status": "queued", "q": "SMA"}).json()
+    assert_shape(Page[PipelineShape], page)
+    assert [row["id"] for row in page["items"]] == [made["id"]]
+    path = f"{PIPELINES}/small"
+    for action, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        changed = client.patch(path, json={"action": action}).json()
+        assert (changed["status"], changed["search_status"]) == (status, status)
+    refused = client.patch(path, json={"action": "resume"})
+    assert refused.status_code == 409
+    assert "start a new pipeline" in refused.json()["detail"]
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+    assert client.get(f"/api/v1/searches/{made['search_id']}").status_code == 200
+    gone = client.post(PIPELINES, json=body, headers={"Idempotency-Key": "one"})
+    assert gone.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "words"),
+    [
+        ({"evaluation": {"suite": "glu"}}, 422, "did you mean 'glue'"),
+        ({"evaluation": {"suite": "glue", "tasks": ["sst"]}}, 422, "SST-2"),
+        ({"evaluation": {"suite": "glue", "data_dir": "/etc"}}, 422, "evaluation.data_dir"),
+        ({"choose": {"top": 1, "latency_budgets_ms": [2]}}, 422, "exactly one"),
+        ({"search": {"teacher": "/etc"}}, 422, "teacher.ref"),
+        ({"search": {"controller": {"strategy": "my:Class"}}}, 422, "KDNAS_ALLOW_CUSTOM_CODE"),
+        ({"search": {"space": {"axes": {"layers": [0]}}}}, 422, "whole numbers from 1 up"),
+        ({"distillation": {"output": "/somewhere"}}, 422, "output '/somewhere'"),
+        ({"distillation": {"training": {"address": "ray://else"}}}, 422, "training.address"),
+        ({"distillation": {"architecture": "3,12,384,384,gelu"}}, 422, "extra"),
+    ],
+)
+def test_what_is_wrong_is_refused_at_once(
+    client: TestClient, body: dict[str, Any], part: dict[str, Any], status: int, words: str
+) -> None:
+    answer = client.post(PIPELINES, json=body | part)
+    assert answer.status_code == status
+    assert words.lower() in answer.text.lower()
+    assert client.get(PIPELINES).json()["items"] == []
+    assert client.get("/api/v1/searches").json()["items"] == []
+
+
+def test_from_the_search_to_the_end(database: Database) -> None:
+    record = begun(database, name="whole")
+    for _ in range(2):  # nothing to do while the search waits
+        advance_all(database)
+    assert read(database, record.id).status == "queued"
+    record = end_search(database, record)
+    assert (record.status, record.stage) == ("running", "distillation")
+    members = members_of(database, record.id)
+    assert [m.role for m in members] == [
+        *("teacher", "chosen", "chosen", "baseline", "baseline", "random")
+    ]
+    advance_all(database)  # the teacher needs no student
+    teacher, *students = members_of(database, record.id)
+    assert [(e.task, e.seed, e.model) for e in teacher.evaluations][:2] == [
+        ("SST-2", 0, "bert-base-uncased"),
+        ("SST-2", 1, "bert-base-uncased"),
+    ]
+    asked = students[0].distillation
+    assert asked is not None
+    assert (asked.name, asked.owner_kind, asked.status) == ("whole-2", "service", "queued")
+    assert asked.spec["teacher"]["ref"] == "bert-base-uncased"
+    assert students[2].figures.latency_ms is not None or students[2].figures.params_millions
+    end_students(database, record.id)
+    scored = members_of(database, record.id)
+    assert all(len(member.evaluations) == 6 for member in scored)
+    assert scored[1].evaluations[0].model.startswith("/students/")
+    assert scored[1].evaluations[0].distillation_id == asked.id
+    end_scores(database, record.id)
+    done = read(database, record.id)
+    assert (done.status, done.stage, done.error) == ("succeeded", "done", None)
+    assert done.finished_at is not None
+    with database.read() as session:
+        told = events.events_since(session, pipeline_id=record.id, limit=10_000)
+    stages = [e.payload["stage"] for e in told if e.type == "pipeline_stage"]
+    assert stages == ["distillation", "evaluation", "done"]
+    assert {"search_created", "search_status"} & {e.type for e in told}
+    assert {"distillation_status", "evaluation_status"} <= {e.type for e in told}
+
+
+def test_a_failure_leaves_the_others_and_is_tried_again(
+    client: TestClient, database: Database
+) -> None:
+    record = end_search(database, begun(database, name="partly", baselines={"random": 0}))
+    end_students(database, record.id, failing=1)
+    end_scores(database, record.id, failing=2)
+    failed = read(database, record.id)
+    assert (failed.status, failed.stage) == ("failed", "distillation")
+    assert failed.error is not None
+    assert "1 of 4 distillations failed (partly-2: out of memory)" in failed.error
+    assert "1 of 24 evaluations failed (STS-B with seed 0" in failed.error
+    assert "resume the pipeline" in failed.error
+    kept = [e.status for m in members_of(database, record.id) for e in m.evaluations]
+    assert kept.count("succeeded") == 23
+    resumed = client.patch(f"{PIPELINES}/partly", json={"action": "resume"}).json()
+    assert (resumed["status"], resumed["error"]) == ("queued", None)
+    members = members_of(database, record.id)
+    assert [m.distillation.status for m in members[1:3] if m.distillation] == [
+        *("queued", "succeeded")
+    ]
+    end_students(database, record.id)
+    end_scores(database, record.id)
+    assert read(database, record.id).status == "succeeded"
+    assert [len(m.evaluations) for m in members_of(database, record.id)] == [6] * 5
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [("failed", "search 'lone' failed: no GPU; resume"), ("cancelled", "start a new pipeline")],
+)
+def test_a_search_that_does_not_end_well(database: Database, status: Any, words: str) -> None:
+    record = begun(database, name="lone")
+    with database.write() as session:
+        searches.set_search_status(session, record.search_id or "", status, "no GPU")
+    advance_all(database)
+    ended = read(database, record.id)
+    assert ended.status == "failed"
+    assert words in str(ended.error)
+
+
+def test_a_search_that_is_deleted_meanwhile(database: Database) -> None:
+    record = begun(database)
+    with database.write() as session:
+        searches.delete_search(session, record.search_id or "")
+    advance_all(database)
+    assert "was deleted" in str(read(database, record.id).error)
+
+
+def test_a_budget_under_which_nothing_is(database: Database) -> None:
+    record = begun(database, choose={"latency_budgets_ms": [0.001]})
+    ended = end_search(database, record)
+    assert (ended.status, ended.stage) == ("failed", "search")
+    assert "within 0.001 ms; the fastest takes" in str(ended.error)
+    assert members_of(database, record.id) == []
+
+
+def test_paused_parts_rest_and_go_on(database: Database) -> None:
+    record = begun(database)
+    with database.write() as session:
+        searches.set_search_status(session, record.search_id or "", "paused")
+    advance_all(database)
+    assert read(database, record.id).status == "paused"
+    with database.write() as session:
+        searches.set_search_status(session, record.search_id or "", "queued")
+    advance_all(database)
+    assert read(database, record.id).status == "running"
+
+
+def test_names_that_are_taken(database: Database) -> None:
+    with database.write() as session:
+        searches.create_search(session, {}, name="twice")
+    record = begun(database, name="twice")
+    with database.read() as session:
+        assert searches.get_search(session, record.search_id or "").name != "twice"
+    with database.write() as session:
+        distillations.create_distillation(
+            session,
+            {},
+            pipeline_spec().distillation_of("3,12,288,384,gelu", pipeline_spec().search).arch,
+            name="twice-2",
+        )
+    record = end_search(database, record)
+    names = [m.distillation.name for m in members_of(database, record.id) if m.distillation]
+    assert names[0] == "twice-2.2"
+
+
+def test_two_at_once_add_nothing_twice(database: Database) -> None:
+    record = begun(database)
+    with ThreadPoolExecutor(4) as pool:
+        end_search(database, record)
+
+        def in_turns(act: Callable[[], object]) -> None:
+            list(pool.map(lambda _: act(), range(4)))
+
+        in_turns(lambda: advance_all(database))
+        before = members_of(database, record.id)
+        end_students(database, record.id)
+        in_turns(lambda: advance_all(database))
+    after = members_of(database, record.id)
+    assert [m.id for m in before] == [m.id for m in after]
+    assert all(len(member.evaluations) == 6 for member in after)
+
+
+def test_a_stored_request_that_cannot_be_read_fails_alone(database: Database) -> None:
+    record = begun(database, name="odd")
+    other = begun(database, name="even")
+    with database.write() as session:
+        pipelines.set_pipeline_spec(session, record.id, {"unknown": 1})
+        for one in (record, other):
+            searches.set_search_status(session, one.search_id or "", "failed", "why")
+    advance_all(database)
+    assert "unknown" in str(read(database, record.id).error)
+    assert "why" in str(read(database, other.id).error)
+
+
+def test_the_made_up_pipelines_are_as_real_ones(client: TestClient, database: Database) -> None:
+    add_pipeline(database, "over")
+    add_pipeline(database, "under-way", distilled=1, choose={"latency_budgets_ratio": [0.5, 0.2]})
+    for name, status in (("over", "succeeded"), ("under-way", "running")):
+        found = client.get(f"{PIPELINES}/{name}").json()
+        assert_shape(PipelineDetail, found)
+        assert found["status"] == status
+    assert found["num_distilled"] == 1
+    assert found["num_evaluated"] == found["num_evaluations"] > 0
