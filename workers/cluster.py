@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import ray
@@ -126,3 +126,24 @@ def _quiet_ray() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that are not set yet, for the time of a ``with`` block."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def largest_node_cores() -> float:
+    """Return the cores of the cluster's largest node: more than these cannot be reserved.
+
+    Where no node has any at present, work waits for one that has, instead of going to a node that
+    is not for work.
+    """
+    return max((n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]), default=0) or 1

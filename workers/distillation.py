@@ -7,12 +7,11 @@ ends, and a new one goes on from the newest checkpoint.
 
 from __future__ import annotations
 
-import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import floor
 from typing import Any, Self
@@ -34,7 +33,7 @@ from kdnas.models.teacher import open_teacher
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
-from workers.cluster import cluster
+from workers.cluster import cluster, environment
 from workers.line import LINE, POLL_SECONDS, WorkerEnd
 
 MAX_DEATHS = 3
@@ -174,7 +173,7 @@ def _fit(work: _Work, line: Any) -> int:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdnas-train-"))
-        stack.enter_context(_environment(_QUIET))
+        stack.enter_context(environment(_QUIET))
         trainer = TorchTrainer(
             _worker,
             train_loop_config={"work": work, "line": line},
@@ -250,18 +249,6 @@ def _meaning(error: BaseException, spec: DistillationSpec) -> BaseException:
 
 def _short(error: BaseException) -> str:
     return " ".join(str(error).split())[:160] or type(error).__name__
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set variables that are not set yet, for the time of a ``with`` block."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 def _worker(config: dict[str, Any]) -> int:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import pickle
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import ray
 from ray.exceptions import RayError
-
-if TYPE_CHECKING:
-    from kdnas.distill.full import FullProgress
 
 POLL_SECONDS = 0.2
 
@@ -57,8 +54,8 @@ class WorkerEnd:
         self._answer = line.stopping.remote()
         self._told: Any = None
 
-    def tell(self, progress: FullProgress) -> None:
-        """Send how far training is."""
+    def tell(self, progress: object) -> None:
+        """Send how far training is; whatever is pickled."""
         self._told = self._line.tell.remote(pickle.dumps(progress))
 
     def should_stop(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from kdnas.errors import KdnasError
+from kdnas.errors import KdnasError, OutOfReachError
 from kdnas.records import (
     AttemptStarted,
     BackendEvent,
@@ -28,11 +29,14 @@ from kdnas.records import (
     StillWaiting,
 )
 from workers.backend import BackendPlan, interrupt, out_of_memory
+from workers.cluster import largest_node_cores
 from workers.mini_kd import MiniKDWorker
 from workers.queue import Group, GroupQueue
 
 DEATHS = (RayActorError, WorkerCrashedError, OutOfMemoryError, NodeDiedError)
 """How Ray says that a worker is gone; the memory monitor's kill is an error of its own."""
+LOOK_SECONDS = 10.0
+"""So often a search that hears nothing looks whether the cluster is still there."""
 QUIET_SECONDS = 0.5
 """So long the search hears nothing while workers start, or wait for room on the cluster."""
 
@@ -59,6 +63,7 @@ class RayBackend:
         self._idle: list[tuple[Any, str]] = []
         self._running: list[_Running] = []
         self._started = 0
+        self._looked = time.monotonic()
 
     def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
         """Train every request; a worker that dies gives its students back in smaller groups."""
@@ -77,7 +82,7 @@ class RayBackend:
         else:
             self._started += 1
             plan, name = self._plan, f"worker-{self._started}"
-            resources: dict[str, float] = {"num_cpus": min(plan.threads, _cores_of_largest_node())}
+            resources: dict[str, float] = {"num_cpus": min(plan.threads, largest_node_cores())}
             if plan.device == "cuda":
                 resources = {"num_cpus": 1, "num_gpus": plan.gpu_fraction}
             actor = _REMOTE_ACTOR.options(**resources).remote(
@@ -91,6 +96,7 @@ class RayBackend:
         streams = {running.stream: running for running in self._running}
         ready, _ = ray.wait(list(streams), num_returns=1, fetch_local=True, timeout=QUIET_SECONDS)
         if not ready:
+            self._check_cluster()
             quiet = self._running[0]
             yield StillWaiting(tuple(quiet.unfinished), quiet.name)
             return
@@ -123,6 +129,25 @@ class RayBackend:
         else:
             yield item
 
+    def _check_cluster(self) -> None:
+        """Notice now and then that the cluster is gone: Ray itself would wait for ever.
+
+        A head that is started anew at the same address is not told from the one before until it is
+        asked for something; Ray then ends this process, and a coordinator starts another.
+
+        Raises:
+            OutOfReachError: our node is gone from a cluster that is still the same.
+        """
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        ours = ray.get_runtime_context().get_node_id()
+        if all(node["NodeID"] != ours for node in ray.nodes() if node["Alive"]):
+            raise OutOfReachError(
+                "the Ray cluster lost the node by which it is reached from here; start that again "
+                "(`ray start`), and resume"
+            )
+        self._looked = time.monotonic()
+
     def _give_back(
         self, queue: GroupQueue, running: _Running, reason: str
     ) -> Iterator[BackendEvent]:
@@ -138,15 +163,6 @@ class RayBackend:
                 ray.kill(actor)
         self._running.clear()
         self._idle.clear()
-
-
-def _cores_of_largest_node() -> float:
-    """More than this cannot be reserved: the worker would wait for ever.
-
-    Where no node has any at present, the worker waits for one that has, instead of going to a node
-    that is not for work.
-    """
-    return max((n["Resources"].get("CPU", 0.0) for n in ray.nodes() if n["Alive"]), default=0) or 1
 
 
 class _MiniKDActor:

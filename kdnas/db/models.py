@@ -13,7 +13,7 @@
                    └─ evaluations
     pipelines ── pipeline_members ─┬─ distillations
                                    └─ evaluations
-    task_distillations · idempotency_keys
+    grids · task_distillations · idempotency_keys
 """
 
 from __future__ import annotations
@@ -404,6 +404,22 @@ class Evaluation(WorkColumns, LeaseColumns, Base):
     owner_kind: Mapped[str]
     share: Mapped[float] = mapped_column(default=0.0)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class Grid(LeaseColumns, Base):
+    """Trials of learning rates and epochs of a model on a task, by a key (``repository.grids``).
+
+    ``trials`` are those that have ended; ``chosen`` is one of them, once all have.
+    """
+
+    __tablename__ = "grids"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model: Mapped[str]
+    task: Mapped[str]
+    trials: Mapped[list[Any]] = mapped_column(default=list)
+    chosen: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
 class Pipeline(WorkColumns, LeaseColumns, Base):

@@ -23,6 +23,11 @@ class Grid:
     learning_rates: tuple[float, ...]
     epochs: tuple[float, ...]
 
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.learning_rates) * len(self.epochs)
+
 
 @dataclass(frozen=True, slots=True)
 class FinetuneSettings:
@@ -63,6 +68,10 @@ class FinetuneSettings:
     def tuned(self) -> bool:
         """Whether something is chosen by examples that are kept for it."""
         return self.early_stopping is not None or self.grid is not None
+
+    def without_choices(self) -> FinetuneSettings:
+        """Return settings with which training goes on to its end."""
+        return replace(self, early_stopping=None, grid=None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` takes them back."""

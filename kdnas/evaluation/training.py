@@ -69,6 +69,7 @@ class Training:
         checkpoints: folder that belongs to this training alone.
         device: to train on.
         score: the score by which epochs are compared, for early stopping.
+        saves: whether checkpoints are written, so that a kill loses little.
     """
 
     model: nn.Module
@@ -79,6 +80,7 @@ class Training:
     checkpoints: Path
     device: Device
     score: Callable[[], float]
+    saves: bool = True
 
     @property
     def total_steps(self) -> int:
@@ -96,8 +98,18 @@ class Training:
         a_pass = ceil(len(self.items) / self.settings.batch_size)
         return max(1, ceil(a_pass * self.settings.epochs))
 
-    def run(self, on_progress: OnProgress, should_stop: Callable[[], bool]) -> Trained | None:
+    def run(
+        self,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> Trained | None:
         """Train to the end, from the newest checkpoint if there is one.
+
+        Args:
+            on_progress: is told of every step.
+            should_stop: asked after every step.
+            callbacks: of the Trainer, besides its own.
 
         Returns:
             How it went, or None if it was stopped, after a checkpoint.
@@ -113,7 +125,8 @@ class Training:
             load_model(self.model, best / WEIGHTS_FILE)  # the Trainer would take one more step
             self.model.to(self.device)
             return Trained(done.global_step, before)
-        clock = _Clock(before, None if self.settings.early_stopping else self.total_steps)
+        by_clock = self.saves and self.settings.early_stopping is None
+        clock = _Clock(before, self.total_steps if by_clock else None)
         trainer = _ScoringTrainer(
             self.score,
             model=self.model,
@@ -121,7 +134,7 @@ class Training:
             data_collator=self.collate,
             train_dataset=self.items,
             eval_dataset=[] if self.settings.early_stopping else None,
-            callbacks=[clock, _Watch(self.total_steps, on_progress, should_stop)],
+            callbacks=[clock, _Watch(self.total_steps, on_progress, should_stop), *callbacks],
         )
         trainer.remove_callback(PrinterCallback)
         if self.settings.early_stopping:

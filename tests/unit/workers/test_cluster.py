@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
 
 from kdnas.errors import BackendError, OutOfReachError
-from workers.cluster import _quoted_python, cluster
+from workers.cluster import _quoted_python, cluster, environment
 
 
 @pytest.mark.parametrize("address", [None, "auto", "127.0.0.1:6379", "ray://localhost:10001"])
@@ -33,3 +34,13 @@ def test_an_address_that_cannot_be_one_is_no_cluster_that_is_away() -> None:
     with pytest.raises(BackendError, match="an address is host:port") as caught, cluster("here"):
         pass
     assert not isinstance(caught.value, OutOfReachError)
+
+
+def test_variables_are_set_for_a_while_and_never_over_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KDNAS_TEST_MINE", "mine")
+    with environment({"KDNAS_TEST_MINE": "theirs", "KDNAS_TEST_NEW": "1"}):
+        assert (os.environ["KDNAS_TEST_MINE"], os.environ["KDNAS_TEST_NEW"]) == ("mine", "1")
+    assert os.environ["KDNAS_TEST_MINE"] == "mine"
+    assert "KDNAS_TEST_NEW" not in os.environ

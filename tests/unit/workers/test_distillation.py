@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from kdnas.errors import LatencyError, NoRoomError, SpecError, StoreError
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.specs.distillation import DistillationSpec
 from workers.distillation import (
-    _environment,
     _GroupDiedError,
     _meaning,
     _resources,
@@ -110,16 +108,6 @@ def test_what_an_error_of_ray_train_comes_down_to() -> None:
     for error in (ControllerError(other), RayActorError()):
         assert isinstance(_meaning(error, spec()), _GroupDiedError)
     assert _meaning(other, spec()) is other  # a mistake of the program stays one
-
-
-def test_variables_are_set_for_a_while_and_never_over_the_users(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("KDNAS_TEST_MINE", "mine")
-    with _environment({"KDNAS_TEST_MINE": "theirs", "KDNAS_TEST_NEW": "1"}):
-        assert (os.environ["KDNAS_TEST_MINE"], os.environ["KDNAS_TEST_NEW"]) == ("mine", "1")
-    assert os.environ["KDNAS_TEST_MINE"] == "mine"
-    assert "KDNAS_TEST_NEW" not in os.environ
 
 
 def test_checkpoints_in_memory_are_refused(tmp_path: Path) -> None:
