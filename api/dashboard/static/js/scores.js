@@ -1,8 +1,9 @@
-// The table of scores of a report: measured models first, then published ones, marked as such.
+// The table of scores of a report: measured models and their shares first, then published ones,
+// marked as such.
 
 import { address, get } from "./api.js";
 import { el, problem, show } from "./dom.js";
-import { fixed, percent } from "./format.js";
+import { fixed, percent, whole } from "./format.js";
 
 const FORMATS = { md: "Markdown", csv: "CSV", tex: "LaTeX" };
 const OTHER_SPLIT = "not the official split";
@@ -20,6 +21,8 @@ export async function showScores(place, { model, suite, against = [] }, heading 
 
 function scoreTable(report) {
   const heads = ["Model", ...report.columns.map((column) => column + (isOurSplit(report, column) ? " *" : ""))];
+  const published = report.rows.filter((row) => row.origin === "published");
+  const measured = report.rows.filter((row) => row.origin !== "published");
   const caption = `Scores over ${report.suite}, in per cent`;
   return el(
     "div",
@@ -32,8 +35,9 @@ function scoreTable(report) {
       el(
         "tbody",
         {},
-        report.rows.map((row) => scoreRow(row, report.columns)),
+        measured.map((row) => scoreRow(row, report.columns)),
         report.against.map((a) => shareRow(a, report.columns)),
+        published.map((row) => scoreRow(row, report.columns)),
       ),
     ),
   );
@@ -69,14 +73,22 @@ function shareRow({ other, retained }, columns) {
 const isOurSplit = ({ notes }, column) =>
   notes.some((note) => note.startsWith(`${column}: `) && note.includes(OTHER_SPLIT));
 
+function difference(task, other, { difference, low, high, p_value, examples }) {
+  const [mean, from, to] = [difference, low, high].map((value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`);
+  return `${task}: ${mean} points against ${other}, 95 % interval ${from} to ${to}, p = ${p_value.toPrecision(2)} (paired bootstrap, ${whole(examples)} examples)`;
+}
+
 function below(report, query) {
   const links = Object.entries(FORMATS).flatMap(([format, name], i) => [
     i ? " · " : "",
     el("a", { href: address("/evaluations/report", { ...query, format }), download: `evaluation-${report.suite}.${format}` }, name),
   ]);
+  const tests = report.against.flatMap(({ other, bootstrap }) =>
+    Object.entries(bootstrap).map(([task, test]) => el("li", {}, difference(task, other, test))),
+  );
   const notes = report.notes.map((note) => el("li", {}, note.includes(OTHER_SPLIT) ? `* ${note}` : note));
   return [
-    notes.length ? el("ul", { class: "notes list" }, notes) : null,
+    tests.length || notes.length ? el("ul", { class: "notes list" }, tests, notes) : null,
     el("p", { class: "notes" }, "Per cent, mean ± deviation over seeds; published rows are the papers' own. ", ...links),
   ];
 }

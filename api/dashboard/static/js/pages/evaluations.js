@@ -49,6 +49,7 @@ const table = new PagedTable(
 
 /** Fill the choosers; what was chosen stays chosen. */
 function showChoice() {
+  const other = chooser.value ? beside.value : query.get("against");
   const before = chooser.value || JSON.stringify([query.get("model"), query.get("suite")]);
   show(
     chooser,
@@ -61,9 +62,15 @@ function showChoice() {
   const others = models.filter(
     (it) => it.suite === chosen().suite && it.model !== chosen().model && it.num_succeeded > 0,
   );
-  const other = beside.value;
   show(beside, el("option", { value: "" }, "published results only"), others.map((it) => el("option", { value: it.model }, nameOf(it))));
   beside.value = others.some((it) => it.model === other) ? other : "";
+}
+
+/** Let the address name what is shown. */
+function noteChoice() {
+  const { model, suite } = chosen();
+  const against = beside.value ? { against: beside.value } : {};
+  history.replaceState(null, "", `?${new URLSearchParams({ model, suite, ...against })}`);
 }
 
 async function showReport() {
@@ -104,13 +111,15 @@ async function read() {
 const reload = throttled(read, 1500);
 
 chooser.addEventListener("change", () => {
-  const { model, suite } = chosen();
-  history.replaceState(null, "", `?${new URLSearchParams({ model, suite })}`);
   showChoice();
+  noteChoice();
   showReport();
   table.filter(filters());
 });
-beside.addEventListener("change", showReport);
+beside.addEventListener("change", () => {
+  noteChoice();
+  showReport();
+});
 for (const id of ["which", "status"]) byId(id).addEventListener("change", () => table.filter(filters()));
 
 reload();
