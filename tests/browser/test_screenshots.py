@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(FOLDER is None, reason="KDNAS_SCREENSHOTS names no folder for pictures"),
 ]
 
+COMPARED = "model=/data/models/student-5-ms&suite=glue&against=bert-base-uncased"
 PICTURES = [
     ("searches", "/searches", 1280, 620, "light"),
     ("search", "/searches/under-8-ms", 1280, 1080, "light"),
@@ -39,6 +40,9 @@ PICTURES = [
     ("distillation", "/distillations/student-8-ms", 1280, 900, "light"),
     ("distillation-phone", "/distillations/student-8-ms", 390, 844, "dark"),
     ("latency", "/latency", 1280, 900, "light"),
+    ("evaluations", f"/evaluations?{COMPARED}", 1280, 1000, "light"),
+    ("evaluations-phone", f"/evaluations?{COMPARED}", 390, 844, "dark"),
+    ("start-evaluation", "/evaluations/new", 1280, 1000, "light"),
 ]
 
 
