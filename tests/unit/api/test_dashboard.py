@@ -68,3 +68,18 @@ def test_the_tail_of_an_unknown_subject_begins_now(database: Database) -> None:
         search = searches.create_search(session, {}, name="alone")
         assert start_of_tail(session, "nobody", 10) == last_event_id(session)
         assert start_of_tail(session, search.id, 10) == last_event_id(session) - 1
+
+
+def test_an_address_that_leads_nowhere_is_a_page_for_people_only(client: TestClient) -> None:
+    for path in ("/nowhere", "/evaluations/nobody"):
+        page = client.get(path, headers={"Accept": "text/html,*/*"})
+        assert (page.status_code, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+        assert "There is no such page" in page.text
+        assert f"<code>{path}</code>" in page.text
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["status"]) == (404, 404)
+    assert client.get("/api/v1/nowhere", headers={"Accept": "text/html"}).json()["status"] == 404
+
+
+def test_a_null_character_in_an_address_is_no_failure(client: TestClient) -> None:
+    assert client.get("/searches/%00").status_code == 200  # the page then says that there is none
