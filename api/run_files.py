@@ -9,6 +9,9 @@ from kdnas.distill.checkpoint import Checkpoints, absolute_place, place_below
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
+PREDICTIONS_FILE = "predictions.jsonl"
+"""In an evaluation's folder: what was said about each example, a line each."""
+
 
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
     """Return a distillation's checkpoints: where its spec keeps them, or under KDNAS_HOME."""
@@ -46,6 +49,11 @@ def evaluation_folder(settings: Settings, evaluation_id: str) -> Path:
 def evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Path:
     """Return where an evaluation keeps its checkpoints while it goes on."""
     return evaluation_folder(settings, evaluation_id) / "checkpoints"
+
+
+def grid_folder(settings: Settings, key: str) -> Path:
+    """Return where the trials of a grid keep their files while they go on."""
+    return settings.home / "grids" / key
 
 
 def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> None:

@@ -118,9 +118,9 @@ def as_markdown(report: Report) -> str:
     parts = [
         f"## {report.suite}",
         "Scores in per cent, mean ± deviation over seeds; published rows are the papers' own.",
-        _markdown(*score_table(report)),
+        markdown_table(*score_table(report)),
         "### All metrics",
-        _markdown(*detail_table(report)),
+        markdown_table(*detail_table(report)),
     ]
     parts += [
         "\n".join(f"- {line}" for line in lines) for lines in (bootstrap_lines(report),) if lines
@@ -130,7 +130,8 @@ def as_markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table for a document."""
     body = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
     lines = [body[0], ["---"] * len(header), *body[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,9 +66,37 @@ def paired_bootstrap(
     )
 
 
+def resampled_scores(
+    pairs: Sequence[tuple[ArrayLike, ArrayLike]], *, samples: int = SAMPLES, seed: int = 0
+) -> NDArray[np.float64]:
+    """Draw the examples of several tasks anew, again and again, and score two models on them.
+
+    Args:
+        pairs: for each task the scores of both models, (N,) each, with examples in the same order;
+            N may differ between the tasks.
+        samples: how often the examples are drawn with replacement.
+        seed: of the draws.
+
+    Returns:
+        The mean over the tasks of each model's mean score in each draw, (samples, 2).
+
+    Raises:
+        ValueError: there are no pairs.
+    """
+    if not pairs:
+        raise ValueError("there are no tasks to draw examples of")
+    total = np.zeros((samples, 2))
+    for number, pair in enumerate(pairs):
+        scores = np.stack([np.asarray(one, dtype=np.float64) for one in pair], axis=1)
+        values, counts = np.unique(scores, axis=0, return_counts=True)
+        total += _resampled_means(values, counts, samples, seed + number)
+    return total / len(pairs)
+
+
 def _resampled_means(
     values: NDArray[np.float64], counts: NDArray[np.int64], samples: int, seed: int
 ) -> NDArray[np.float64]:
+    """Mean of each draw, (samples,) or (samples, M), of K values, (K,) or (K, M)."""
     generator = np.random.default_rng(seed)
     size = int(counts.sum())
     at_once = max(1, _DRAWS_AT_ONCE // len(values))

@@ -1,0 +1,192 @@
+"""What the report of a pipeline consists of: plain values, with nothing left to work out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from kdnas.evaluation.report import Cell, Detail, Row
+from kdnas.evaluation.significance import Comparison
+from kdnas.records import MemberRole, PipelineStage, SearchStatus
+
+Over = Literal["examples", "seeds"]
+Verdict = Literal["better", "worse", "within the noise", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure, and how sure it is.
+
+    Attributes:
+        value: the figure.
+        low: lower end of its 95 % interval; None where there is nothing to take one from.
+        high: upper end.
+        over: what the interval is drawn over: the scored examples (paired bootstrap), or the
+            seeds of the fine-tuning.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    over: Over | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a difference says of the first of two models."""
+        if self.low is None or self.high is None:
+            return "not known"
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else "within the noise"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLine:
+    """A model of the pipeline, with all its figures; None where there is none yet.
+
+    Attributes:
+        id: of the member.
+        name: architecture of a student, or how the teacher is called.
+        role: why it is there; the first of ``reasons``.
+        reasons: why, in words.
+        architecture: ``layers,heads,hidden,intermediate,activation``.
+        reward: in the search.
+        search_loss: relative loss after the short training of the search.
+        held_out_loss: relative held-out loss after the full distillation.
+        params_millions: without head and pooler.
+        latency_ms: by the search's latency table.
+        latency_ratio: share of the teacher's.
+        scores: column → score, a fraction.
+        score: what it is compared by: the mean over the tasks that all scored models have.
+        retained: share of the teacher's.
+        distillation: status of its distillation; None of the teacher.
+        num_evaluated: evaluations that have succeeded.
+        num_evaluations: evaluations that were asked for.
+    """
+
+    id: str
+    name: str
+    role: MemberRole
+    reasons: tuple[str, ...]
+    architecture: str | None
+    reward: float | None
+    search_loss: float | None
+    held_out_loss: float | None
+    params_millions: float | None
+    latency_ms: float | None
+    latency_ratio: float | None
+    scores: Mapping[str, Cell]
+    score: Cell | None
+    retained: Estimate | None
+    distillation: SearchStatus | None
+    num_evaluated: int
+    num_evaluations: int
+
+    @property
+    def is_student(self) -> bool:
+        """Whether it was distilled here."""
+        return self.role != "teacher"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A student to take.
+
+    Attributes:
+        name: its architecture.
+        budget_ms: the latency that it keeps within; None where no budgets were asked for.
+        about: the budget in words; empty without one.
+    """
+
+    name: str
+    budget_ms: float | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A student that is to be taken, beside another model.
+
+    Attributes:
+        model: the student.
+        other: the other model.
+        difference: of the scores that they are compared by.
+        tests: task → paired bootstrap over the examples, where both models' predictions lie here.
+    """
+
+    model: str
+    other: str
+    difference: Estimate
+    tests: Mapping[str, Comparison]
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """When a stage began and ended, and how long its parts worked one by one, in seconds."""
+
+    stage: PipelineStage
+    started_at: datetime | None
+    finished_at: datetime | None
+    work_seconds: float
+
+    @property
+    def seconds(self) -> float | None:
+        """From its beginning to its end by the clock."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A part that failed: its name, what it said, and which model lacks it."""
+
+    part: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineReport:
+    """A pipeline's results, for somebody who has to decide.
+
+    Attributes:
+        id: of the pipeline.
+        name: of the pipeline.
+        status: of the pipeline.
+        stage: of the pipeline.
+        headline: the answer in a sentence or two.
+        findings: what else to know before deciding, a sentence each.
+        picks: the students to take, one for each budget, or one.
+        score_name: what models are compared by.
+        columns: tasks, languages and averages, in order.
+        models: the teacher, then the students.
+        published: rows of papers with some of the columns.
+        beside: students to take beside the other models.
+        details: every metric of every evaluation set.
+        setup: how it was made: word → text.
+        stages: how long it took.
+        failures: what failed.
+        remedy: how to go on after the failures; empty without any.
+        notes: what a reader should know, a sentence each.
+    """
+
+    id: str
+    name: str
+    status: SearchStatus
+    stage: PipelineStage
+    headline: str
+    findings: tuple[str, ...]
+    picks: tuple[Pick, ...]
+    score_name: str
+    columns: tuple[str, ...]
+    models: tuple[ModelLine, ...]
+    published: tuple[Row, ...]
+    beside: tuple[Beside, ...]
+    details: tuple[Detail, ...]
+    setup: Mapping[str, str]
+    stages: tuple[StageTime, ...]
+    failures: tuple[Failure, ...]
+    remedy: str
+    notes: tuple[str, ...]
