@@ -58,7 +58,11 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
     name = spec.search.name or record.name
     taken = spec.search.name is None and _is_search(session, name)
     search = searches.create_search(
-        session, spec.search.to_json(), name=None if taken else name, owner_kind=owner_kind
+        session,
+        spec.search.to_json(),
+        name=None if taken else name,
+        owner_kind=owner_kind,
+        pipeline_id=record.id,
     )
     pipelines.set_pipeline_search(session, record.id, search.id)
     return pipelines.get_pipeline(session, record.id)
@@ -197,6 +201,7 @@ def _distil(
         name=name,
         owner_kind=record.owner_kind,
         search_id=search.id,
+        pipeline_id=record.id,
     )
     pipelines.set_member_distillation(session, member_id, made.id)
 
@@ -216,7 +221,7 @@ def _evaluate(
     evaluations.create_evaluations(
         session,
         evaluation_pairs(request, chosen_tasks(request)),
-        model=model.ref,
+        model=request.model.ref,
         distillation_id=None if made is None else made.id,
         owner_kind=record.owner_kind,
         pipeline_member_id=member.id,

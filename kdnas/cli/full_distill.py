@@ -11,9 +11,11 @@ import typer
 from kdnas.cli import options
 
 if TYPE_CHECKING:
+    from api.distillation_run import DistillationOutcome
+    from kdnas.cli.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
-    from kdnas.distill.full import FullProgress
+    from kdnas.distill.full import Distilled, FullProgress
     from kdnas.settings import Settings
 
 
@@ -246,13 +248,41 @@ def run_and_report(
         KdnasError: the distillation failed, or somebody cancelled it.
         typer.Exit: 130 if it was interrupted.
     """
-    from api.distillation_run import run_stored_distillation
     from kdnas.cli.interrupt import interruptible
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screen import say
     from kdnas.errors import CancelledError, WorkError
 
+    with interruptible("the distillation") as interrupt:
+        try:
+            outcome = distil_on_screen(record, database, settings, interrupt)
+        except CancelledError:
+            raise
+        except (WorkError, KeyboardInterrupt):
+            say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
+            raise
+    if as_json:
+        typer.echo(json.dumps(distillation_json(outcome.record)))
+    if outcome.record.status != "succeeded" or outcome.distilled is None:
+        step = outcome.distilled.steps if outcome.distilled else outcome.record.step
+        say(f"paused at step {step}; go on with: kdnas full-distill --resume {record.name}")
+        raise typer.Exit(130)
+    say_student(outcome.output, outcome.distilled)
+    return outcome.output
+
+
+def distil_on_screen(
+    record: DistillationRecord, database: Database, settings: Settings, interrupt: Interrupt
+) -> DistillationOutcome:
+    """Run a stored distillation with its readings and a bar.
+
+    Raises:
+        KdnasError: the distillation failed, or somebody cancelled it.
+    """
+    from api.distillation_run import run_stored_distillation
+    from kdnas.cli.screen import bar, say
+
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
-    with interruptible("the distillation") as interrupt, bar("distilling", unit="steps") as shown:
+    with bar("distilling", unit="steps") as shown:
 
         def tell(progress: FullProgress) -> None:
             if progress.held_out is not None:
@@ -265,26 +295,19 @@ def run_and_report(
             note = f"loss {progress.loss:.4f}, {progress.tokens_per_second:.0f} tokens/s"
             shown.at(progress.step, progress.total_steps, note)
 
-        try:
-            outcome = run_stored_distillation(record.id, database, settings, tell, interrupt)
-        except CancelledError:
-            raise
-        except (WorkError, KeyboardInterrupt):
-            say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
-            raise
-    if as_json:
-        typer.echo(json.dumps(distillation_json(outcome.record)))
-    if outcome.record.status != "succeeded" or outcome.distilled is None:
-        step = outcome.distilled.steps if outcome.distilled else outcome.record.step
-        say(f"paused at step {step}; go on with: kdnas full-distill --resume {record.name}")
-        raise typer.Exit(130)
-    best = outcome.distilled.best
+        return run_stored_distillation(record.id, database, settings, tell, interrupt)
+
+
+def say_student(output: Path, distilled: Distilled) -> None:
+    """Say where a student is, and how good."""
+    from kdnas.cli.screen import say
+
+    best = distilled.best
     say(
-        f"student    {outcome.output}\n"
+        f"student    {output}\n"
         f"           relative loss {best.losses.relative:.4f} at step {best.step}, the best one "
         "read; load it with AutoModel.from_pretrained"
     )
-    return outcome.output
 
 
 def distillation_json(record: DistillationRecord) -> dict[str, Any]:

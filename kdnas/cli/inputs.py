@@ -35,10 +35,11 @@ class Inputs:
     def lines(self, keys: Sequence[str] = SHOWN) -> list[str]:
         """Say what was taken from where, a line a value."""
         lines = [f"preset     {self.preset}  ({self.origins['preset']})"]
+        data = self.data.get("search", self.data)  # a pipeline's inputs are those of its search
         for key in keys:
             origin = self.origins.get(key, "default")
             change = f"; change it with {CHANGED_BY[key]}" if origin == "default" else ""
-            lines.append(f"{key:<10} {_shown(key, self.data.get(key))}  ({origin}{change})")
+            lines.append(f"{key:<10} {_shown(key, data.get(key))}  ({origin}{change})")
         return lines
 
 
@@ -63,7 +64,7 @@ def gather(
     """Lay options over ``--config``, the environment, ``kdnas.yaml`` and the preset.
 
     Args:
-        section: ``search`` or ``distillation``.
+        section: what is asked for.
         options: nested values given on the command line; those not given are left out.
         settings: of the environment.
         preset: given on the command line.
@@ -79,11 +80,13 @@ def gather(
     given = load_yaml(config) if config else {}
     local_preset, given_preset = local.pop("preset", None), given.pop("preset", None)
     local = _for_section(local, section)
-    environment = {
+    environment: dict[str, Any] = {
         key: value
         for key, value in (("teacher", settings.teacher), ("corpus", settings.corpus))
         if value
     }
+    if section == "pipeline":
+        environment = {"search": environment}
     name, why = "laptop", "default; change it with --preset"
     for value, origin in (
         (local_preset, CONFIG_FILE),
@@ -101,8 +104,9 @@ def gather(
     ]
     origins = {"preset": why}
     for origin, layer in layers:
-        for key in layer:
-            if origin != "default" and _names_source(key, layer[key]):
+        inputs = {**layer, **layer.get("search", {})} if section == "pipeline" else layer
+        for key, value in inputs.items():
+            if origin != "default" and _names_source(key, value):
                 origins[key] = origin
     return Inputs(merge(*(layer for _, layer in layers)), origins, name)
 
@@ -114,11 +118,19 @@ def _names_source(key: str, value: Any) -> bool:
 
 
 def _for_section(data: dict[str, Any], section: Section) -> dict[str, Any]:
-    """Leave out of kdnas.yaml what only the other kind of request has."""
+    """Leave out of kdnas.yaml what only other kinds of request have.
+
+    In a pipeline everything has its place: what a search has goes there, ``training`` to the
+    distillation of its students.
+    """
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.search import SearchSpec
 
     searches, distillations = set(SearchSpec.model_fields), set(DistillationSpec.model_fields)
+    if section == "pipeline":
+        search = {key: value for key, value in data.items() if key in searches - {"name"}}
+        training = {"training": data["training"]} if "training" in data else {}
+        return {"search": search, "distillation": training}
     others = distillations - searches if section == "search" else searches - distillations
     return {key: value for key, value in data.items() if key not in others}
 

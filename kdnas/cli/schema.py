@@ -9,7 +9,9 @@ import typer
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="search, distillation, evaluation or pipeline.")] = "search",
+    kind: Annotated[
+        str, typer.Argument(help="search, distillation, evaluation or pipeline.")
+    ] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
     from kdnas.errors import SpecError, unknown_name

@@ -12,7 +12,7 @@ import yaml
 from kdnas.errors import SpecError, unknown_name
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 
-Section = Literal["search", "distillation"]
+Section = Literal["search", "distillation", "pipeline"]
 
 
 def preset_names() -> list[str]:
@@ -22,7 +22,9 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str, section: Section) -> dict[str, Any]:
-    """Return a preset's part for searches or distillations.
+    """Return a preset's part for searches, distillations or pipelines.
+
+    A pipeline's search is the preset's, with what its own part says of it.
 
     Raises:
         SpecError: no preset has this name.
@@ -30,7 +32,10 @@ def load_preset(name: str, section: Section) -> dict[str, Any]:
     if name not in preset_names():
         raise SpecError(unknown_name("preset", name, preset_names()))
     text = (resources.files("kdnas.specs") / "presets" / f"{name}.yaml").read_text("utf-8")
-    part: dict[str, Any] = yaml.safe_load(text)[section]
+    whole = yaml.safe_load(text)
+    part: dict[str, Any] = whole[section]
+    if section == "pipeline":
+        part = merge({"search": whole["search"]}, part)
     return part
 
 
@@ -63,7 +68,8 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
     whole, and so is an objective by one of another name, whose options it would not understand;
     ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or ``alpha``,
-    which would win over them otherwise.
+    which would win over them otherwise. An evaluation over another suite leaves the tasks and the
+    data of the one before.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -81,6 +87,8 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
                     )
             if key == "objective" and _renames(before, value):
                 before = None
+            if key == "evaluation" and isinstance(before, Mapping) and _moves(before, value):
+                before = {k: v for k, v in before.items() if k not in _OF_A_SUITE}
             if isinstance(value, Mapping) and isinstance(before, Mapping):
                 merged[key] = merge(before, value)
             else:
@@ -95,6 +103,13 @@ def _renames(before: Any, value: Any) -> bool:
     return bool(value["name"] != (before.get("name") or DEFAULT_OBJECTIVE))
 
 
+def _moves(before: Mapping[str, Any], value: Any) -> bool:
+    """Whether an evaluation is given another suite."""
+    if not isinstance(value, Mapping):
+        return False
+    return value.get("suite") not in {None, before.get("suite")}
+
+
 # `teacher: ./bert` is short for `teacher: {ref: ./bert}`, and so on.
 _SHORTHAND = {
     "teacher": "ref",
@@ -103,5 +118,6 @@ _SHORTHAND = {
     "student": "init",
     "backend": "name",
 }
-_WHOLE = {"space", "mapping"}
+_WHOLE = {"space", "mapping", "choose"}
+_OF_A_SUITE = {"suite", "tasks", "data_dir", "own"}
 _REPLACES = {"epochs": "steps", "latency_price": "alpha"}

@@ -40,8 +40,18 @@ def create_distillation(
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
     search_id: str | None = None,
+    pipeline_id: str | None = None,
 ) -> DistillationRecord:
-    """Write a queued distillation, with an event; ``search_id`` says where its inputs come from.
+    """Write a queued distillation, with an event.
+
+    Args:
+        session: of a write transaction.
+        spec: the request as plain JSON.
+        architecture: of the student.
+        name: to call it by; None invents one.
+        owner_kind: who is to do it.
+        search_id: where its inputs come from.
+        pipeline_id: of which pipeline it is a part.
 
     Raises:
         ConflictError: the name is taken.
@@ -55,7 +65,13 @@ def create_distillation(
     }
     row = add_named(session, Distillation, name, values)
     payload = {"name": row.name, "architecture": row.architecture}
-    append_event(session, "distillation_created", payload, distillation_id=row.id)
+    append_event(
+        session,
+        "distillation_created",
+        payload,
+        distillation_id=row.id,
+        pipeline_id=pipeline_id,
+    )
     return _record(row)
 
 

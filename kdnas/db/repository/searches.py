@@ -23,15 +23,17 @@ def create_search(
     *,
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
+    pipeline_id: str | None = None,
 ) -> SearchRecord:
-    """Write a queued search, with an event.
+    """Write a queued search, with an event; ``pipeline_id`` says of which pipeline it is a part.
 
     Raises:
         ConflictError: the name is taken.
     """
     values = {"spec": dict(spec), "owner_kind": owner_kind, "status": "queued"}
     row = add_named(session, Search, name, values)
-    append_event(session, "search_created", {"name": row.name}, search_id=row.id)
+    payload = {"name": row.name}
+    append_event(session, "search_created", payload, search_id=row.id, pipeline_id=pipeline_id)
     return _record(row)
 
 
