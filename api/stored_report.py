@@ -9,12 +9,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from api.paired_scores import compare, prediction_files
 from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import distillations, evaluations
 from kdnas.errors import NotFoundError
 from kdnas.evaluation.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
+from kdnas.settings import Settings
 
 DISTILLATION = "distillation:"
 """Before the id or name of a distillation whose student is meant."""
@@ -36,7 +38,9 @@ class _Model:
     hidden: int | None = None
 
 
-def stored_report(session: Session, model: str, suite: str, against: Sequence[str]) -> Report:
+def stored_report(
+    session: Session, settings: Settings, model: str, suite: str, against: Sequence[str]
+) -> Report:
     """Report what is stored of a model over a suite.
 
     A task may have been evaluated in several ways, with other data or settings. The way of its
@@ -45,6 +49,8 @@ def stored_report(session: Session, model: str, suite: str, against: Sequence[st
 
     Args:
         session: of any transaction.
+        settings: of this process; where predictions lie on this machine, models are also compared
+            example by example.
         model: as rows name it, or ``distillation:`` and an id or a name.
         suite: name of the suite.
         against: other models, named likewise.
@@ -57,19 +63,22 @@ def stored_report(session: Session, model: str, suite: str, against: Sequence[st
     own = _finished(session, first, suite)
     for record in own:
         ways.setdefault(record.task, _way(record))
-    measured = [_measured(first, own, ways)]
-    if not measured[0].results:
+    kept = _kept(own, ways)
+    if not kept:
         raise NotFoundError(
             f"nothing is stored of model {model!r} over suite {suite!r}; evaluate it first"
         )
-    lacking = []
+    measured = [_measured(first, kept)]
+    files = prediction_files(session, kept, settings)
+    tests, lacking = {}, []
     for other in (_found_model(session, text) for text in against):
-        found = _measured(other, _finished(session, other, suite), ways)
-        if found.results:
-            measured.append(found)
+        found = _kept(_finished(session, other, suite), ways)
+        if found:
+            measured.append(_measured(other, found))
+            tests[other.name] = compare(files, prediction_files(session, found, settings))
         else:
             lacking.append(f"{other.name}: nothing is stored with these data and settings")
-    report = make_report(suite, measured, layers=first.layers, hidden=first.hidden)
+    report = make_report(suite, measured, tests, layers=first.layers, hidden=first.hidden)
     return replace(report, notes=(*report.notes, *lacking))
 
 
@@ -93,20 +102,22 @@ def _finished(session: Session, model: _Model, suite: str) -> list[EvaluationRec
     )
 
 
-def _measured(
-    model: _Model, records: Iterable[EvaluationRecord], ways: Mapping[str, Way]
-) -> Measured:
+def _kept(records: Iterable[EvaluationRecord], ways: Mapping[str, Way]) -> list[EvaluationRecord]:
     """Take the newest result of each task and seed in the way that counts."""
     versions: dict[str, str] = {}
-    kept: dict[tuple[str, int], TaskResult] = {}
+    kept: dict[tuple[str, int], EvaluationRecord] = {}
     for record in records:
         if _way(record) != ways.get(record.task):
             continue
         # A model may have changed under its name: its newest version counts, not a mixture.
         fingerprint = str(record.spec["model"].get("fingerprint"))
         if versions.setdefault(record.task, fingerprint) == fingerprint:
-            kept.setdefault((record.task, record.seed), TaskResult.from_json(record.metrics))
-    return Measured(model.name, tuple(kept[key] for key in sorted(kept)))
+            kept.setdefault((record.task, record.seed), record)
+    return [kept[key] for key in sorted(kept)]
+
+
+def _measured(model: _Model, records: Iterable[EvaluationRecord]) -> Measured:
+    return Measured(model.name, tuple(TaskResult.from_json(r.metrics) for r in records))
 
 
 def _way(record: EvaluationRecord) -> Way:

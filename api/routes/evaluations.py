@@ -143,10 +143,12 @@ def list_evaluated_models(database: DatabaseDep) -> Response:
         }
     },
 )
-def read_report(query: Annotated[ReportQuery, Query()], database: DatabaseDep) -> Response:
+def read_report(
+    query: Annotated[ReportQuery, Query()], database: DatabaseDep, settings: SettingsDep
+) -> Response:
     """Put a model's scores together, mean ± deviation over seeds, with published ones beside."""
     with database.read() as session:
-        report = stored_report(session, query.model, query.suite, query.against)
+        report = stored_report(session, settings, query.model, query.suite, query.against)
     if query.format == "json":
         return rendered(report_json(report))
     media_type, write = TEXTS[query.format]

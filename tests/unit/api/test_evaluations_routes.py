@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from api.run_files import PREDICTIONS_FILE, evaluation_folder
 from api.schemas import Page
 from api.schemas_evaluations import (
     EvaluatedModels,
@@ -277,6 +279,36 @@ def test_a_report_mixes_nothing_that_was_done_in_different_ways(
     own, teacher, *_ = client.get(f"{EVALUATIONS}/report", params=query).json()["rows"]
     assert own["scores"]["SST-2"]["mean"] == pytest.approx(0.6)
     assert teacher["scores"]["SST-2"]["mean"] == pytest.approx(0.8)
+
+
+def test_models_are_compared_example_by_example_where_predictions_lie_here(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    student, teacher = (
+        store(database, "student", [0.5, 0.5]),
+        store(database, "teacher", [1.0, 1.0]),
+    )
+    store(database, "student", [0.5], task="RTE")
+    store(database, "teacher", [1.0], task="RTE")
+    query = {"model": "student", "suite": "glue", "against": "teacher"}
+    (against,) = client.get(f"{EVALUATIONS}/report", params=query).json()["against"]
+    assert against["bootstrap"] == {}
+    for ids, right in ((student, 2), (teacher, 1)):  # every second example, and every one
+        for evaluation_id in ids:
+            file = evaluation_folder(settings, evaluation_id) / PREDICTIONS_FILE
+            file.parent.mkdir(parents=True)
+            lines = (
+                {"set": "dev", "id": str(i), "score": float(i % right == 0)} for i in range(40)
+            )
+            file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = client.get(f"{EVALUATIONS}/report", params=query).json()
+    assert_shape(ReportShape, report)
+    (against,) = report["against"]
+    assert against["bootstrap"].keys() == {"SST-2"}
+    test = against["bootstrap"]["SST-2"]
+    assert (test["difference"], test["examples"]) == (-0.5, 40)
+    assert -0.7 < test["low"] < -0.5 < test["high"] < -0.3
+    assert test["p_value"] < 0.01
 
 
 def test_a_report_of_nothing_is_not_there(client: TestClient, database: Database) -> None:
