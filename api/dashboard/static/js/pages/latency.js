@@ -176,7 +176,7 @@ async function watchBuilds(before = []) {
   const columns = [
     { label: "Teacher", cell: (b) => b.spec.teacher?.ref ?? b.spec.teacher ?? "minilm" },
     { label: "Status", cell: (b) => chip(b.status) },
-    { label: "Done", cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
+    { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
   ];
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));
