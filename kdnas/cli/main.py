@@ -21,6 +21,8 @@ from kdnas.cli import (
     export,
     full_distill,
     latency,
+    launch,
+    pipelines,
     reference,
     schema,
     search,
@@ -42,6 +44,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
+app.command("launch")(launch.launch)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark-model")(benchmark_model.benchmark_model)
 app.command("coordinator")(coordinator.coordinator)
@@ -55,6 +58,7 @@ app.command("schema")(schema.schema)
 app.command("reference")(reference.reference)
 app.add_typer(searches.app, name="searches")
 app.add_typer(distillations.app, name="distillations")
+app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(latency.app, name="latency")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(db.app, name="db")

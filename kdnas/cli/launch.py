@@ -1,0 +1,251 @@
+"""``kdnas launch``: search, distil what was chosen, score all of it, and report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kdnas.cli import options
+
+if TYPE_CHECKING:
+    from api.search_run import PreparedSearch
+    from kdnas.db.engine import Database
+    from kdnas.settings import Settings
+    from kdnas.specs.pipeline import PipelineSpec
+
+
+def launch(
+    teacher: options.Teacher = None,
+    corpus: options.Corpus = None,
+    max_length: options.MaxLength = None,
+    preset: options.Preset = None,
+    config: options.Config = None,
+    objective: options.Objective = None,
+    episodes: Annotated[int | None, typer.Option(help="Episodes of the search, M.")] = None,
+    candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Distil so many students of the highest reward.")
+    ] = None,
+    latency_budgets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS,MS…", help="Instead of --top: the lowest loss under each of these, 6,9,12."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimiser steps of each full distillation.")
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner or sts.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option(help="Tasks of the suite, with commas or repeated.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the tasks' files as they are published.  [default: the data sets "
+            "of the Hugging Face hub]"
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Fine-tunings of each task.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="At most this many optimiser steps a fine-tuning.")
+    ] = None,
+    name: options.Name = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the report and the students.  [default: students under KDNAS_HOME, "
+            "the report on the screen]"
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored pipeline.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and what it takes.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Search, distil what was chosen and some baselines, score it all, and report.
+
+    From a teacher and some text to a table of scores. Everything is stored as it comes; Ctrl-C
+    ends in good order and `--resume` goes on, also after a crash. What else a search, a
+    distillation or an evaluation takes goes into `--config`; see `kdnas schema pipeline`.
+    """
+    from kdnas.cli.inputs import nested, refuse_with_resume
+    from kdnas.settings import Settings
+
+    names = [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()]
+    values: dict[str, Any] = {
+        "name": name,
+        "search.teacher.ref": teacher,
+        "search.corpus.source": corpus,
+        "search.corpus.max_length": max_length,
+        "search.objective.name": objective,
+        "search.controller.episodes": episodes,
+        "search.controller.candidates": candidates,
+        "choose": _choice(top, latency_budgets),
+        "distillation.training.steps": steps,
+        "distillation.output": None if output is None else str(output / "students"),
+        "evaluation.suite": None if suite is None else suite.lower(),
+        "evaluation.tasks": names,
+        "evaluation.data_dir": str(data_dir) if data_dir else None,
+        "evaluation.seeds": seeds,
+        "evaluation.max_steps": max_steps,
+    }
+    settings = Settings.from_environment()
+    if output is not None:
+        check_output(output)
+    if resume is not None:
+        others = {"--preset": preset, "--config": config, "--dry-run": dry_run or None}
+        given = {_OPTIONS.get(path, path): value for path, value in values.items()}
+        refuse_with_resume({**given, **others, "distillation.output": None})
+        _resume(resume, settings, output, as_json)
+        return
+    _start(nested(values), preset, config, settings, output, dry_run, as_json)
+
+
+_OPTIONS = {
+    "search.teacher.ref": "--teacher",
+    "search.corpus.source": "--corpus",
+    "search.objective.name": "--objective",
+    "choose": "--top or --latency-budgets",
+}
+"""Paths of the spec whose option does not follow from their name."""
+
+
+def _choice(top: int | None, budgets: str | None) -> dict[str, Any] | None:
+    """Return what the options say of the choice; the spec checks it."""
+    from kdnas.errors import SpecError
+
+    if top is None and budgets is None:
+        return None
+    if budgets is None:
+        return {"top": top}
+    if top is not None:
+        raise SpecError(f"--top {top} and --latency-budgets {budgets} are two ways; give one")
+    return {"latency_budgets_ms": [part.strip() for part in budgets.split(",")]}
+
+
+def _start(
+    values: dict[str, Any],
+    preset: str | None,
+    config: Path | None,
+    settings: Settings,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from api.pipeline_advance import begin_pipeline
+    from api.pipeline_request import checked_pipeline
+    from api.search_run import prepare_search
+    from kdnas.cli.corpus import corpus_bar
+    from kdnas.cli.inputs import gather
+    from kdnas.cli.pipeline_screen import run_and_report, say_plan
+    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
+    from kdnas.cli.screen import say
+    from kdnas.db.migrate import open_database
+    from kdnas.specs.pipeline import PipelineSpec
+
+    inputs = gather("pipeline", values, settings, preset=preset, config=config)
+    spec = checked_pipeline(PipelineSpec.read(inputs.data, "launch"))
+    for line in inputs.lines():
+        say(line)
+    say_plan(spec)
+    with open_database(settings) as database:
+        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
+            prepared = prepare_search(spec.search, settings, on_corpus, on_preparing)
+        _read_data(spec)
+        for line in chosen_layer_lines(prepared.spec.objective):
+            say(line)
+        for warning in prepared.warnings:
+            say(f"warning: {warning}")
+        if dry_run:
+            _show_plan(spec, prepared, database, as_json)
+            return
+        spec = spec.model_copy(update={"search": prepared.spec})
+        with database.write() as session:
+            record = begin_pipeline(session, spec, "cli")
+        say(f"pipeline   {record.name}  (id {record.id})")
+        run_and_report(record, database, settings, output, as_json)
+
+
+def _resume(reference: str, settings: Settings, output: Path | None, as_json: bool) -> None:
+    from kdnas.cli.pipeline_screen import run_and_report
+    from kdnas.cli.screen import say
+    from kdnas.db.migrate import open_database
+    from kdnas.db.repository import pipelines
+
+    with open_database(settings) as database:
+        with database.read() as session:
+            record = pipelines.get_pipeline(session, reference)
+        say(f"pipeline   {record.name}  (id {record.id}, {record.status}), spec as stored")
+        run_and_report(record, database, settings, output, as_json)
+
+
+def _read_data(spec: PipelineSpec) -> None:
+    """Read the data of the evaluation and the teacher once, and say what is there.
+
+    Better that something is amiss before hours of work than after them.
+    """
+    from api.evaluation_preparation import prepare_evaluation
+    from kdnas.cli.screen import bar, say
+    from kdnas.specs.parts import ModelSpec
+
+    teacher = spec.search.teacher
+    request = spec.evaluation_of(ModelSpec(ref=teacher.ref, revision=teacher.revision))
+    with bar("reading data", unit="tasks") as reading:
+        done: list[str] = []
+
+        def on_task(task: str) -> None:
+            reading.at(len(done), note=task)
+            done.append(task)
+
+        prepared = prepare_evaluation(request, on_task)
+    for planned in prepared.tasks:
+        split = "" if planned.official_split else "; not the official split"
+        say(
+            f"task       {planned.task.name}: {planned.train_examples} to learn from, "
+            f"{sum(planned.evaluation_examples.values())} to be scored on{split}"
+        )
+
+
+def _show_plan(
+    spec: PipelineSpec, prepared: PreparedSearch, database: Database, as_json: bool
+) -> None:
+    from api.search_plan import plan_search
+    from kdnas.cli.pipeline_screen import most_students
+    from kdnas.cli.plan import show_plan
+
+    if not as_json:
+        show_plan(prepared, database, as_json=False)
+        return
+    students = most_students(spec)
+    models = students + spec.evaluation.teacher
+    plan = {
+        "search": plan_search(prepared, database),
+        "num_students": students,
+        "num_evaluations": models * len(spec.evaluation.tasks) * len(spec.evaluation.seeds),
+    }
+    typer.echo(json.dumps(plan))
+
+
+def check_output(output: Path) -> None:
+    """Make the folder for a report.
+
+    Raises:
+        ConflictError: it cannot be made.
+    """
+    from kdnas.errors import ConflictError
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConflictError(
+            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
+        ) from None

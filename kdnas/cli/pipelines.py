@@ -1,0 +1,77 @@
+"""``kdnas pipelines``: what was launched, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kdnas.cli import options
+
+app = typer.Typer(help="List and show pipelines.", no_args_is_help=True)
+
+Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
+
+
+@app.command("list")
+def list_all(
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The newest so many.")] = 20,
+    as_json: options.Json = False,
+) -> None:
+    """List pipelines, the newest first."""
+    from kdnas.cli.tables import as_text
+    from kdnas.db.migrate import open_database
+    from kdnas.db.repository import pipeline_pages
+    from kdnas.db.repository.pipeline_pages import PipelineFilter
+    from kdnas.settings import Settings
+
+    with open_database(Settings.from_environment()) as database, database.read() as session:
+        found = pipeline_pages.list_pipeline_page(session, PipelineFilter(), limit=limit).items
+    if as_json:
+        typer.echo(json.dumps(found, default=str))
+        return
+    if not found:
+        typer.echo("no pipeline yet; start one with kdnas launch")
+        return
+    rows = [
+        [
+            row["name"],
+            row["status"],
+            row["stage"],
+            f"{row['num_distilled']} of {row['num_students']}",
+            f"{row['num_evaluated']} of {row['num_evaluations']}",
+            f"{row['created_at']:%Y-%m-%d %H:%M}",
+            row["id"],
+        ]
+        for row in found
+    ]
+    header = ["name", "status", "stage", "students", "evaluations", "created", "id"]
+    typer.echo(as_text(header, rows))
+
+
+@app.command()
+def show(
+    pipeline: Reference,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the report: Markdown, CSV and JSON.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show where a pipeline stands and its report, as far as it goes."""
+    from kdnas.cli.launch import check_output
+    from kdnas.cli.pipeline_screen import show_pipeline
+    from kdnas.db.migrate import open_database
+    from kdnas.db.repository import pipelines
+    from kdnas.settings import Settings
+
+    settings = Settings.from_environment()
+    if output is not None:
+        check_output(output)
+    with open_database(settings) as database:
+        with database.read() as session:
+            found = pipelines.get_pipeline(session, pipeline)
+        show_pipeline(found.id, database, settings, output, as_json, quiet=as_json)
+    if found.error and not as_json:
+        typer.echo(f"error: {found.error}")

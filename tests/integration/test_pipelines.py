@@ -1,0 +1,198 @@
+"""Pipelines by real processes: over REST on both databases, and by a command that is killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from kdnas.db.engine import Database
+from kdnas.db.migrate import open_database, upgrade
+from kdnas.db.records import MemberRecord
+from kdnas.db.repository import candidates, events, pipelines
+from kdnas.settings import Settings
+from kdnas.testing.commands import Program
+from kdnas.testing.tiny_tasks import write_sst2
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    made = Program.make(tmp_path_factory.mktemp("pipelines"))
+    write_sst2(made.folder / "glue")
+    return made
+
+
+def request(program: Program, **distillation: Any) -> dict[str, Any]:
+    """Two candidates, one of them chosen, and half the teacher beside it."""
+    search = yaml.safe_load((program.folder / "tiny.yaml").read_text("utf-8"))
+    search["teacher"] = str(program.folder / "teacher")
+    search["corpus"]["source"] = str(program.folder / "corpus.txt")
+    search["controller"] |= {"episodes": 1, "candidates": 2}
+    training = {"steps": 8, "batch_size": 8, "held_out": 16, "threads": 1}
+    return {
+        "search": search,
+        "choose": 1,
+        "distillation": {"training": training | distillation},
+        "baselines": {"proportions": [[0.5, 0.5]], "random": 0},
+        "evaluation": {
+            "suite": "glue",
+            "data_dir": str(program.folder / "glue"),
+            "seeds": 1,
+            "max_steps": 4,
+            "batch_size": 8,
+            "device": "cpu",
+            "latency": None,
+        },
+    }
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def members_of(database: Database, pipeline_id: str) -> list[MemberRecord]:
+    with database.read() as session:
+        return pipelines.list_members(session, pipeline_id)
+
+
+def check_whole(database: Database, pipeline_id: str) -> None:
+    """Every part is there once and has succeeded."""
+    teacher, *students = members_of(database, pipeline_id)
+    assert teacher.role == "teacher"
+    assert {member.role for member in students} <= {"chosen", "baseline"}
+    for member in students:
+        assert member.distillation is not None
+        assert member.distillation.status == "succeeded"
+        assert member.distillation.metrics["relative"] > 0
+        folder = Path(member.distillation.output_path or "")
+        assert (folder / "model.safetensors").is_file()
+    for member in (teacher, *students):
+        (score,) = member.evaluations
+        assert score.status == "succeeded", score.error
+        assert 0 <= score.metrics["main"] <= 1
+        assert score.metrics["steps"] == 4
+    with database.read() as session:
+        record = pipelines.get_pipeline(session, pipeline_id)
+        episodes = candidates.list_episodes(session, record.search_id or "")
+        told = events.events_since(session, pipeline_id=pipeline_id, limit=10_000)
+    assert (record.status, record.stage, record.error) == ("succeeded", "done", None)
+    assert [len(episode.candidates) for episode in episodes] == [2]
+    kinds = Counter(event.type for event in told)
+    assert kinds["pipeline_members"] == 1
+    assert (kinds["search_created"], kinds["distillation_created"]) == (1, len(students))
+    assert kinds["evaluations_created"] == 1 + len(students)
+
+
+@contextmanager
+def service(program: Program, url: str) -> Iterator[tuple[TestClient, Database]]:
+    """The application over a database, and a coordinator beside it."""
+    roots = {"KDNAS_DATA_ROOTS": str(program.folder), "KDNAS_DATABASE_URL": url}
+    settings = Settings.from_environment(program.environment | roots)
+    with open_database(settings) as database:
+        app = create_app(settings, database, coordinator=False)
+        process = program.start("coordinator", "--max-running", "2", KDNAS_DATABASE_URL=url)
+        try:
+            with TestClient(app, base_url="http://127.0.0.1:8000") as client:
+                yield client, database
+        finally:
+            process.send_signal(signal.SIGTERM)
+            print(process.communicate(timeout=30)[1][-4000:])
+
+
+def follow(program: Program, url: str, name: str) -> None:
+    """Ask for a pipeline over REST, and follow it to its report."""
+    with service(program, url) as (client, database):
+        answer = client.post("/api/v1/pipelines", json=request(program) | {"name": name})
+        assert answer.status_code == 202, answer.text
+        path = answer.headers["location"]
+
+        def is_over() -> bool:
+            found = client.get(path).json()
+            assert found["status"] not in {"failed", "paused"}, found["error"]
+            return bool(found["status"] == "succeeded")
+
+        wait_for(is_over)
+        check_whole(database, answer.json()["id"])
+        report = client.get(f"{path}/report").json()
+        assert report["headline"]
+        assert [model["role"] for model in report["models"]][:2] == ["teacher", "chosen"]
+
+
+def test_by_rest_on_sqlite(program: Program) -> None:
+    path = program.folder / "service.db"
+    upgrade(f"sqlite:///{path}")
+    follow(program, f"sqlite:///{path}", "small")
+
+
+@pytest.mark.postgres
+def test_by_rest_on_postgresql(program: Program, postgres_url: str) -> None:
+    upgrade(postgres_url)
+    follow(program, postgres_url, "small")
+
+
+def test_launched_stopped_killed_and_resumed(program: Program) -> None:
+    config = program.folder / "pipeline.yaml"
+    spec = request(program, steps=60, checkpoint_every=10) | {"name": "by-hand"}
+    config.write_text(yaml.safe_dump(spec), "utf-8")
+    settings = Settings.from_environment(program.environment)
+    with open_database(settings) as database:
+
+        def found() -> str | None:
+            with database.read() as session:
+                records = pipelines.list_pipelines(session)
+            return records[0].id if records else None
+
+        def is_distilling() -> bool:
+            pipeline_id = found()
+            made = members_of(database, pipeline_id) if pipeline_id else []
+            return any(m.distillation is not None and m.distillation.step >= 20 for m in made)
+
+        output = program.folder / "out"
+        killed = program.interrupt_when(
+            is_distilling, "launch", "--config", str(config), "--output", str(output)
+        )
+        assert killed.code == -signal.SIGKILL
+        pipeline_id = found()
+        assert pipeline_id is not None
+        before = members_of(database, pipeline_id)
+
+        def is_evaluating() -> bool:
+            now = members_of(database, pipeline_id or "")
+            return any(one.status == "running" for m in now for one in m.evaluations)
+
+        stopped = program.interrupt_when(
+            is_evaluating, "launch", "--resume", "by-hand", signal_number=signal.SIGINT
+        )
+        assert stopped.code == 130, stopped.err
+        assert "go on with: kdnas launch --resume by-hand" in stopped.err
+        with database.read() as session:
+            assert pipelines.get_pipeline(session, pipeline_id).status == "paused"
+        ended = program.run("launch", "--resume", "by-hand", "--output", str(output), "--json")
+        assert ended.code == 0, ended.err
+        assert ended.json["status"] == "succeeded"
+        assert ended.json["report"]["headline"] in (output / "report.md").read_text("utf-8")
+        assert [m.id for m in members_of(database, pipeline_id)] == [m.id for m in before]
+        assert (output / "students" / "by-hand-2" / "config.json").is_file()
+        check_whole(database, pipeline_id)
+    shown = program.run("pipelines", "show", "by-hand")
+    assert shown.code == 0
+    assert "succeeded, stage done" in shown.out
+    listed = program.run("pipelines", "list", "--json").json
+    assert [(row["name"], row["num_distilled"]) for row in listed] == [("by-hand", 2)]
+    again = program.run("launch", "--resume", "by-hand")
+    assert again.code == 0
+    assert "distilling" not in again.err

@@ -1,0 +1,151 @@
+"""`kdnas launch` before any work: where values come from, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from kdnas.cli import launch, pipelines
+from kdnas.cli.inputs import gather, nested
+from kdnas.cli.pipeline_screen import most_students
+from kdnas.db.engine import Database
+from kdnas.errors import ConflictError, RequestError
+from kdnas.settings import Settings
+from kdnas.specs.load import load_preset, merge, preset_names
+from kdnas.specs.pipeline import BaselinesSpec, PipelineSpec
+from kdnas.testing.demo_pipeline import add_pipeline
+from kdnas.testing.tiny_tasks import write_sst2
+
+app = typer.Typer()
+app.command()(launch.launch)
+
+
+def gathered(tmp_path: Path, values: dict[str, Any], **environment: str) -> PipelineSpec:
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path), **environment})
+    return PipelineSpec.read(gather("pipeline", nested(values), settings).data, "test")
+
+
+def test_every_preset_has_a_pipeline() -> None:
+    for name in preset_names():
+        spec = PipelineSpec.read(load_preset(name, "pipeline"), name)
+        assert most_students(spec) >= 3  # somebody chosen, and somebody to compare him with
+        search = load_preset(name, "search")
+        assert spec.search.corpus.max_length == search["corpus"]["max_length"]
+        assert spec.search.latency.length == search["latency"]["length"]
+
+
+def test_the_documented_request_is_one() -> None:
+    text = Path("docs/pipeline.md").read_text("utf-8")
+    (example,) = re.findall(r"```yaml\n(.+?)```", text, re.DOTALL)
+    spec = PipelineSpec.read(yaml.safe_load(example), "docs")
+    assert spec.choose.latency_budgets_ms == (6, 9, 12)
+    assert spec.baselines == BaselinesSpec()
+
+
+def test_values_reach_the_part_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kdnas.yaml").write_text(
+        "teacher: ./local\nseed: 5\ntraining: {steps: 77}\narchitecture: 3,12,384,384,gelu\n",
+        "utf-8",
+    )
+    plain = gathered(tmp_path, {})
+    assert (plain.search.teacher.ref, plain.search.seed) == ("./local", 5)
+    assert plain.distillation.training.steps == 77
+    assert plain.evaluation.tasks == ("SST-2",)
+    spec = gathered(
+        tmp_path,
+        {
+            "search.controller.episodes": 9,
+            "choose": {"latency_budgets_ms": ["6", "9"]},
+            "evaluation.suite": "ner",
+        },
+        KDNAS_TEACHER="other",
+        KDNAS_CORPUS="texts",
+    )
+    assert (spec.search.teacher.ref, spec.search.corpus.source) == ("other", ("texts",))
+    assert spec.search.controller.episodes == 9
+    assert (spec.choose.top, spec.choose.latency_budgets_ms) == (None, (6.0, 9.0))
+    assert spec.evaluation.tasks == ()  # those of the preset are of another suite
+
+
+def test_where_values_come_from_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path), "KDNAS_CORPUS": "texts"})
+    inputs = gather("pipeline", nested({"search.teacher.ref": "mine"}), settings, preset="paper")
+    assert inputs.lines() == [
+        "preset     paper  (from --preset)",
+        "teacher    mine  (from the command line)",
+        "corpus     texts  (from the environment)",
+        "objective  hs  (default; change it with --objective or kdnas.yaml)",
+    ]
+
+
+def test_tasks_stay_with_their_suite() -> None:
+    before = {"evaluation": {"suite": "glue", "tasks": ["RTE"], "data_dir": "a", "seeds": 2}}
+    same = merge(before, {"evaluation": {"suite": "glue", "seeds": 3}})
+    assert same["evaluation"] == {"suite": "glue", "tasks": ["RTE"], "data_dir": "a", "seeds": 3}
+    other = merge(before, {"evaluation": {"suite": "squad"}})
+    assert other["evaluation"] == {"suite": "squad", "seeds": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--suite", "glu"), "unknown suite 'glu'"),
+        (("--tasks", "SST3"), "unknown task 'SST3'"),
+        (("--top", "2", "--latency-budgets", "6"), "two ways; give one"),
+        (("--latency-budgets", "6,x"), "given: 'x'"),
+        (("--top", "0"), "choose.top"),
+        (("--preset", "laptob"), "did you mean 'laptop'"),
+        (("--data-dir", "empty"), "no data of SST-2 in"),
+        (("--seeds", "0"), "give from 1 to 1000 seeds"),
+        (("--output", "file"), "output folder file cannot be made"),
+        (("--resume", "one", "--teacher", "x", "--top", "3"), "--teacher, --top or --latency"),
+        (("--resume", "one"), "there is no pipeline 'one'"),
+        (("--data-dir", "glue", "--teacher", "./nowhere"), "does not exist"),
+    ],
+)
+def test_wrong_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("in the way", "utf-8")
+    write_sst2(tmp_path / "glue")
+    done = CliRunner().invoke(app, list(arguments))
+    assert isinstance(done.exception, RequestError), done.output
+    assert message in str(done.exception)
+
+
+def test_what_is_over_or_the_services_is_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    add_pipeline(database, "under-way", distilled=1)
+    add_pipeline(database, "over")
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KDNAS_DATABASE_URL", database.url.render_as_string(hide_password=False))
+    done = CliRunner().invoke(app, ["--resume", "under-way"])
+    assert isinstance(done.exception, ConflictError)
+    assert "is the service's" in str(done.exception)
+    over = CliRunner().invoke(app, ["--resume", "over", "--output", str(tmp_path / "out")])
+    assert over.exit_code == 0, over.output
+    assert "pipeline over: succeeded, stage done" in over.output
+    assert (tmp_path / "out" / "report.md").is_file()
+    listed = CliRunner().invoke(pipelines.app, ["list"])
+    assert [line.split()[:3] for line in listed.output.splitlines()] == [
+        ["name", "status", "stage"],
+        ["over", "succeeded", "done"],
+        ["under-way", "running", "distillation"],
+    ]
+    shown = CliRunner().invoke(pipelines.app, ["show", "under-way"])
+    assert "chosen" in shown.output
+    assert "running, relative loss" in shown.output
