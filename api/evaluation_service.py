@@ -1,4 +1,4 @@
-"""One evaluation that the service was asked for: a model on a task with a seed."""
+"""One evaluation that is stored as a request: a model on a task with a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from api.evaluation_preparation import PlannedTask, prepare_evaluation
 from api.evaluation_run import evaluate_pair, unchanged_data, what_decides
 from api.run_files import remove_evaluation_checkpoints
-from api.work import StoppedError, Work, at_work
+from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
@@ -22,20 +22,24 @@ NOTED_SECONDS = 2.0
 
 def run_stored_evaluation(
     evaluation_id: str,
-    claim: str,
+    claim: str | None,
     database: Database,
     settings: Settings,
     should_stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
+    *,
+    stopped_status: StoppedStatus = "running",
 ) -> SearchStatus:
-    """Do the evaluation that a coordinator's claim is for; one that is known is looked up.
+    """Do a stored evaluation; one that is known is looked up.
 
     Args:
-        evaluation_id: of an evaluation that is running.
-        claim: token of the coordinator's claim.
+        evaluation_id: of an evaluation that is not finished.
+        claim: token of the coordinator's claim on it; None does it for the command line.
         database: where it is stored.
         settings: of this process.
-        should_stop: asked between steps; True leaves it running after a checkpoint, for the next
-            coordinator.
+        should_stop: asked between steps; True ends this run after a checkpoint.
+        on_progress: is told how it goes.
+        stopped_status: what it is then: ``paused``, or ``running`` still, to be taken up.
 
     Returns:
         The status that it has now.
@@ -46,10 +50,10 @@ def run_stored_evaluation(
     """
     with database.read() as session:
         record = evaluations.get_evaluation(session, evaluation_id)
-    with at_work(database, record, claim, should_stop, "running") as work:
+    with at_work(database, record, claim, should_stop, stopped_status) as work:
         if work.status == "running":
             try:
-                _evaluate(record, database, settings, work)
+                _evaluate(record, database, settings, work, on_progress)
             except StoppedError:
                 work.rest()
         with database.read() as session:
@@ -59,13 +63,19 @@ def run_stored_evaluation(
     return status
 
 
-def _evaluate(record: EvaluationRecord, database: Database, settings: Settings, work: Work) -> None:
+def _evaluate(
+    record: EvaluationRecord,
+    database: Database,
+    settings: Settings,
+    work: Work,
+    on_progress: Callable[[FinetuneProgress], None],
+) -> None:
     """Read model and data, and do what is not known yet.
 
     Raises:
         StoppedError: it was to stop before it began.
     """
-    noted = Noted(database, record.id)
+    noted = Noted(database, record.id, on_progress)
 
     def on_task(name: str) -> None:
         work.check()
@@ -85,23 +95,35 @@ def _evaluate(record: EvaluationRecord, database: Database, settings: Settings, 
             return
     work.check()
 
-    def on_progress(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
+    def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
         noted(progress)
 
     data = unchanged_data(prepared, planned)
     work.check()
-    evaluate_pair(record, prepared, planned, data, database, settings, on_progress, work)
+    evaluate_pair(record, prepared, planned, data, database, settings, tell, work)
 
 
 class Noted:
-    """Writes down how far an evaluation is, with an event: every new phase, else now and then."""
+    """Writes down how far an evaluation is, with an event: every new phase, else now and then.
 
-    def __init__(self, database: Database, evaluation_id: str) -> None:
-        self._database, self._id = database, evaluation_id
+    Args:
+        database: where it is stored.
+        evaluation_id: the row.
+        also: is told all of it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        evaluation_id: str,
+        also: Callable[[FinetuneProgress], None] = lambda _: None,
+    ) -> None:
+        self._database, self._id, self._also = database, evaluation_id, also
         self._phase, self._at = "", 0.0
 
     def __call__(self, progress: FinetuneProgress) -> None:
         """Note progress, unless the same phase was noted a moment ago."""
+        self._also(progress)
         now = time.monotonic()
         if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
             return
