@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdnas.distill.export import RUN_FILE
 from kdnas.distill.numerics import choose_device, choose_dtype
+from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.choosing import chosen_tasks
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.task import Task
-from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.specs.parts import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,13 @@ class PlannedTask:
         """Return the seeds to work with: where nothing is learned, there is nothing to draw."""
         return wanted if self.task.fine_tuned else (0,)
 
-    def key(self, model: str, seed: int) -> str:
-        """Name the fine-tuning of a model, by its fingerprint, with a seed."""
-        return evaluation_key(model, self.task.name, self.data, self.settings, seed)
+    def key(self, model: TeacherHandle, seed: int, variant: str = "") -> str:
+        """Name the fine-tuning of a model, or of a variant of it, with a seed."""
+        if not self.task.fine_tuned:
+            variant = ", ".join(filter(None, (variant, _unusual_pooling(model))))
+        return evaluation_key(
+            model.fingerprint, self.task.name, self.data, self.settings, seed, variant
+        )
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,8 @@ class PreparedEvaluation:
         tasks: in the order of the suite.
         absent: tasks of the suite that have no data, with the reason.
         device: that was chosen.
-        distillation_id: of the distillation that made the model, if its folder says so.
+        distillation_id: of the distillation that made the model, if its folder says so and the
+            model is taken as it is.
     """
 
     spec: EvaluationSpec
@@ -72,6 +80,13 @@ class PreparedEvaluation:
     absent: dict[str, str]
     device: str
     distillation_id: str | None
+
+    def is_like(self, other: PreparedEvaluation) -> bool:
+        """Whether two evaluations with the same tasks are of the same model."""
+        one, two = (
+            (prepared.model.fingerprint, prepared.spec.variant) for prepared in (self, other)
+        )
+        return one == two
 
 
 def prepare_evaluation(
@@ -92,6 +107,10 @@ def prepare_evaluation(
     """
     tasks = chosen_tasks(spec)
     model = prepare_teacher(spec.model)
+    if spec.keep_layers is not None:
+        model = with_layers(model, spec.keep_layers)
+    if spec.int8:
+        require_packages()
     device = choose_device(spec.device)
     dtype = choose_dtype(spec.dtype, device)
     planned, absent = [], {}
@@ -114,8 +133,26 @@ def prepare_evaluation(
         tuple(planned),
         absent,
         device,
-        _distillation_of(model.folder),
+        None if spec.variant else _distillation_of(model.folder),
     )
+
+
+def prepared_for(ref: str, prepared: PreparedEvaluation) -> PreparedEvaluation:
+    """Return the evaluation of another model, as it is, with the same tasks, settings and seeds.
+
+    Raises:
+        TeacherError: the model is not found or cannot be used.
+    """
+    model = prepare_teacher(ref)
+    spec = prepared.spec.model_copy(
+        update={
+            "model": ModelSpec(ref=_name(model), fingerprint=model.fingerprint),
+            "int8": False,
+            "keep_layers": None,
+        }
+    )
+    origin = _distillation_of(model.folder)
+    return replace(prepared, spec=spec, model=model, distillation_id=origin)
 
 
 def read_data(spec: EvaluationSpec, task: Task) -> TaskData:
@@ -134,6 +171,12 @@ def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedT
         sources=data.sources,
         notes=data.notes,
     )
+
+
+def _unusual_pooling(model: TeacherHandle) -> str:
+    """Name a pooling that is not the mean: the fingerprint of a model does not tell it."""
+    modes = read_pooling(model.folder, model.ref).modes
+    return "" if modes == Pooling().modes else f"pooling {' '.join(modes)}"
 
 
 def _name(model: TeacherHandle) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from statistics import fmean
 
 from api.evaluation_preparation import PreparedEvaluation
 from api.evaluation_run import PREDICTIONS_FILE, EvaluationOutcome
+from api.model_figures import EvaluatedModel, figures_of
 from api.run_files import evaluation_folder
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.errors import NotFoundError
+from kdnas.evaluation.model_timing import TimedModel
 from kdnas.evaluation.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.significance import Comparison, paired_bootstrap
@@ -29,8 +32,9 @@ def build_report(
     against: Iterable[str],
     database: Database,
     settings: Settings,
+    on_wait: Callable[[str], None] | None = None,
 ) -> Report:
-    """Put the results of an evaluation beside those of other models.
+    """Put the results of an evaluation beside those of other models, with sizes and speeds.
 
     Other models count with what is stored of them for the same data, settings and seeds.
 
@@ -40,22 +44,31 @@ def build_report(
         against: models to compare with.
         database: where results are stored.
         settings: of this process.
+        on_wait: is told if trainings on this machine have to be waited for.
 
     Raises:
         NotFoundError: nothing comparable is stored of one of the other models.
         TeacherError: one of them is not found.
     """
     own = [pair.record for pair in outcome.finished]
-    measured = [Measured(prepared.spec.model.ref, _results(own))]
+    names = [prepared.spec.model_name]
+    models = [EvaluatedModel(TimedModel(prepared.model, prepared.spec.int8), tuple(own))]
     tests: dict[str, dict[str, Comparison]] = {}
     for ref in against:
         others = stored_results(prepared, ref, database)
-        measured.append(Measured(ref, _results(others)))
+        names.append(ref)
+        models.append(EvaluatedModel(TimedModel(prepare_teacher(ref)), tuple(others)))
         tests[ref] = _tests(own, others, settings)
+    found, lacking = figures_of(models, prepared.spec.latency, database, on_wait=on_wait)
+    measured = [
+        Measured(name, _results(one.records), figures)
+        for name, one, figures in zip(names, models, found, strict=True)
+    ]
     shape = prepared.model.shape
-    return make_report(
+    report = make_report(
         prepared.spec.suite, measured, tests, layers=shape.layers, hidden=shape.hidden
     )
+    return replace(report, notes=(*report.notes, *([lacking] if lacking else [])))
 
 
 def stored_results(
@@ -67,12 +80,10 @@ def stored_results(
         NotFoundError: there is nothing.
         TeacherError: the model is not found.
     """
-    fingerprint = prepare_teacher(ref).fingerprint
+    model = prepare_teacher(ref)
     with database.read() as session:
         found = [
-            evaluations.find_finished(
-                session, planned.key(fingerprint, seed), planned.task.name, seed
-            )
+            evaluations.find_finished(session, planned.key(model, seed), planned.task.name, seed)
             for planned in prepared.tasks
             for seed in planned.seeds(prepared.spec.seeds)
         ]

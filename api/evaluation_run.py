@@ -114,7 +114,7 @@ def _take(
         return evaluations.take_evaluation(
             session,
             what_decides(prepared, planned, seed),
-            model=prepared.spec.model.ref,
+            model=prepared.spec.model_name,
             suite=planned.task.suite,
             task=planned.task.name,
             seed=seed,
@@ -125,8 +125,9 @@ def _take(
 def what_decides(prepared: PreparedEvaluation, planned: PlannedTask, seed: int) -> dict[str, Any]:
     """Say what decides the figures of a pair, with the key by which they are found again."""
     return {
-        evaluations.KEY: planned.key(prepared.model.fingerprint, seed),
+        evaluations.KEY: planned.key(prepared.model, seed, prepared.spec.variant),
         "model": prepared.spec.model.to_json(),
+        "variant": prepared.spec.variant,
         "data": planned.data,
         "settings": planned.settings.to_json(),
     }
@@ -210,6 +211,7 @@ def _evaluate(
             planned.settings,
             device=device,
             threads=threads,
+            int8=prepared.spec.int8,
             on_progress=on_progress,
             should_stop=should_stop,
         )
@@ -221,6 +223,7 @@ def _evaluate(
         checkpoints,
         device=device,
         threads=threads,
+        int8=prepared.spec.int8,
         on_progress=on_progress,
         should_stop=should_stop,
     )

@@ -132,6 +132,18 @@ class CellShape(Shape):
     seeds: int | None
 
 
+class FiguresShape(Shape):
+    """Size and speed of a model; latency is null where it was not measured."""
+
+    parameters: int
+    disk_bytes: int | None
+    runtime: Literal["pytorch", "onnx-int8"]
+    latency_ms: float | None
+    device: str | None
+    length: int | None
+    threads: int | None
+
+
 class ReportRow(Shape):
     """A model's scores by column; `method` and `about` are of published ones."""
 
@@ -140,6 +152,7 @@ class ReportRow(Shape):
     method: str
     about: str
     scores: dict[str, CellShape]
+    figures: FiguresShape | None
 
 
 class ReportDetail(CellShape):
@@ -168,6 +181,7 @@ class AgainstShape(Shape):
     model: str
     other: str
     retained: dict[str, float]
+    speed_up: float | None = Field(description="How many times sooner the first one answers.")
     bootstrap: dict[str, BootstrapShape]
 
 

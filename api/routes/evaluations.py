@@ -84,11 +84,14 @@ def create_evaluations(
 
     def create(session: Session) -> Answer:
         ids = evaluations.create_evaluations(
-            session, pairs, model=spec.model.ref, distillation_id=distillation_id
+            session,
+            pairs,
+            model=spec.model_name,
+            distillation_id=None if spec.variant else distillation_id,
         )
         made = evaluation_pages.read_evaluation_rows(session, ids)
         body = EvaluationsMade.model_validate({"items": made})
-        query = urlencode({"model": spec.model.ref, "suite": spec.suite})
+        query = urlencode({"model": spec.model_name, "suite": spec.suite})
         return Answer(body, location=f"/api/v1/evaluations?{query}")
 
     return once.answer(202, create)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import evaluation_options, options
+from kdnas.cli import evaluation_options, model_options, options
 
 if TYPE_CHECKING:
     from api.evaluation_preparation import PreparedEvaluation
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model folder, hub id, or alias such as minilm.")],
     suite: Annotated[
         str,
         typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner, sts, or own."),
     ],
+    model: Annotated[
+        str | None, typer.Argument(help="Model folder, hub id, or alias such as minilm.")
+    ] = None,
     tasks: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,6 +76,12 @@ def evaluate(
     label: evaluation_options.Label = None,
     metrics: evaluation_options.Metrics = None,
     task_name: evaluation_options.TaskName = None,
+    teacher: model_options.Teacher = None,
+    int8: model_options.Int8 = False,
+    keep_layers: model_options.KeepLayers = None,
+    latency: model_options.Latency = True,
+    latency_length: model_options.LatencyLength = None,
+    latency_threads: model_options.LatencyThreads = None,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,8 +107,11 @@ def evaluate(
     from kdnas.cli.inputs import nested
     from kdnas.specs.evaluation import EvaluationSpec
 
+    evaluated, beside = model_options.model_and_teacher(model, teacher)
     values = {
-        "model": model,
+        "model": evaluated,
+        "int8": int8 or None,
+        "keep_layers": keep_layers,
         "suite": suite.lower(),
         "tasks": [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()],
         "data_dir": str(data_dir) if data_dir else None,
@@ -118,14 +129,19 @@ def evaluate(
         **evaluation_options.grid_values(grid, grid_learning_rates, grid_epochs),
         **evaluation_options.own_values(kind, text, pair, label, metrics, task_name),
     }
-    spec = EvaluationSpec.read(nested(values), "evaluate")
-    _evaluate(spec, tuple(against or ()), output, as_json)
+    timed = model_options.latency_values(latency, latency_length, latency_threads)
+    spec = EvaluationSpec.read({**nested(values), **timed}, "evaluate")
+    _evaluate(spec, beside, tuple(against or ()), output, as_json)
 
 
 def _evaluate(
-    spec: EvaluationSpec, against: tuple[str, ...], output: Path | None, as_json: bool
+    spec: EvaluationSpec,
+    teacher: str | None,
+    against: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
 ) -> None:
-    from api.evaluation_preparation import prepare_evaluation
+    from api.evaluation_preparation import prepare_evaluation, prepared_for
     from api.evaluation_report import build_report, stored_results
     from api.evaluation_run import run_evaluation
     from kdnas.cli.interrupt import interruptible
@@ -147,6 +163,11 @@ def _evaluate(
 
             prepared = prepare_evaluation(spec, on_task)
         _say_inputs(prepared)
+        beside = prepared_for(teacher, prepared) if teacher else None
+        if beside is not None and beside.is_like(prepared):
+            beside = None
+        if beside is not None:
+            say(f"teacher    {teacher}  (fingerprint {beside.model.fingerprint})")
         for other in against:
             stored_results(prepared, other, database)  # better said before the work than after it
         with interruptible("the evaluation") as interrupt, bar("evaluating", unit="") as shown:
@@ -160,11 +181,24 @@ def _evaluate(
                     f"{planned.task.name} seed {seed}: {progress.phase} {done}{loss}",
                 )
 
-            outcome = run_evaluation(prepared, database, settings, tell, _say_finished, interrupt)
-        report = build_report(prepared, outcome, against, database, settings)
+            if beside is not None:
+                say(f"{prepared.spec.model_name}:")
+            outcome = run_evaluation(
+                prepared, database, settings, tell, _say_finished, interrupt
+            )
+            finished, stopped = outcome.finished, outcome.stopped
+            if beside is not None and not stopped:
+                ref = beside.spec.model.ref
+                say(f"{ref}:")
+                rest = run_evaluation(
+                    beside, database, settings, tell, _say_finished, interrupt
+                )
+                finished, stopped = (*finished, *rest.finished), rest.stopped
+                against = against if stopped else tuple(dict.fromkeys((ref, *against)))
+        report = build_report(prepared, outcome, against, database, settings, say)
     if report.rows:
         _show(report)
-        if output is not None and not outcome.stopped:
+        if output is not None and not stopped:
             _write(report, output)
             say(f"report     {output}")
     if as_json:
@@ -172,14 +206,15 @@ def _evaluate(
             json.dumps(
                 {
                     **report_json(report),
-                    "stopped": outcome.stopped,
+                    "stopped": stopped,
                     "evaluations": [
-                        {"id": pair.record.id, **pair.result.to_json()} for pair in outcome.finished
+                        {"id": pair.record.id, "model": pair.record.model, **pair.result.to_json()}
+                        for pair in finished
                     ],
                 }
             )
         )
-    if outcome.stopped:
+    if stopped:
         say("stopped; what is finished is kept: run the same command again to go on")
         raise typer.Exit(130)
 
@@ -188,7 +223,7 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
     from kdnas.cli.screen import say
 
     spec = prepared.spec
-    say(f"model      {spec.model.ref}  (fingerprint {prepared.model.fingerprint})")
+    say(f"model      {spec.model_name}  (fingerprint {prepared.model.fingerprint})")
     say(
         f"data       {spec.data_dir}  (--data-dir)"
         if spec.data_dir
@@ -199,10 +234,14 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
         length = f", at most {s.max_steps} steps" if s.max_steps else ""
         split = "" if planned.official_split else "; not the official split"
         parts = f"{kept} to be scored on ({', '.join(planned.evaluation_examples)}){split}"
+        rates = (
+            f"learning rate {s.learning_rate:g}, {s.epochs:g} epochs"
+            if s.grid is None
+            else f"learning rate and epochs from a grid of {s.grid.size}"
+        )
         say(
             f"task       {planned.task.name}: {planned.train_examples} to learn from, {parts}; "
-            f"learning rate {s.learning_rate:g}, {s.epochs:g} epochs of batches of "
-            f"{s.batch_size}{length}"
+            f"{rates}, batches of {s.batch_size}{length}"
             if planned.task.fine_tuned
             else f"task       {planned.task.name}: {parts}, as the model is"
         )
@@ -226,6 +265,9 @@ def _say_finished(pair: FinishedPair) -> None:
         for part, values in result.metrics.items()
     )
     how = "known from before" if pair.known else f"{result.steps} steps, {result.seconds:.0f} s"
+    if result.settings.grid is not None:
+        chosen = result.settings
+        how = f"learning rate {chosen.learning_rate:g}, {chosen.epochs:g} epochs; {how}"
     say(f"  {result.task} seed {result.seed}: {figures}  ({how})")
 
 
@@ -233,7 +275,13 @@ def _show(report: Report) -> None:
     """Print the tables: on stderr, since stdout is for ``--json``'s object alone."""
     from kdnas.cli.screen import say
     from kdnas.cli.tables import as_text
-    from kdnas.evaluation.report_formats import bootstrap_lines, score_table, source_lines
+    from kdnas.evaluation.report_formats import (
+        bootstrap_lines,
+        figures_line,
+        figures_table,
+        score_table,
+        source_lines,
+    )
 
     header, rows = score_table(report, numbered=True)
     say()
@@ -246,6 +294,15 @@ def _show(report: Report) -> None:
         say(f"  {line}")
     for line in bootstrap_lines(report):
         say(line)
+    header, rows = figures_table(report)
+    if rows:
+        say()
+        say(
+            as_text(
+                header, rows, right=[name for name in header if name not in ("model", "runtime")]
+            )
+        )
+        say(figures_line(report) or "latency was not measured")
     for note in report.notes:
         say(f"note: {note}")
 

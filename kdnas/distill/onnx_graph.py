@@ -66,16 +66,26 @@ def quantise(folder: Path) -> None:
     Weights get 8 bits with a scale for each output channel; activations are quantised as they come
     (onnxruntime's dynamic quantisation).
     """
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    with quiet_exporters():
-        quantize_dynamic(
-            folder / FLOAT_FILE,
-            folder / INT8_FILE,
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            use_external_data_format=(folder / f"{FLOAT_FILE}.data").is_file(),
-        )
+    # The quantiser turns the weights of a head round, and then stumbles over the shapes that the
+    # exporter wrote down for them; it finds all shapes itself.
+    model = onnx.load(folder / FLOAT_FILE, load_external_data=False)
+    del model.graph.value_info[:]
+    plain = folder / f"plain-{FLOAT_FILE}"
+    onnx.save(model, plain)
+    try:
+        with quiet_exporters():
+            quantize_dynamic(
+                plain,
+                folder / INT8_FILE,
+                per_channel=True,
+                weight_type=QuantType.QInt8,
+                use_external_data_format=(folder / f"{FLOAT_FILE}.data").is_file(),
+            )
+    finally:
+        plain.unlink()
 
 
 @contextmanager

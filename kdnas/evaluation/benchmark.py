@@ -12,22 +12,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from kdnas.distill.onnx_export import FIGURES_FILE, export_onnx
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE, graph_bytes, require_packages
 from kdnas.errors import LatencyError, RequestError, SpecError, unknown_name
 from kdnas.evaluation.benchmark_worker import Subject
+from kdnas.evaluation.model_timing import parameters_of, weights_on_disk
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
-from kdnas.models.families import family_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.records import LatencyProfile
 from kdnas.specs.search import LatencySpec
@@ -201,6 +199,8 @@ class _Model:
         if graphs and not any(folder.glob("*.safetensors")):
             return cls._of_export(candidate, folder, graphs)
         handle = prepare_teacher(candidate.ref)
+        if candidate.keep_layers is not None:
+            handle = with_layers(handle, candidate.keep_layers)
         if length > handle.longest_sequence:
             raise SpecError(
                 f"a sequence of {length} tokens is longer than the {handle.longest_sequence} that "
@@ -210,7 +210,7 @@ class _Model:
             candidate,
             handle,
             graphs if candidate.keep_layers is None else {},
-            parameters_of(handle, candidate.keep_layers),
+            parameters_of(handle),
             handle.shape.vocab_size,
         )
 
@@ -276,23 +276,6 @@ class _Model:
             return graph_bytes(Path(subject.file))
         assert self.handle is not None  # it has a subject for PyTorch
         return weights_on_disk(self.handle)
-
-
-def parameters_of(handle: TeacherHandle, keep_layers: int | None = None) -> int:
-    """Count the parameters of a model's encoder, without pooler and heads."""
-    from transformers import AutoModel
-
-    if keep_layers is not None:
-        handle = with_layers(handle, keep_layers)
-    options = family_of(handle.shape.model_type).model_options()
-    with torch.device("meta"):
-        model = AutoModel.from_config(deepcopy(handle.config), **options)
-    return sum(p.numel() for p in model.parameters())
-
-
-def weights_on_disk(handle: TeacherHandle) -> int:
-    """Size of a model's weight files, in bytes."""
-    return sum(file.stat().st_size for file in handle.folder.glob("*.safetensors"))
 
 
 class _Process:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from kdnas.evaluation.model_figures import RUNTIME_NAMES
+
 if TYPE_CHECKING:
     from kdnas.evaluation.benchmark import Benchmark, Speed
 
-RUNTIME_NAMES = {"pytorch": "PyTorch", "onnx": "ONNX", "onnx-int8": "ONNX int8"}
 ABSENT = "–"
 
 

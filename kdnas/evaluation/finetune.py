@@ -18,6 +18,7 @@ from kdnas.distill.numerics import Device, choose_device, num_threads
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import Example, SpanExample, TaskData
 from kdnas.evaluation.forward import Forward
+from kdnas.evaluation.int8 import INT8_NOTE, task_model_in_int8
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
 from kdnas.evaluation.scoring import judge
 from kdnas.evaluation.settings import FinetuneSettings
@@ -52,6 +53,7 @@ def finetune(
     *,
     device: str = "auto",
     threads: int | None = None,
+    int8: bool = False,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TaskResult | None:
@@ -69,6 +71,7 @@ def finetune(
         checkpoints: folder that belongs to this fine-tuning alone.
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
+        int8: quantise the weights before the scoring.
         on_progress: is told how it goes.
         should_stop: asked between steps; True ends this run after a checkpoint.
 
@@ -109,7 +112,13 @@ def finetune(
         trained = training.run(on_progress, should_stop)
         if trained is None:
             return None
-        return replace(scored.result(trained, training), train_examples=len(tuning.train))
+        with ExitStack() as stack:
+            if int8:
+                small = stack.enter_context(task_model_in_int8(task_model, data.task.kind, model))
+                scored = _Scored(small, data, settings, "cpu", on_progress)
+            result = scored.result(trained, training)
+        notes = (*result.notes, INT8_NOTE) if int8 else result.notes
+        return replace(result, train_examples=len(tuning.train), notes=notes)
 
 
 class _Scored:

@@ -31,7 +31,9 @@ def data_fingerprint(data: TaskData, *, tuned: bool = False) -> str:
     return digest.hexdigest()[:16]
 
 
-def evaluation_key(model: str, task: str, data: str, settings: FinetuneSettings, seed: int) -> str:
+def evaluation_key(
+    model: str, task: str, data: str, settings: FinetuneSettings, seed: int, variant: str = ""
+) -> str:
     """Name a fine-tuning by what decides its result.
 
     Args:
@@ -40,6 +42,9 @@ def evaluation_key(model: str, task: str, data: str, settings: FinetuneSettings,
         data: fingerprint of its data.
         settings: hyper-parameters.
         seed: of the fine-tuning.
+        variant: what is done to the model beside.
     """
     parts = [METHOD, model, task, data, settings.to_json(), seed]
+    if variant:  # without one, keys are those of older results
+        parts.append(variant)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

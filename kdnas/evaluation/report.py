@@ -12,6 +12,7 @@ from math import inf, log
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.published import PublishedResult, published
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.significance import Comparison
@@ -61,6 +62,7 @@ class Row:
         cells: column → score; what was not measured is left out.
         method: how a published model was made, and from which teacher.
         about: where a published row is from, and on which split.
+        figures: size and speed of a measured model, where they are known.
     """
 
     model: str
@@ -68,6 +70,7 @@ class Row:
     cells: Mapping[str, Cell]
     method: str = ""
     about: str = ""
+    figures: ModelFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,14 @@ class Against:
         other: the second.
         retained: column → share of the second one's score that the first one has.
         tests: task → paired bootstrap over the examples, where both models' predictions are kept.
+        speed_up: how many times sooner the first one answers, where both were timed alike.
     """
 
     model: str
     other: str
     retained: Mapping[str, float]
     tests: Mapping[str, Comparison] = field(default_factory=dict)
+    speed_up: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +127,24 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A model and its results, a task and a seed each."""
+    """A model and its results, a task and a seed each.
+
+    Attributes:
+        model: its name.
+        results: of it.
+        figures: its size and speed; None takes those that stand with its results.
+    """
 
     model: str
     results: tuple[TaskResult, ...]
+    figures: ModelFigures | None = None
+
+    @property
+    def known_figures(self) -> ModelFigures | None:
+        """Size and speed of the model, timed if any of its results has that."""
+        found = [self.figures, *(r.figures for r in reversed(self.results))]
+        known = [f for f in found if f is not None]
+        return next((f for f in known if f.latency_ms is not None), next(iter(known), None))
 
 
 def make_report(
@@ -147,7 +166,15 @@ def make_report(
         hidden: its width.
         max_published: how many published rows stand beside, those with most columns first.
     """
-    rows = [Row(group.model, "measured", _cells(suite, group.results)) for group in measured]
+    rows = [
+        Row(
+            group.model,
+            "measured",
+            _cells(suite, group.results),
+            figures=group.known_figures,
+        )
+        for group in measured
+    ]
     columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
     return Report(
         suite=suite,
@@ -156,7 +183,11 @@ def make_report(
         details=tuple(detail for group in measured for detail in _details(group)),
         against=tuple(
             Against(
-                rows[0].model, row.model, _retained(rows[0], row), (tests or {}).get(row.model, {})
+                rows[0].model,
+                row.model,
+                _retained(rows[0], row),
+                (tests or {}).get(row.model, {}),
+                None if rows[0].figures is None else rows[0].figures.speed_up_over(row.figures),
             )
             for row in rows[1:]
         ),
@@ -282,6 +313,7 @@ def report_json(report: Report) -> dict[str, Any]:
                 "method": row.method,
                 "about": row.about,
                 "scores": {column: _cell_json(cell) for column, cell in row.cells.items()},
+                "figures": row.figures and row.figures.to_json(),
             }
             for row in report.rows
         ],
@@ -301,6 +333,7 @@ def report_json(report: Report) -> dict[str, Any]:
                 "model": a.model,
                 "other": a.other,
                 "retained": dict(a.retained),
+                "speed_up": a.speed_up,
                 "bootstrap": {
                     task: {
                         "difference": test.difference,

@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from itertools import count
 
+from kdnas.evaluation.model_figures import RUNTIME_NAMES
 from kdnas.evaluation.report import Against, Cell, Report, Row
 from kdnas.evaluation.task import METRIC_NAMES
 
@@ -82,6 +83,42 @@ def detail_table(report: Report) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+def figures_table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of sizes and speeds; no rows where nothing is known of them."""
+    known = [(row.model, row.figures) for row in report.rows if row.figures is not None]
+    others = [a.other for a in report.against if a.speed_up is not None]
+    header = ["model", "parameters M", "on disk MB", "ms", "runtime"]
+    header += [f"speed-up over {other}" for other in others]
+    by_name = dict(known)
+    rows = [
+        [
+            model,
+            f"{figures.parameters / 1e6:.1f}",
+            ABSENT if figures.disk_bytes is None else f"{figures.disk_bytes / 1e6:.1f}",
+            ABSENT if figures.latency_ms is None else f"{figures.latency_ms:.2f}",
+            RUNTIME_NAMES[figures.runtime],
+            *(_times(figures.speed_up_over(by_name.get(other))) for other in others),
+        ]
+        for model, figures in known
+    ]
+    return header, rows
+
+
+def _times(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.2f}×"
+
+
+def figures_line(report: Report) -> str | None:
+    """Say under which conditions latency was measured; None where it was not."""
+    timed = (r.figures for r in report.rows if r.figures and r.figures.latency_ms is not None)
+    figures = next(timed, None)
+    if figures is None:
+        return None
+    threads = f"{figures.threads} thread{'' if figures.threads == 1 else 's'}"
+    hardware = (figures.device or "").partition(":")[2]
+    return f"ms: median of one sequence of {figures.length} tokens, {threads}, {hardware}"
+
+
 def metric_name(metric: str) -> str:
     """Name a metric as papers do: ``has_answer_exact_match`` is "has answer EM"."""
     key = next((k for k in METRIC_NAMES if metric == k or metric.endswith(f"_{k}")), "")
@@ -125,6 +162,11 @@ def as_markdown(report: Report) -> str:
     parts += [
         "\n".join(f"- {line}" for line in lines) for lines in (bootstrap_lines(report),) if lines
     ]
+    header, rows = figures_table(report)
+    if rows:
+        conditions = figures_line(report)
+        parts += ["### Size and speed", markdown_table(header, rows)]
+        parts += [conditions] if conditions else []
     if report.notes:
         parts += ["### Notes", "\n".join(f"- {note}" for note in report.notes)]
     return "\n\n".join(parts) + "\n"
@@ -162,7 +204,24 @@ def as_csv(report: Report) -> str:
                     *_values(cell),
                 ]
             )
+        for name, value in _plain_figures(row).items():
+            writer.writerow(
+                [report.suite, row.model, row.origin, "", "", "", name, repr(value), "", ""]
+            )
     return stream.getvalue()
+
+
+def _plain_figures(row: Row) -> dict[str, float]:
+    """Size and speed of a model as CSV has them, by names with their units."""
+    if row.figures is None:
+        return {}
+    figures = row.figures
+    values = {
+        "parameters": figures.parameters,
+        "disk_bytes": figures.disk_bytes,
+        "latency_ms": figures.latency_ms,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _source(row: Row) -> str:
@@ -188,13 +247,22 @@ _LATEX = str.maketrans(
 
 
 def as_latex(report: Report) -> str:
-    """Write the table of scores for a paper; needs ``booktabs``."""
+    """Write the tables of scores, and of size and speed, for a paper; needs ``booktabs``."""
     header, rows = score_table(report)
-    lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *rows)]
     measured = sum(row.origin == "measured" for row in report.rows)
+    tables = [_tabular(header, rows, measured)]
+    header, rows = figures_table(report)
+    if rows:
+        tables.append(_tabular(header, rows, len(rows)))
+    return "\n".join(tables)
+
+
+def _tabular(header: Sequence[str], rows: Sequence[Sequence[str]], measured: int) -> str:
+    """Write a table with a rule below its first, measured rows."""
+    lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *rows)]
     lines = [lines[0], r"\midrule", *lines[1:]]
     if len(rows) > measured:
         lines.insert(2 + measured, r"\midrule")
     body = "\n".join(lines)
-    columns = "l" + "r" * len(report.columns)
+    columns = "l" + "r" * (len(header) - 1)
     return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"

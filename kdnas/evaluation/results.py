@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.task import Task
+
+FIGURES = "figures"
+"""Entry of a result's JSON."""
 
 Metrics = Mapping[str, Mapping[str, float]]
 """Evaluation set → metric → value, from −1 or 0 to 1."""
@@ -50,6 +54,7 @@ class TaskResult:
         sources: files or data sets used.
         notes: what a reader of the figures should know.
         predictions: evaluation set → what was said about each example; empty when read back.
+        figures: size and speed of the model, if they were measured.
     """
 
     task: str
@@ -65,6 +70,7 @@ class TaskResult:
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     predictions: Mapping[str, tuple[Prediction, ...]] = field(default_factory=dict)
+    figures: ModelFigures | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values without the predictions; :meth:`from_json` takes them back."""
@@ -81,6 +87,7 @@ class TaskResult:
             "official_split": self.official_split,
             "sources": list(self.sources),
             "notes": list(self.notes),
+            FIGURES: self.figures and self.figures.to_json(),
         }
 
     @classmethod
@@ -92,6 +99,7 @@ class TaskResult:
                 "settings": FinetuneSettings.from_json(values["settings"]),
                 "sources": tuple(values["sources"]),
                 "notes": tuple(values["notes"]),
+                FIGURES: ModelFigures.from_json(values.get(FIGURES)),
             }
         )
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kdnas.distill.numerics import autocast, choose_device, num_threads
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import Example, TaskData, TextExample
+from kdnas.evaluation.int8 import INT8_NOTE, in_int8
 from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
 from kdnas.evaluation.scoring import judge
@@ -27,6 +28,7 @@ def score_by_cosine(
     *,
     device: str = "auto",
     threads: int | None = None,
+    int8: bool = False,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TaskResult | None:
@@ -43,6 +45,7 @@ def score_by_cosine(
         settings: of which the batch size, the longest text and the number format count.
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
+        int8: quantise the weights.
         on_progress: is told how it goes.
         should_stop: asked between batches.
 
@@ -60,7 +63,12 @@ def score_by_cosine(
         if threads is not None:
             machine.enter_context(num_threads(threads))
         machine.enter_context(quiet_transformers())
-        embedder = _Embedder(model, pooling, settings, device)
+        encoder = load_teacher_model(model)
+        if int8:
+            inputs, outputs = frozenset({"input_ids", "attention_mask"}), ("last_hidden_state",)
+            quantised = in_int8(encoder, inputs, outputs, model.ref)
+            encoder, device = machine.enter_context(quantised)[0], "cpu"
+        embedder = _Embedder(model, encoder, pooling, settings, device)
         for name, examples in data.evaluations.items():
             pairs = [_pair(example, data) for example in examples]
             cosines: list[float] = []
@@ -89,7 +97,10 @@ def score_by_cosine(
         train_examples=0,
         official_split=True,
         sources=data.sources,
-        notes=(f"cosine of sentence embeddings, without fine-tuning; pooling: {how}",),
+        notes=(
+            f"cosine of sentence embeddings, without fine-tuning; pooling: {how}",
+            *([INT8_NOTE] if int8 else []),
+        ),
         predictions=predictions,
     )
 
@@ -98,12 +109,17 @@ class _Embedder:
     """Texts to vectors, (B, D), on the CPU."""
 
     def __init__(
-        self, model: TeacherHandle, pooling: Pooling, settings: FinetuneSettings, device: str
+        self,
+        model: TeacherHandle,
+        encoder: nn.Module,
+        pooling: Pooling,
+        settings: FinetuneSettings,
+        device: str,
     ) -> None:
         from transformers import AutoTokenizer
 
         self._device = choose_device(device)
-        self._model = load_teacher_model(model).to(self._device)
+        self._model = encoder.to(self._device)
         self._tokenizer = AutoTokenizer.from_pretrained(model.folder, trust_remote_code=False)
         self._pooling, self._dtype = pooling, settings.dtype
         self._max_length = min(settings.max_length, model.longest_sequence)
@@ -118,7 +134,7 @@ class _Embedder:
         ).to(self._device)
         ids, mask = encoded["input_ids"], encoded["attention_mask"]
         with torch.inference_mode(), autocast(self._device, self._dtype):
-            states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+            states = self._model(input_ids=ids, attention_mask=mask)["last_hidden_state"]
         return self._pooling(states.float(), mask).cpu()
 
 

@@ -16,6 +16,8 @@ def time_side_by_side(
     threads: int,
     length: int,
     on_wait: Callable[[str], None] | None = None,
+    *,
+    wait_seconds: float | None = None,
 ) -> tuple[LatencyProfile, dict[str, float]]:
     """Time single inferences on the CPU, with the machine to themselves.
 
@@ -24,6 +26,7 @@ def time_side_by_side(
         threads: of each runtime; torch is set to them here, others must be made with them.
         length: tokens of the sequence that the runs are given, for the profile.
         on_wait: is told if trainings on this machine have to be waited for.
+        wait_seconds: longest time to wait for them; None waits for ever.
 
     Returns:
         The conditions, and the median milliseconds of each run.
@@ -35,7 +38,7 @@ def time_side_by_side(
     spec = LatencySpec.read({"device": "cpu", "threads": threads, "length": length}, "latency")
     profile = current_profile(spec)
     first, *others = runs
-    with measuring_lock(on_wait=on_wait), undisturbed(profile):
+    with measuring_lock(wait_seconds, on_wait), undisturbed(profile):
         of_first, of_others = interleave(
             runs[first], [runs[name] for name in others], stopwatch(profile), CAREFUL
         )

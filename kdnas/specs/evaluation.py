@@ -67,6 +67,18 @@ class OwnTaskSpec(Spec):
     metrics: tuple[str, ...] = ()
 
 
+class TimedSpec(Spec):
+    """How the latency of a report is measured: of one sequence, on the CPU.
+
+    Attributes:
+        length: tokens of the sequence; models with fewer positions are given what they take.
+        threads: intra-op threads.
+    """
+
+    length: int = Field(32, ge=4, le=8192)
+    threads: int = Field(1, ge=1, le=1024)
+
+
 class EvaluationPlanSpec(Spec):
     """How models are evaluated: all of an evaluation but the model.
 
@@ -93,6 +105,7 @@ class EvaluationPlanSpec(Spec):
             end.
         grid: of which learning rate and epochs are taken; None takes them as they are given.
         own: the task of the suite ``own``, whose table is ``data_dir``.
+        latency: how fast the model is, for the report; None leaves it out.
     """
 
     suite: str = Field(min_length=1)
@@ -111,6 +124,7 @@ class EvaluationPlanSpec(Spec):
     early_stopping: int | None = Field(None, ge=1)
     grid: GridSpec | None = None
     own: OwnTaskSpec | None = None
+    latency: TimedSpec | None = TimedSpec()
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -148,6 +162,26 @@ class EvaluationPlanSpec(Spec):
 
 
 class EvaluationSpec(EvaluationPlanSpec):
-    """An evaluation, whole; ``model`` is an alias, a model folder or a hub id."""
+    """An evaluation, whole.
+
+    Attributes:
+        model: an alias, a model folder or a hub id.
+        int8: weights in 8 bits after the fine-tuning, by onnxruntime's dynamic quantisation.
+        keep_layers: cut off the layers above this many before the fine-tuning.
+    """
 
     model: ModelSpec
+    int8: bool = False
+    keep_layers: int | None = Field(None, ge=1)
+
+    @property
+    def variant(self) -> str:
+        """What is done to the model, in words; empty if it is taken as it is."""
+        kept = self.keep_layers
+        layers = "" if kept is None else f"{kept} layer{'' if kept == 1 else 's'}"
+        return ", ".join(filter(None, (layers, "int8" if self.int8 else "")))
+
+    @property
+    def model_name(self) -> str:
+        """What reports call the model, such as ``minilm (3 layers)``."""
+        return f"{self.model.ref} ({self.variant})" if self.variant else self.model.ref

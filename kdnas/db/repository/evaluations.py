@@ -254,6 +254,14 @@ def note_evaluation_progress(
     _append(session, row, "evaluation_progress", payload)
 
 
+def note_in_results(session: Session, ids: Iterable[str], name: str, value: Any) -> None:
+    """Set an entry of the figures of evaluations that have succeeded; no event tells of it."""
+    for evaluation_id in sorted(ids):
+        row = locked_evaluation(session, evaluation_id)
+        row.metrics = {**(row.metrics or {}), name: value}
+    session.flush()
+
+
 def note_prepared(
     session: Session,
     evaluation_id: str,

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from api import evaluation_run
-from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation
+from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation, prepared_for
 from api.evaluation_report import build_report
 from api.evaluation_run import EvaluationOutcome, run_evaluation
 from api.run_files import evaluation_folder
+from api.stored_report import stored_report
 from kdnas.db.engine import Database
+from kdnas.db.migrate import open_database
 from kdnas.db.models import Evaluation
 from kdnas.db.repository import evaluations, leases
 from kdnas.db.repository.leases import LeaseOwner
@@ -23,6 +25,7 @@ from kdnas.errors import (
     NotFoundError,
     SpecError,
     TaskDataError,
+    TeacherError,
     TrainingError,
 )
 from kdnas.settings import Settings
@@ -203,3 +206,59 @@ def test_wrong_requests_are_explained(models: Path, data: Path, tmp_path: Path) 
     empty.mkdir()
     with pytest.raises(TaskDataError):
         prepared(models, empty)
+
+
+def test_variants_are_models_of_their_own(
+    database: Database,
+    models: Path,
+    data: Path,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
+    whole = prepared(models, data, tasks=["SST-2"], seeds=1)
+    cut = prepared(models, data, tasks=["SST-2"], seeds=1, keep_layers=1)
+    name = str(models / "large")
+    outcomes = [run_evaluation(plan, database, settings) for plan in (whole, cut)]
+    pairs = [outcome.finished[0] for outcome in outcomes]
+    assert [pair.known for pair in pairs] == [False] * 2
+    assert [pair.record.model for pair in pairs] == [name, f"{name} (1 layer)"]
+
+    report = build_report(cut, outcomes[1], [name], database, settings)
+    assert [row.model for row in report.rows[:2]] == [f"{name} (1 layer)", name]
+    speed_up = report.against[0].speed_up
+    assert speed_up is not None
+    assert speed_up > 1
+    # What was measured stands with the results, and is not measured again.
+    with database.read() as session:
+        stored = stored_report(session, settings, f"{name} (1 layer)", "glue", [name])
+    assert stored.against[0].speed_up == speed_up
+    again = build_report(cut, outcomes[1], [name], database, settings)
+    assert again.rows[0].figures == report.rows[0].figures
+
+    beside = prepared_for(name, cut)
+    assert beside.is_like(whole)
+    assert not beside.is_like(cut)
+    assert run_evaluation(beside, database, settings).finished[0].known
+    with pytest.raises(TeacherError, match="2 layers cannot be kept of the 2"):
+        prepared(models, data, keep_layers=2)
+
+
+@pytest.mark.slow
+def test_int8_is_scored_after_the_same_fine_tuning(
+    models: Path, data: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
+    with open_database(settings) as database:
+        small = prepared(models, data, tasks=["SST-2"], seeds=1, int8=True)
+        outcome = run_evaluation(small, database, settings)
+        (pair,) = outcome.finished
+        assert pair.record.model == f"{models / 'large'} (int8)"
+        assert any(note.startswith("weights in int8") for note in pair.result.notes)
+        report = build_report(small, outcome, [], database, settings)
+    found, whole = report.rows[0].figures, (models / "large" / "model.safetensors").stat().st_size
+    assert found is not None
+    assert found.runtime == "onnx-int8"
+    assert found.disk_bytes is not None
+    assert found.disk_bytes < whole

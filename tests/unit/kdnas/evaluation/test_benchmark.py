@@ -16,7 +16,6 @@ from kdnas.evaluation.benchmark import (
     BenchmarkPlan,
     Candidate,
     Speed,
-    parameters_of,
     run_benchmark,
 )
 from kdnas.evaluation.benchmark_table import (
@@ -127,7 +126,7 @@ def test_wrong_requests(model: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"65 tokens is longer than the 64 .*--length"):
         run_benchmark([Candidate(str(model), "m")], long, tmp_path)
     with pytest.raises(TeacherError, match="2 layers cannot be kept of the 2 "):
-        parameters_of(prepare_teacher(str(model)), keep_layers=2)
+        run_benchmark([Candidate(str(model), "m", keep_layers=2)], plan("pytorch"), tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"graph")
     with pytest.raises(RequestError, match=r"neither weights nor a whole export\.json"):
         run_benchmark([Candidate(str(tmp_path), "m")], plan("onnx"), tmp_path)

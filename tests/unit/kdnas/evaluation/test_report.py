@@ -6,10 +6,12 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import stdev
 
 import pytest
 
+from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.published import published
 from kdnas.evaluation.report import Cell, Measured, Report, make_report, report_json
 from kdnas.evaluation.report_formats import (
@@ -17,6 +19,8 @@ from kdnas.evaluation.report_formats import (
     as_latex,
     as_markdown,
     cell_text,
+    figures_line,
+    figures_table,
     metric_name,
     metric_text,
     score_table,
@@ -26,6 +30,9 @@ from kdnas.evaluation.results import TaskResult, main_score
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.significance import paired_bootstrap
 from kdnas.evaluation.tasks import SUITES, find_task
+
+TIMED = ("pytorch",)
+WHERE = ("cpu:Test", 32, 1)
 
 
 def result(
@@ -58,6 +65,8 @@ def report() -> Report:
         "student_1", (*accuracy("SST-2", [0.80, 0.84]), *accuracy("CoLA", [0.2, 0.3]))
     )
     teacher = Measured("teacher", (*accuracy("SST-2", [0.90, 0.92]),))
+    student = replace(student, figures=ModelFigures(5_000_000, 20_400_000, *TIMED, 2.5, *WHERE))
+    teacher = replace(teacher, figures=ModelFigures(22_600_000, 90_900_000, *TIMED, 10.0, *WHERE))
     tests = {"teacher": {"SST-2": paired_bootstrap([1, 0, 1, 0], [1, 1, 1, 0], samples=200)}}
     return make_report("glue", [student, teacher], tests, layers=4, hidden=576, max_published=5)
 
@@ -75,6 +84,38 @@ def test_the_teacher_stands_beside(report: Report) -> None:
     (against,) = report.against
     assert against.retained == {"SST-2": pytest.approx(0.82 / 0.91)}
     assert against.tests["SST-2"].difference == -0.25
+
+
+def test_sizes_and_speeds_stand_beside(report: Report) -> None:
+    assert report.against[0].speed_up == 4
+    header, rows = figures_table(report)
+    assert header[-1] == "speed-up over teacher"
+    assert rows == [
+        ["student_1", "5.0", "20.4", "2.50", "PyTorch", "4.00×"],
+        ["teacher", "22.6", "90.9", "10.00", "PyTorch", "1.00×"],
+    ]
+    assert figures_line(report) == "ms: median of one sequence of 32 tokens, 1 thread, Test"
+    assert "| student_1 | 5.0 | 20.4 | 2.50 | PyTorch | 4.00× |" in as_markdown(report)
+    assert "glue,student_1,measured,,,,latency_ms,2.5,,\n" in as_csv(report)
+    assert r"student\_1 & 5.0 & 20.4 & 2.50 & PyTorch & 4.00$\times$ \\" in as_latex(report)
+    values = report_json(report)
+    assert values["rows"][1]["figures"]["latency_ms"] == 10.0
+    assert values["against"][0]["speed_up"] == 4
+
+
+def test_speeds_under_other_conditions_are_not_compared() -> None:
+    one = ModelFigures(1, 1, "pytorch", 2.0, "cpu:Test", 32, 1)
+    assert one.speed_up_over(replace(one, latency_ms=3.0)) == 1.5
+    for other in (replace(one, threads=2), replace(one, latency_ms=None), None):
+        assert one.speed_up_over(other) is None
+    assert ModelFigures.from_json(one.to_json()) == one
+    # What stands with the results counts, timed if any of them has that.
+    first, second = accuracy("RTE", [1, 0])
+    timed = replace(first, figures=one)
+    untimed = replace(second, figures=replace(one, latency_ms=None))
+    assert Measured("m", (timed, untimed)).known_figures == one
+    assert TaskResult.from_json(timed.to_json()) == timed
+    assert figures_table(make_report("glue", [Measured("m", (first, second))]))[1] == []
 
 
 def test_published_rows_say_where_they_are_from(report: Report) -> None:
@@ -147,8 +188,9 @@ def test_csv_has_fractions(report: Report) -> None:
 def test_latex_escapes_names_and_has_a_rule_between(report: Report) -> None:
     text = as_latex(report)
     assert "student\\_1 & 82.0$\\pm$2.8" in text
-    assert text.count("\\midrule") == 2
-    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    scores, sizes = text.split("\n\n")
+    assert (scores.count("\\midrule"), sizes.count("\\midrule")) == (2, 1)
+    lines = [line for line in scores.splitlines() if line.endswith(r"\\")]
     assert {line.count(" & ") for line in lines} == {3}
 
 
