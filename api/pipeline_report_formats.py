@@ -129,7 +129,7 @@ def difference_table(report: PipelineReport) -> Table:
 def _difference_row(one: Beside, role: str) -> list[str]:
     over = one.difference.over or ABSENT
     text = difference_text(one.difference)
-    return [one.model, one.other, role, text, over, one.difference.verdict]
+    return [one.model, one.other, role, text, over, one.verdict]
 
 
 def test_lines(report: PipelineReport) -> list[str]:

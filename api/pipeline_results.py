@@ -113,30 +113,34 @@ class Beside:
         model: the student.
         other: the other model.
         difference: of the scores that they are compared by.
+        verdict: what the difference says of the student.
         tests: task → paired bootstrap over the examples, where both models' predictions lie here.
     """
 
     model: str
     other: str
     difference: Estimate
+    verdict: Verdict
     tests: Mapping[str, Comparison]
 
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """When a stage began and ended, and how long its parts worked one by one, in seconds."""
+    """How long a stage took.
+
+    Attributes:
+        stage: its name.
+        started_at: when the first of its parts began.
+        finished_at: when the last one ended; None while any is open.
+        seconds: between the two, by the clock.
+        work_seconds: of all its parts, added up.
+    """
 
     stage: PipelineStage
     started_at: datetime | None
     finished_at: datetime | None
+    seconds: float | None
     work_seconds: float
-
-    @property
-    def seconds(self) -> float | None:
-        """From its beginning to its end by the clock."""
-        if self.started_at is None or self.finished_at is None:
-            return None
-        return (self.finished_at - self.started_at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

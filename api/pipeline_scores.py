@@ -101,7 +101,8 @@ class Scoring:
         if not first or not second:
             return None
         tests = compare(self._files(name), self._files(other))
-        return Beside(name, other, self._difference(name, other, first, second), tests)
+        difference = self._difference(name, other, first, second)
+        return Beside(name, other, difference, difference.verdict, tests)
 
     def _difference(
         self, name: str, other: str, first: Sequence[float], second: Sequence[float]

@@ -158,11 +158,14 @@ def stage_times(
 def _stage_time(stage: PipelineStage, parts: Sequence[_Timed]) -> StageTime:
     begun = [(part.started_at, part.finished_at) for part in parts if part.started_at]
     ends = [part.finished_at for part in parts if part.finished_at]
+    start = min((one for one, _ in begun), default=None)
+    end = max(ends) if len(ends) == len(parts) else None
     return StageTime(
         stage,
-        min((start for start, _ in begun), default=None),
-        max(ends) if len(ends) == len(parts) else None,
-        sum((end - start).total_seconds() for start, end in begun if end is not None),
+        start,
+        end,
+        None if start is None or end is None else (end - start).total_seconds(),
+        sum((last - first).total_seconds() for first, last in begun if last is not None),
     )
 
 

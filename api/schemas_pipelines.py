@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas import Shape
 from api.schemas_distillations import DistillationShape
@@ -26,6 +26,14 @@ class PipelineQuery(ListQuery):
     def filter(self) -> PipelineFilter:
         """As the repository takes it."""
         return PipelineFilter(tuple(self.status), self.owner_kind, self.q)
+
+
+class PipelineReportQuery(BaseModel):
+    """How the report is written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["json", "md", "csv"] = "json"
 
 
 class PipelineShape(Shape):

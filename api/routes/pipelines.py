@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -11,16 +12,29 @@ from api.data_roots import check_pipeline
 from api.dependencies import DatabaseDep, SettingsDep
 from api.idempotency import Answer, OnceDep
 from api.pipeline_advance import begin_pipeline
+from api.pipeline_report import build_pipeline_report, report_json
+from api.pipeline_report_formats import as_csv, as_markdown
 from api.pipeline_request import checked_pipeline
+from api.pipeline_results import PipelineReport
 from api.rendering import rendered, rendered_page, sorting
 from api.schemas import Page
-from api.schemas_pipelines import PipelineDetail, PipelineQuery, PipelineShape
+from api.schemas_pipelines import (
+    PipelineDetail,
+    PipelineQuery,
+    PipelineReportQuery,
+    PipelineShape,
+)
 from api.schemas_searches import ActionRequest
 from kdnas.db.engine import Session
 from kdnas.db.models import Pipeline
 from kdnas.db.repository import pipeline_pages, pipelines
 from kdnas.db.repository.transitions import apply_action
 from kdnas.specs.pipeline import PipelineSpec
+
+TEXTS: dict[str, tuple[str, Callable[[PipelineReport], str]]] = {
+    "md": ("text/markdown", as_markdown),
+    "csv": ("text/csv", as_csv),
+}
 
 Reference = Annotated[str, Path(description="Id or name of a pipeline.", max_length=200)]
 
@@ -66,6 +80,29 @@ def read_pipeline(pipeline: Reference, database: DatabaseDep) -> Response:
     with database.read() as session:
         found = pipelines.get_pipeline(session, pipeline)
         return rendered(pipeline_pages.read_pipeline(session, found.id))
+
+
+@router.get(
+    "/pipelines/{pipeline}/report",
+    response_model=PipelineReport,
+    responses={
+        200: {
+            "content": {media: {"schema": {"type": "string"}} for media, _ in TEXTS.values()},
+        }
+    },
+)
+def read_report(
+    pipeline: Reference,
+    query: Annotated[PipelineReportQuery, Query()],
+    database: DatabaseDep,
+    settings: SettingsDep,
+) -> Response:
+    """Report which student to take and how sure that is, from what is there by now."""
+    report = build_pipeline_report(database, settings, pipeline)
+    if query.format == "json":
+        return rendered(report_json(report))
+    media_type, write = TEXTS[query.format]
+    return Response(write(report), media_type=media_type)
 
 
 @router.patch("/pipelines/{pipeline}", response_model=PipelineDetail)

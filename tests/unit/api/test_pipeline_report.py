@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from pydantic import TypeAdapter
 
 from api.pipeline_report import build_pipeline_report, report_json
 from api.pipeline_report_formats import as_csv, as_markdown
@@ -117,6 +118,7 @@ def test_all_formats_agree(used: Used) -> None:
 
 def assert_all_formats(report: PipelineReport) -> None:
     plain = json.loads(as_json(report_json(report)))
+    assert TypeAdapter(PipelineReport).validate_python(plain) == report
     text = as_markdown(report)
     assert plain["headline"] == report.headline
     assert text.startswith(f"# Pipeline {report.name}\n\n**{report.headline}**")

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
 
 from api.pipeline_advance import advance, advance_all, begin_pipeline
+from api.pipeline_results import PipelineReport
 from api.schemas import Page
 from api.schemas_pipelines import PipelineDetail, PipelineShape
 from kdnas.db.engine import Database
@@ -311,3 +313,18 @@ def test_the_made_up_pipelines_are_as_real_ones(client: TestClient, database: Da
         assert found["status"] == status
     assert found["num_distilled"] == 1
     assert found["num_evaluated"] == found["num_evaluations"] > 0
+
+
+def test_the_report_comes_in_three_formats(client: TestClient, database: Database) -> None:
+    pipeline = add_pipeline(database, "reported")
+    path = f"{PIPELINES}/{pipeline}/report"
+    report = client.get(path).json()
+    assert TypeAdapter(PipelineReport).validate_python(report).name == "reported"
+    assert report["headline"].startswith("Take ")
+    text = client.get(path, params={"format": "md"})
+    assert text.headers["content-type"].startswith("text/markdown")
+    assert report["headline"] in text.text
+    lines = client.get(path, params={"format": "csv"}).text.splitlines()
+    assert lines[0].startswith("pipeline,model,role,taken,")
+    assert client.get(path, params={"format": "docx"}).status_code == 422
+    assert client.get(f"{PIPELINES}/nothing/report").status_code == 404
