@@ -24,6 +24,7 @@ from kdnas.db.engine import Database
 from kdnas.db.repository.candidates import list_episodes
 from kdnas.settings import Settings
 from kdnas.testing.demo_data import fill
+from kdnas.testing.demo_pipeline import add_pipeline
 
 EXAMPLES = os.environ.get("KDNAS_TEST_FUZZ_EXAMPLES", "5")
 
@@ -37,6 +38,7 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "422", "503"]
 "path.candidate" = "{candidate}"
 "path.table" = "{table}"
 "path.evaluation" = "{evaluation}"
+"path.pipeline" = "{pipeline}"
 
 # In a body, as in YAML, a number or a boolean may be written as text, and a boolean as 0 or 1.
 [[operations]]
@@ -57,7 +59,10 @@ def url(database: Database, tmp_path: Path) -> Iterator[str]:
     with database.read() as session:
         first = list_episodes(session, ids.finished)[0].candidates[0]
     configuration = CONFIGURATION.format(
-        candidate=first.id, table=ids.latency_profile, evaluation=ids.evaluation
+        candidate=first.id,
+        table=ids.latency_profile,
+        evaluation=ids.evaluation,
+        pipeline=add_pipeline(database, "over"),
     )
     (tmp_path / "schemathesis.toml").write_text(configuration, "utf-8")
     settings = Settings.from_environment(
