@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from api.evaluation_preparation import PlannedTask, prepare_evaluation
 from api.evaluation_run import evaluate_pair, unchanged_data, what_decides
+from api.model_figures import figures_before, keep_figures
 from api.run_files import remove_evaluation_checkpoints
 from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.db.engine import Database
@@ -100,7 +101,10 @@ def _evaluate(
 
     data = unchanged_data(prepared, planned)
     work.check()
-    evaluate_pair(record, prepared, planned, data, database, settings, tell, work)
+    figures = figures_before(prepared, database)
+    work.check()
+    if evaluate_pair(record, prepared, planned, data, database, settings, tell, work):
+        keep_figures(figures, record.id, database)
 
 
 class Noted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from api.evaluation_preparation import PreparedEvaluation
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
@@ -16,6 +17,10 @@ from kdnas.specs.evaluation import TimedSpec
 
 WAIT_SECONDS = 30.0
 """How long trainings of others on this machine are waited for; then latency is left out."""
+SHORT_WAIT_SECONDS = 5.0
+"""The same where more work waits behind this; whoever evaluates the model next tries again."""
+MOST_ROWS = 100
+"""Of a model's results that are looked through for its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,7 @@ def figures_of(
         TeacherError, StoreError: see ``measure_models``.
     """
     timed = [one.model for one in models]
-    conditions = None
-    if wanted is not None:
-        conditions = (hardware_name("cpu"), common_length(timed, wanted), wanted.threads)
+    conditions = _conditions(timed, wanted)
     known = [one.known(conditions) for one in models]
     if all(known):
         return [one for one in known if one is not None], None
@@ -72,3 +75,41 @@ def figures_of(
             ids = [record.id for record in one.records]
             evaluations.note_in_results(session, ids, FIGURES, figures.to_json())
     return found, lacking
+
+
+def _conditions(
+    models: Sequence[TimedModel], wanted: TimedSpec | None
+) -> tuple[str, int, int] | None:
+    if wanted is None:
+        return None
+    return hardware_name("cpu"), common_length(models, wanted), wanted.threads
+
+
+def figures_before(prepared: PreparedEvaluation, database: Database) -> ModelFigures:
+    """Find the figures of one model, or measure it, before it is evaluated.
+
+    Raises:
+        TeacherError, StoreError: see ``measure_models``.
+    """
+    model = TimedModel(prepared.model, prepared.spec.int8)
+    with database.read() as session:
+        rows = evaluations.list_evaluations(
+            session, model=prepared.spec.model_name, statuses=["succeeded"], limit=MOST_ROWS
+        )
+    same = tuple(
+        row
+        for row in rows
+        if row.spec.get("model", {}).get("fingerprint") == prepared.model.fingerprint
+    )
+    wanted = prepared.spec.latency
+    conditions = _conditions([model], wanted)
+    known = EvaluatedModel(model, same).known(conditions)
+    if known is not None:
+        return known
+    return measure_models([model], wanted, wait_seconds=SHORT_WAIT_SECONDS)[0][0]
+
+
+def keep_figures(figures: ModelFigures, evaluation_id: str, database: Database) -> None:
+    """Let figures stand with a result."""
+    with database.write() as session:
+        evaluations.note_in_results(session, [evaluation_id], FIGURES, figures.to_json())

@@ -27,6 +27,7 @@ from kdnas.db.repository import (
     searches,
 )
 from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings
 from kdnas.evaluation.tasks import find_task
@@ -310,6 +311,13 @@ def score(session: Session, evaluation_id: str, model: str, value: float) -> Non
     evaluations.set_evaluation_status(session, found.id, "succeeded", metrics=result.to_json())
 
 
+FIGURES = {
+    True: ModelFigures(108_891_648, 437_951_328, "pytorch", 41.6, "cpu:AMD EPYC", 32, 1),
+    False: ModelFigures(24_310_272, 97_265_080, "pytorch", 4.9, "cpu:AMD EPYC", 32, 1),
+}
+"""Size and speed of the teacher, and of the student."""
+
+
 def _task_result(pair: EvaluationRecord, score: float) -> TaskResult:
     task = find_task(pair.task)
     is_official = task.name != "RTE"
@@ -325,6 +333,7 @@ def _task_result(pair: EvaluationRecord, score: float) -> TaskResult:
         train_examples=2490,
         official_split=is_official,
         notes=() if is_official else ("not the official split: there is no training part",),
+        figures=FIGURES[pair.distillation_id is None],
     )
 
 

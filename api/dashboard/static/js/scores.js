@@ -3,9 +3,10 @@
 
 import { address, get } from "./api.js";
 import { el, problem, show } from "./dom.js";
-import { fixed, percent, whole } from "./format.js";
+import { fixed, percent, plural, whole } from "./format.js";
 
 const FORMATS = { md: "Markdown", csv: "CSV", tex: "LaTeX" };
+const RUNTIMES = { pytorch: "PyTorch", "onnx-int8": "ONNX int8" };
 const OTHER_SPLIT = "not the official split";
 
 /** Read the report of a model over a suite and show it; `against` may be empty. */
@@ -13,13 +14,14 @@ export async function showScores(place, { model, suite, against = [] }, heading 
   const query = { model, suite, against };
   try {
     const report = await get("/evaluations/report", query);
-    show(place, heading && el("h3", {}, heading), scoreTable(report), ...below(report, query));
+    show(place, heading && el("h3", {}, heading), scoreTable(report), figuresTable(report), ...below(report, query));
   } catch (error) {
     show(place, problem(error, () => showScores(place, { model, suite, against }, heading)));
   }
 }
 
-function scoreTable(report) {
+/** The table of a report: `suite`, `columns`, `rows`, `against` and `notes`. */
+export function scoreTable(report) {
   const heads = ["Model", ...report.columns.map((column) => column + (isOurSplit(report, column) ? " *" : ""))];
   const published = report.rows.filter((row) => row.origin === "published");
   const measured = report.rows.filter((row) => row.origin !== "published");
@@ -70,6 +72,55 @@ function shareRow({ other, retained }, columns) {
   );
 }
 
+/** Sizes and speeds of the measured models; nothing where none are known. */
+function figuresTable(report) {
+  const rows = report.rows.filter((row) => row.figures);
+  if (!rows.length) return null;
+  const others = report.against.filter((a) => a.speed_up != null).map(({ other }) => rows.find((row) => row.model === other));
+  const heads = ["Model", "Parameters", "On disk", "Latency", "Runtime", ...others.map(({ model }) => `Speed-up over ${model}`)];
+  const caption = "Size and speed";
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el(
+      "table",
+      { class: "figures" },
+      el("caption", { class: "visually-hidden" }, caption),
+      el("thead", {}, el("tr", {}, heads.map((text, i) => el("th", { scope: "col", class: i > 0 && "num" }, text)))),
+      el("tbody", {}, rows.map((row) => figuresRow(row, others))),
+    ),
+  );
+}
+
+function figuresRow({ model, figures }, others) {
+  const million = (value, unit) => (value == null ? "–" : `${fixed(value / 1e6, 1)} ${unit}`);
+  const cells = [
+    million(figures.parameters, "M"),
+    million(figures.disk_bytes, "MB"),
+    figures.latency_ms == null ? "–" : `${fixed(figures.latency_ms, 2)} ms`,
+    RUNTIMES[figures.runtime] ?? figures.runtime,
+    ...others.map((other) => speedUp(figures, other.figures)),
+  ];
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row", class: "wrap" }, model),
+    cells.map((text) => el("td", { class: "num" }, text)),
+  );
+}
+
+function speedUp(one, other) {
+  const alike = ["device", "length", "threads"].every((key) => one[key] === other[key]);
+  return alike && one.latency_ms && other.latency_ms ? `${fixed(other.latency_ms / one.latency_ms, 2)}×` : "–";
+}
+
+function timedHow(report) {
+  const figures = report.rows.map((row) => row.figures).find((it) => it?.latency_ms != null);
+  if (!figures) return "";
+  const device = figures.device.replace(/^[^:]*:/, "");
+  return `Latency: median of one sequence of ${plural(figures.length, "token")}, ${plural(figures.threads, "thread")}, ${device}. `;
+}
+
 const isOurSplit = ({ notes }, column) =>
   notes.some((note) => note.startsWith(`${column}: `) && note.includes(OTHER_SPLIT));
 
@@ -89,6 +140,6 @@ function below(report, query) {
   const notes = report.notes.map((note) => el("li", {}, note.includes(OTHER_SPLIT) ? `* ${note}` : note));
   return [
     tests.length || notes.length ? el("ul", { class: "notes list" }, tests, notes) : null,
-    el("p", { class: "notes" }, "Per cent, mean ± deviation over seeds; published rows are the papers' own. ", ...links),
+    el("p", { class: "notes" }, "Per cent, mean ± deviation over seeds; published rows are the papers' own. ", timedHow(report), ...links),
   ];
 }
