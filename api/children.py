@@ -142,6 +142,8 @@ def needs_cluster(kind: Kind, spec: Mapping[str, Any]) -> bool:
     if kind == "distillation":
         training = spec.get("training") or {}
         return training.get("num_workers", 1) > 1 and not training.get("address")
+    if kind == "evaluation":
+        return bool((spec.get("request") or {}).get("grid"))
     return False
 
 

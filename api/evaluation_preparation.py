@@ -14,6 +14,7 @@ from kdnas.errors import TaskDataError
 from kdnas.evaluation.choosing import chosen_tasks
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.grid import grid_key
 from kdnas.evaluation.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
@@ -58,6 +59,11 @@ class PlannedTask:
         return evaluation_key(
             model.fingerprint, self.task.name, self.data, self.settings, seed, variant
         )
+
+    def grid_key(self, model: TeacherHandle) -> str:
+        """Name the grid of a model, which all seeds share; weights in int8 come after it."""
+        cut = "" if model.keep_layers is None else f"{model.keep_layers} layers"
+        return grid_key(model.fingerprint, self.task.name, self.data, self.settings, cut)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from api.evaluation_preparation import PlannedTask, PreparedEvaluation, read_data
+from api.grid_run import chosen_trial
 from api.run_files import (
     evaluation_checkpoints,
     evaluation_folder,
@@ -21,8 +22,10 @@ from kdnas.db.repository import evaluations
 from kdnas.errors import ConflictError
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.grid import GRID_SEED
 from kdnas.evaluation.identity import data_fingerprint
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.latency.device_lock import training_lock
@@ -60,6 +63,8 @@ class EvaluationOutcome:
 
 
 OnProgress = Callable[[PlannedTask, int, FinetuneProgress], None]
+FineTune = Callable[..., TaskResult | None]
+"""As ``workers.finetuning.finetune_on_cluster`` with model, data, device and threads filled in."""
 
 
 def run_evaluation(
@@ -87,18 +92,25 @@ def run_evaluation(
     finished: list[FinishedPair] = []
     for planned in prepared.tasks:
         data: TaskData | None = None
+        hyper: FinetuneSettings | None = None
         for seed in planned.seeds(prepared.spec.seeds):
-            record = _take(prepared, planned, seed, database)
+            record = take(prepared, planned, seed, database)
             if record.status == "succeeded":
                 pair = FinishedPair(record, TaskResult.from_json(record.metrics), known=True)
             else:
                 if should_stop():
                     return EvaluationOutcome(tuple(finished), stopped=True)
                 data = data or unchanged_data(prepared, planned)
+                hyper = hyper or hyper_parameters(
+                    prepared, planned, data, database, settings, on_progress, should_stop
+                )
+                if hyper is None:
+                    return EvaluationOutcome(tuple(finished), stopped=True)
                 with at_work(database, record, None, should_stop, "paused") as work:
                     pair_or_none = evaluate_pair(
-                        record, prepared, planned, data, database, settings, on_progress, work
-                    )
+                        record, prepared, planned, data, database, settings, on_progress, work,
+                        hyper,
+                    )  # fmt: skip
                 if pair_or_none is None:
                     return EvaluationOutcome(tuple(finished), stopped=True)
                 pair = pair_or_none
@@ -107,9 +119,22 @@ def run_evaluation(
     return EvaluationOutcome(tuple(finished), stopped=False)
 
 
-def _take(
+def find_pair(
+    prepared: PreparedEvaluation, planned: PlannedTask, seed: int, database: Database
+) -> FinishedPair | None:
+    """Look up the figures of a pair; None if there are none yet."""
+    key = what_decides(prepared, planned, seed)[evaluations.KEY]
+    with database.read() as session:
+        found = evaluations.find_finished(session, key, planned.task.name, seed)
+    if found is None:
+        return None
+    return FinishedPair(found, TaskResult.from_json(found.metrics), known=True)
+
+
+def take(
     prepared: PreparedEvaluation, planned: PlannedTask, seed: int, database: Database
 ) -> EvaluationRecord:
+    """Find the row of a pair that was begun before, or write a queued one."""
     with database.write() as session:
         return evaluations.take_evaluation(
             session,
@@ -149,6 +174,39 @@ def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskDa
     return data
 
 
+def hyper_parameters(
+    prepared: PreparedEvaluation,
+    planned: PlannedTask,
+    data: TaskData,
+    database: Database,
+    settings: Settings,
+    on_progress: OnProgress,
+    should_stop: Callable[[], bool],
+    *,
+    for_service: bool = False,
+) -> FinetuneSettings | None:
+    """Return what a task is fine-tuned with, after its grid was tried if it has one.
+
+    Arguments and errors are those of ``grid_run.chosen_trial``.
+
+    Returns:
+        The hyper-parameters; None if this run was to stop.
+    """
+    if planned.settings.grid is None:
+        return planned.settings
+    trial = chosen_trial(
+        prepared,
+        planned,
+        data,
+        database,
+        settings,
+        lambda progress: on_progress(planned, GRID_SEED, progress),
+        should_stop,
+        for_service=for_service,
+    )
+    return None if trial is None else trial.point.applied_to(planned.settings)
+
+
 def evaluate_pair(
     record: EvaluationRecord,
     prepared: PreparedEvaluation,
@@ -158,8 +216,22 @@ def evaluate_pair(
     settings: Settings,
     on_progress: OnProgress,
     work: Work,
+    hyper: FinetuneSettings,
+    fine_tune: FineTune | None = None,
 ) -> FinishedPair | None:
     """Do one pair of task and seed, on whose row this process is at work.
+
+    Args:
+        record: the row.
+        prepared: the evaluation.
+        planned: the task.
+        data: of the task.
+        database: where figures are stored.
+        settings: of this process.
+        on_progress: is told how it goes.
+        work: on the row.
+        hyper: hyper-parameters that were chosen.
+        fine_tune: trains somewhere else; None trains in this process.
 
     Returns:
         Its figures; None if it was stopped, and its row says what it is then.
@@ -168,16 +240,17 @@ def evaluate_pair(
         ConflictError: another process took it over.
         KdnasError: it failed.
     """
-    with training_lock():
-        result = _evaluate(
-            prepared,
-            planned,
-            data,
-            record.seed,
-            evaluation_checkpoints(settings, record.id),
-            lambda progress: on_progress(planned, record.seed, progress),
-            work.should_stop,
-        )
+    result = _evaluate(
+        prepared,
+        planned,
+        data,
+        record.seed,
+        evaluation_checkpoints(settings, record.id),
+        lambda progress: on_progress(planned, record.seed, progress),
+        work.should_stop,
+        hyper,
+        fine_tune,
+    )
     if result is None:
         if work.rest() == "cancelled":
             remove_evaluation_checkpoints(settings, record.id)
@@ -202,31 +275,18 @@ def _evaluate(
     checkpoints: Path,
     on_progress: Callable[[FinetuneProgress], None],
     should_stop: Callable[[], bool],
+    hyper: FinetuneSettings,
+    fine_tune: FineTune | None,
 ) -> TaskResult | None:
-    device, threads = prepared.device, prepared.spec.threads
-    if not planned.task.fine_tuned:
-        return score_by_cosine(
-            prepared.model,
-            data,
-            planned.settings,
-            device=device,
-            threads=threads,
-            int8=prepared.spec.int8,
-            on_progress=on_progress,
-            should_stop=should_stop,
-        )
-    return finetune(
-        prepared.model,
-        data,
-        planned.settings,
-        seed,
-        checkpoints,
-        device=device,
-        threads=threads,
-        int8=prepared.spec.int8,
-        on_progress=on_progress,
-        should_stop=should_stop,
-    )
+    told: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
+    here: dict[str, Any] = {"device": prepared.device, "threads": prepared.spec.threads}
+    int8 = prepared.spec.int8
+    if fine_tune is not None and planned.task.fine_tuned:
+        return fine_tune(hyper, seed, checkpoints, int8=int8, **told)
+    with training_lock():
+        if not planned.task.fine_tuned:
+            return score_by_cosine(prepared.model, data, hyper, int8=int8, **here, **told)
+        return finetune(prepared.model, data, hyper, seed, checkpoints, int8=int8, **here, **told)
 
 
 def _write_predictions(folder: Path, result: TaskResult) -> None:

@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable
 
 from api.evaluation_preparation import PlannedTask, prepare_evaluation
-from api.evaluation_run import evaluate_pair, unchanged_data, what_decides
+from api.evaluation_run import (
+    evaluate_pair,
+    hyper_parameters,
+    unchanged_data,
+    what_decides,
+)
 from api.model_figures import figures_before, keep_figures
 from api.run_files import remove_evaluation_checkpoints
 from api.work import StoppedError, StoppedStatus, Work, at_work
@@ -54,7 +59,7 @@ def run_stored_evaluation(
     with at_work(database, record, claim, should_stop, stopped_status) as work:
         if work.status == "running":
             try:
-                _evaluate(record, database, settings, work, on_progress)
+                _evaluate(record, database, settings, work, on_progress, claim is not None)
             except StoppedError:
                 work.rest()
         with database.read() as session:
@@ -70,6 +75,7 @@ def _evaluate(
     settings: Settings,
     work: Work,
     on_progress: Callable[[FinetuneProgress], None],
+    claimed: bool,
 ) -> None:
     """Read model and data, and do what is not known yet.
 
@@ -101,9 +107,21 @@ def _evaluate(
 
     data = unchanged_data(prepared, planned)
     work.check()
+    hyper = hyper_parameters(
+        prepared,
+        planned,
+        data,
+        database,
+        settings,
+        tell,
+        work.should_stop,
+        for_service=claimed,
+    )
+    if hyper is None:
+        raise StoppedError
     figures = figures_before(prepared, database)
     work.check()
-    if evaluate_pair(record, prepared, planned, data, database, settings, tell, work):
+    if evaluate_pair(record, prepared, planned, data, database, settings, tell, work, hyper):
         keep_figures(figures, record.id, database)
 
 

@@ -93,6 +93,7 @@ def evaluate(
     dtype: options.Dtype = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    jobs: evaluation_options.Jobs = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
@@ -131,19 +132,20 @@ def evaluate(
     }
     timed = model_options.latency_values(latency, latency_length, latency_threads)
     spec = EvaluationSpec.read({**nested(values), **timed}, "evaluate")
-    _evaluate(spec, beside, tuple(against or ()), output, as_json)
+    _evaluate(spec, beside, tuple(against or ()), jobs, output, as_json)
 
 
 def _evaluate(
     spec: EvaluationSpec,
     teacher: str | None,
     against: tuple[str, ...],
+    jobs: int | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
+    from api.evaluation_jobs import evaluate_with_jobs
     from api.evaluation_preparation import prepare_evaluation, prepared_for
     from api.evaluation_report import build_report, stored_results
-    from api.evaluation_run import run_evaluation
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
     from kdnas.db.migrate import open_database
@@ -183,15 +185,15 @@ def _evaluate(
 
             if beside is not None:
                 say(f"{prepared.spec.model_name}:")
-            outcome = run_evaluation(
-                prepared, database, settings, tell, _say_finished, interrupt
+            outcome = evaluate_with_jobs(
+                prepared, database, settings, jobs, tell, _say_finished, interrupt
             )
             finished, stopped = outcome.finished, outcome.stopped
             if beside is not None and not stopped:
                 ref = beside.spec.model.ref
                 say(f"{ref}:")
-                rest = run_evaluation(
-                    beside, database, settings, tell, _say_finished, interrupt
+                rest = evaluate_with_jobs(
+                    beside, database, settings, jobs, tell, _say_finished, interrupt
                 )
                 finished, stopped = (*finished, *rest.finished), rest.stopped
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))

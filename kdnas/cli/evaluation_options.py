@@ -10,6 +10,14 @@ from kdnas.errors import SpecError
 
 GRID_PANEL, OWN_PANEL = "Grid", "A task of your own (--suite own)"
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Fine-tunings beside each other; 1 works in this process, without a cluster.  "
+        "[default: what the machine, or the cluster of KDNAS_RAY_ADDRESS, has room for]",
+    ),
+]
 Grid = Annotated[
     bool,
     typer.Option(

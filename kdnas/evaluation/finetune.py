@@ -91,13 +91,9 @@ def finetune(
             f"the part {empty!r} of {data.task.name} has no examples; check the files "
             f"{', '.join(data.sources)}"
         )
-    with ExitStack() as machine:
-        if threads is not None:
-            machine.enter_context(num_threads(threads))
-        machine.enter_context(_own_random_state())
-        machine.enter_context(quiet_transformers())
+    with tidy_process(threads):
         task_model = load_task_model(model, data.task, data.labels, settings.dropout, seed)
-        scored = _Scored(task_model, data, settings, choose_device(device), on_progress)
+        scored = Scored(task_model, data, settings, choose_device(device), on_progress)
         tuning = for_tuning(data) if settings.early_stopping is not None else data
         training = Training(
             task_model.model,
@@ -107,7 +103,7 @@ def finetune(
             seed,
             checkpoints,
             scored.device,
-            _Scored(task_model, tuning, settings, scored.device, on_progress).main,
+            Scored(task_model, tuning, settings, scored.device, on_progress).main,
         )
         trained = training.run(on_progress, should_stop)
         if trained is None:
@@ -115,13 +111,13 @@ def finetune(
         with ExitStack() as stack:
             if int8:
                 small = stack.enter_context(task_model_in_int8(task_model, data.task.kind, model))
-                scored = _Scored(small, data, settings, "cpu", on_progress)
+                scored = Scored(small, data, settings, "cpu", on_progress)
             result = scored.result(trained, training)
         notes = (*result.notes, INT8_NOTE) if int8 else result.notes
         return replace(result, train_examples=len(tuning.train), notes=notes)
 
 
-class _Scored:
+class Scored:
     """A model on a task's evaluation sets."""
 
     def __init__(
@@ -187,6 +183,12 @@ class _Scored:
         notes = []
         if training.is_cut:
             notes.append(f"training was cut to {training.total_steps} steps")
+        chosen, grid = self.settings, self.settings.grid
+        if grid is not None:
+            notes.append(
+                f"learning rate {chosen.learning_rate:g} and {chosen.epochs:g} epochs were chosen "
+                f"from a grid of {grid.size} on {tuned_on(self.data)}"
+            )
         if self.settings.early_stopping is not None:
             notes.append(f"the epoch was chosen on {tuned_on(self.data)}")
         return notes
@@ -201,6 +203,21 @@ def encoding_of(task_model: TaskModel, data: TaskData, settings: FinetuneSetting
     if data.task.kind == "tagging":
         return TaggingEncoding(task_model, data.labels or (), length)
     return TextEncoding(task_model, data.labels, length)
+
+
+@contextmanager
+def tidy_process(threads: int | None) -> Iterator[None]:
+    """Train quietly for the time of a ``with`` block; then the process is as it was.
+
+    Args:
+        threads: intra-op threads on a CPU; None leaves them as they are.
+    """
+    with ExitStack() as machine:
+        if threads is not None:
+            machine.enter_context(num_threads(threads))
+        machine.enter_context(_own_random_state())
+        machine.enter_context(quiet_transformers())
+        yield
 
 
 @contextmanager

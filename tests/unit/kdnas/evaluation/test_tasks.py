@@ -51,7 +51,7 @@ def test_own_tasks_refuse_what_they_cannot_be() -> None:
     assert own_task("tickets", "classification", metrics=("matthews",)).main_metric == "matthews"
     with pytest.raises(SpecError, match="kind 'span'"):
         own_task("tickets", "span")
-    with pytest.raises(SpecError, match="unknown metric of a classification 'acuracy', did you mean 'accuracy'"):
+    with pytest.raises(SpecError, match="of a classification 'acuracy', did you mean 'accuracy'"):
         own_task("tickets", "classification", metrics=("acuracy",))
 
 
