@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import structlog
+
 from api.evaluation_preparation import PlannedTask, prepare_evaluation
 from api.evaluation_run import (
     evaluate_pair,
@@ -14,6 +16,8 @@ from api.evaluation_run import (
 )
 from api.model_figures import figures_before, keep_figures
 from api.run_files import remove_evaluation_checkpoints
+from api.stored_report import stored_report
+from api.student_card import add_to_card
 from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
@@ -24,6 +28,8 @@ from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 
 NOTED_SECONDS = 2.0
+
+log = structlog.get_logger("kdnas.evaluation")
 
 
 def run_stored_evaluation(
@@ -123,6 +129,11 @@ def _evaluate(
     work.check()
     if evaluate_pair(record, prepared, planned, data, database, settings, tell, work, hyper):
         keep_figures(figures, record.id, database)
+        with database.read() as session:
+            report = stored_report(session, settings, record.model, record.suite, ())
+        problem = add_to_card(prepared, report)
+        if problem is not None:
+            log.warning(problem, evaluation=record.id)
 
 
 class Noted:

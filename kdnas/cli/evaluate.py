@@ -82,6 +82,7 @@ def evaluate(
     latency: model_options.Latency = True,
     latency_length: model_options.LatencyLength = None,
     latency_threads: model_options.LatencyThreads = None,
+    card: model_options.Card = True,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,6 +113,7 @@ def evaluate(
     values = {
         "model": evaluated,
         "int8": int8 or None,
+        "card": card,
         "keep_layers": keep_layers,
         "suite": suite.lower(),
         "tasks": [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()],
@@ -200,6 +202,8 @@ def _evaluate(
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.rows:
         _show(report)
+        if not stopped:
+            _say_card(prepared, report)
         if output is not None and not stopped:
             _write(report, output)
             say(f"report     {output}")
@@ -219,6 +223,15 @@ def _evaluate(
     if stopped:
         say("stopped; what is finished is kept: run the same command again to go on")
         raise typer.Exit(130)
+
+
+def _say_card(prepared: PreparedEvaluation, report: Report) -> None:
+    from api.student_card import add_to_card
+    from kdnas.cli.screen import say
+
+    problem = add_to_card(prepared, report)
+    if problem is not None:
+        say(f"warning: {problem}")
 
 
 def _say_inputs(prepared: PreparedEvaluation) -> None:

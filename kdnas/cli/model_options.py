@@ -50,6 +50,14 @@ LatencyLength = Annotated[
 LatencyThreads = Annotated[
     int | None, typer.Option(rich_help_panel=PANEL, help="Threads for it.  [default: 1]")
 ]
+Card = Annotated[
+    bool,
+    typer.Option(
+        "--card/--no-card",
+        rich_help_panel=PANEL,
+        help="Put the scores into the model card of a student that kdnas has made.",
+    ),
+]
 
 
 def model_and_teacher(model: str | None, teacher: str | None) -> tuple[str, str | None]:

@@ -106,6 +106,7 @@ class EvaluationPlanSpec(Spec):
         grid: of which learning rate and epochs are taken; None takes them as they are given.
         own: the task of the suite ``own``, whose table is ``data_dir``.
         latency: how fast the model is, for the report; None leaves it out.
+        card: put the scores into the model card of a student that kdnas has made.
     """
 
     suite: str = Field(min_length=1)
@@ -125,6 +126,7 @@ class EvaluationPlanSpec(Spec):
     grid: GridSpec | None = None
     own: OwnTaskSpec | None = None
     latency: TimedSpec | None = TimedSpec()
+    card: bool = True
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
