@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from api.run_files import remove_evaluation_checkpoints, remove_run_files
+from api.run_files import (
+    remove_abandoned_files,
+    remove_evaluation_checkpoints,
+    remove_run_files,
+)
 from kdnas.db.engine import Database
 from kdnas.db.repository import candidates, claims
 from kdnas.errors import ConflictError, StoreError
@@ -61,3 +65,5 @@ class Cleanup:
             evaluations = claims.ended_evaluations(session)
         for evaluation_id in evaluations:
             remove_evaluation_checkpoints(self._settings, evaluation_id)
+        for folder in remove_abandoned_files(self._settings):
+            log.info("abandoned files removed", folder=str(folder))

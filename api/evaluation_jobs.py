@@ -26,6 +26,7 @@ from api.evaluation_run import (
     take,
     unchanged_data,
 )
+from api.run_files import remove_abandoned_files
 from api.work import at_work
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
@@ -70,6 +71,7 @@ def evaluate_with_jobs(
         KdnasError: a fine-tuning failed, and its row says why; the others have written checkpoints
             and are gone on with the next time.
     """
+    remove_abandoned_files(settings)
     pairs = [(p, seed) for p in prepared.tasks for seed in p.seeds(prepared.spec.seeds)]
     found = [find_pair(prepared, planned, seed, database) for planned, seed in pairs]
     todo = [pair for pair, known in zip(pairs, found, strict=True) if known is None]

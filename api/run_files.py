@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 from kdnas.distill.checkpoint import Checkpoints, absolute_place, place_below
@@ -11,6 +12,9 @@ from kdnas.specs.distillation import DistillationSpec
 
 PREDICTIONS_FILE = "predictions.jsonl"
 """In an evaluation's folder: what was said about each example, a line each."""
+
+ABANDONED_DAYS = 30
+"""So long files of an evaluation are kept that nobody goes on with."""
 
 
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
@@ -59,3 +63,25 @@ def grid_folder(settings: Settings, key: str) -> Path:
 def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> None:
     """Remove what an evaluation that has ended would have gone on with."""
     shutil.rmtree(evaluation_checkpoints(settings, evaluation_id), ignore_errors=True)
+
+
+def remove_abandoned_files(settings: Settings) -> list[Path]:
+    """Remove what evaluations would go on with, if nobody has for ``ABANDONED_DAYS``.
+
+    Whoever works on one writes there much more often: into the checkpoints of a fine-tuning, or
+    among the files of a grid's trials. What is taken up later all the same begins anew.
+
+    Returns:
+        Folders that are gone.
+    """
+    oldest, removed = time.time() - ABANDONED_DAYS * 24 * 3600, []
+    evaluations, grids = settings.home / "evaluations", settings.home / "grids"
+    for folder in (*evaluations.glob("*/checkpoints"), *grids.glob("*/")):
+        try:
+            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+        except FileNotFoundError:  # somebody else has just removed it
+            continue
+        if newest < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
