@@ -154,7 +154,7 @@ def _state(
     states = []
     for member in members:
         distilled = None
-        if member.role != "teacher":
+        if member.architecture is not None:
             distilled = member.distillation.status if member.distillation else "cancelled"
         states.append(MemberState(distilled, tuple(e.status for e in member.evaluations)))
     return PipelineState(record.status, "succeeded", tuple(states))
@@ -211,17 +211,18 @@ def _evaluate(
 ) -> None:
     """Ask for the evaluations of a member whose model is there."""
     made = member.distillation
-    if made is None:
+    if member.architecture is None:
         teacher = spec.search.teacher
         model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
     else:
-        assert made.output_path is not None  # it has succeeded
+        assert made is not None  # it has succeeded
+        assert made.output_path is not None
         model = ModelSpec(ref=str(Path(made.output_path).absolute()))
-    request = spec.evaluation_of(model)
+    request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,
         evaluation_pairs(request, chosen_tasks(request)),
-        model=request.model.ref,
+        model=request.model_name,
         distillation_id=None if made is None else made.id,
         owner_kind=record.owner_kind,
         pipeline_member_id=member.id,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 
 from kdnas.architecture import ACTIVATIONS, Architecture
@@ -16,6 +16,7 @@ from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import ExploredState, LatencyTable, SearchFacts
 from kdnas.search.reward import best_under, rank_key
 from kdnas.search_space import SearchSpace
+from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import PipelineSpec, StudentsSpec
 from kdnas.specs.search import SearchSpec
 
@@ -25,7 +26,7 @@ class Choice:
     """The members of a pipeline in their order, and what to say of the choice.
 
     Attributes:
-        members: the teacher first if it is evaluated, then each student once.
+        members: the teacher first if it is evaluated, then its variants, then each student once.
         num_chosen: how many of them the search has chosen.
         notes: sentences for the reader of the results.
     """
@@ -74,13 +75,42 @@ def choose(
         )
         for name, why in reasons.items()
     ]
-    if not spec.evaluation.teacher:
-        return Choice(tuple(students), num_chosen, tuple(notes))
-    teacher = NewMember(
-        (Reason("teacher", search.teacher.ref),),
-        figures=MemberFigures(latency_ms=facts.teacher_ms, latency_ratio=1.0),
-    )
-    return Choice((teacher, *students), num_chosen, tuple(notes))
+    forms = list(_variants(spec, search, facts, latencies))
+    if spec.evaluation.teacher:
+        whole = MemberFigures(
+            latency_ms=facts.teacher_ms,
+            latency_ratio=1.0,
+            params_millions=_params(_teacher(facts, facts.teacher["layers"]), facts),
+        )
+        forms.insert(0, NewMember((Reason("teacher", search.teacher.ref),), figures=whole))
+    return Choice((*forms, *students), num_chosen, tuple(notes))
+
+
+def _variants(
+    spec: PipelineSpec, search: SearchSpec, facts: SearchFacts, latencies: LatencyTable | None
+) -> Iterator[NewMember]:
+    """Yield the teacher made smaller without distilling, each form once."""
+    seen = set()
+    for variant in spec.baselines.variants:
+        layers = facts.teacher["layers"]
+        kept = layers if variant.layers is None else max(1, _rounded(variant.layers * layers))
+        asked = {"int8": variant.int8, "keep_layers": kept if kept < layers else None}
+        model = spec.evaluation_of(ModelSpec(ref=search.teacher.ref), asked)
+        if not model.variant or model.variant in seen:
+            continue  # a teacher of one layer cannot lose half of it
+        seen.add(model.variant)
+        cut = _teacher(facts, kept)
+        figures = _figures(cut, None, facts, latencies)
+        if variant.int8:  # the table knows nothing of it
+            figures = MemberFigures(params_millions=figures.params_millions)
+        yield NewMember((Reason("variant", model.model_name),), figures=figures, variant=asked)
+
+
+def _teacher(facts: SearchFacts, layers: int) -> Architecture:
+    """Return the teacher's architecture with so many layers."""
+    own = facts.teacher
+    activation = own["activation"] if own["activation"] in ACTIVATIONS else ACTIVATIONS[0]
+    return Architecture(layers, own["heads"], own["hidden"], own["intermediate"], activation)
 
 
 def _chosen(
@@ -143,19 +173,14 @@ def _proportioned(
         spec: of the pipeline.
         search: of the search.
     """
-    own = facts.teacher
+    own = _teacher(facts, max(1, _rounded(depth * facts.teacher["layers"])))
     objective = spec.distillation.objective or search.objective
-    step = lcm(own["heads"] * facts.head_multiple, getattr(objective, "relation_heads", None) or 1)
-    if own["hidden"] % step:
-        step = own["heads"] * facts.head_multiple  # the relation heads are refused in any case
-    hidden = max(1, _rounded(width * own["hidden"] / step)) * step
-    return Architecture(
-        layers=max(1, _rounded(depth * own["layers"])),
-        heads=own["heads"],
-        hidden=hidden,
-        intermediate=max(1, _rounded(own["intermediate"] * hidden / own["hidden"])),
-        activation=own["activation"] if own["activation"] in ACTIVATIONS else ACTIVATIONS[0],
-    )
+    step = lcm(own.heads * facts.head_multiple, getattr(objective, "relation_heads", None) or 1)
+    if own.hidden % step:
+        step = own.heads * facts.head_multiple  # the relation heads are refused in any case
+    hidden = max(1, _rounded(width * own.hidden / step)) * step
+    inner = max(1, _rounded(own.intermediate * hidden / own.hidden))
+    return replace(own, hidden=hidden, intermediate=inner)
 
 
 def _rounded(value: float) -> int:
@@ -202,7 +227,7 @@ def _figures(
             latency_ratio=state.latency_ratio,
             params_millions=state.params_millions,
         )
-    params = count_parameters(architecture, EmbeddingShape(**facts.embedding)) / 1e6
+    params = _params(architecture, facts)
     if latencies is None or str(architecture) not in latencies.entries:
         return MemberFigures(params_millions=params)
     return MemberFigures(
@@ -210,3 +235,8 @@ def _figures(
         latency_ratio=latencies.ratio(architecture),
         params_millions=params,
     )
+
+
+def _params(architecture: Architecture, facts: SearchFacts) -> float:
+    """Count the parameters of a model of the teacher's family, in millions."""
+    return count_parameters(architecture, EmbeddingShape(**facts.embedding)) / 1e6

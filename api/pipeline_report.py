@@ -151,13 +151,12 @@ def _scores(
 
 def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scoring) -> ModelLine:
     name, figures, made = _name(member), member.figures, member.distillation
-    teacher = next((_name(one) for one in stored.members if one.architecture is None), None)
+    teacher = next((_name(one) for one in stored.members if one.role == "teacher"), None)
     shape = None if member.architecture is None else str(member.architecture)
     params = figures.params_millions
-    if member.architecture is None and stored.facts is not None:
+    if member.role == "teacher" and stored.facts is not None:
         shape, params = _teacher_size(stored.facts)
     cells = [row.cells for row in scores.rows if row.model == name and row.origin == "measured"]
-    is_student = member.role != "teacher"
     return ModelLine(
         id=member.id,
         name=name,
@@ -172,7 +171,7 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         latency_ratio=figures.latency_ratio,
         scores=cells[0] if cells else {},
         score=scoring.score(name),
-        retained=scoring.retained(name, teacher) if is_student and teacher else None,
+        retained=scoring.retained(name, teacher) if teacher not in (None, name) else None,
         distillation=None if made is None else made.status,
         num_evaluated=sum(one.status == "succeeded" for one in member.evaluations),
         num_evaluations=len(member.evaluations),
@@ -247,7 +246,7 @@ def _headline(stored: _Stored, case: Case, found: Sequence[object]) -> str:
 
 def _state(stored: _Stored) -> str:
     """Say how far a pipeline is."""
-    made = [m.distillation for m in stored.members if m.role != "teacher"]
+    made = [m.distillation for m in stored.members if m.architecture is not None]
     scored = [one for m in stored.members for one in m.evaluations]
     parts = []
     if made:

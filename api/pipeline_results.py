@@ -87,7 +87,7 @@ class ModelLine:
     @property
     def is_student(self) -> bool:
         """Whether it was distilled here."""
-        return self.role != "teacher"
+        return self.role not in ("teacher", "variant")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ class MemberState:
     """Where a member stands.
 
     Attributes:
-        distillation: of a student; None for the teacher, whose model is there already.
+        distillation: of a student; None for the teacher in all forms, which is there already.
         evaluations: none until they are asked for.
     """
 

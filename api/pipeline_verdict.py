@@ -20,6 +20,7 @@ ROLE_NAMES = {
     "baseline": "baseline",
     "random": "random pick",
     "teacher": "teacher",
+    "variant": "teacher, not distilled",
 }
 
 FEWEST_RANKED = 3
@@ -92,7 +93,7 @@ class Case:
     @property
     def teacher(self) -> ModelLine | None:
         """The teacher, if it takes part."""
-        return next((model for model in self.models if not model.is_student), None)
+        return next((model for model in self.models if model.role == "teacher"), None)
 
 
 def answer(case: Case) -> str:
@@ -185,7 +186,7 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     beside = {one.other: one.difference for one in case.beside if one.model == pick.name}
     others = [other for other in case.models if other.name in beside]
     fitting = [m for m in others if pick.budget_ms is None or _is_within(m, pick.budget_ms)]
-    rivals = [m for m in fitting if m.role in ("baseline", "random")]
+    rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
     lines = []
     if model.role != "chosen":
         best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
@@ -287,8 +288,8 @@ def rank_correlation(models: Sequence[ModelLine]) -> list[str]:
     if len(known) < FEWEST_RANKED or any(len(set(one)) < 2 for one in zip(*known, strict=True)):
         return []
     rho = float(np.corrcoef([_ranks(one) for one in zip(*known, strict=True)])[0, 1])
-    few = "; so few say little" if len(known) < FEW_RANKED else ""
+    few = " (so few say little)" if len(known) < FEW_RANKED else ""
     return [
-        f"The losses of the search rank the {len(known)} students that it trained like their "
-        f"scores do with a Spearman correlation of {rho:.2f}{few}."
+        f"The search's losses rank the {len(known)} students that it trained as their scores do "
+        f"with a Spearman correlation of {rho:.2f}{few}."
     ]

@@ -89,7 +89,7 @@ class ScoreShape(Shape):
 
 
 class MemberShape(Shape):
-    """A model of a pipeline; the teacher has no architecture and no distillation."""
+    """A model of a pipeline; the teacher and its variants have neither architecture nor distillation."""
 
     id: str
     position: int

@@ -15,7 +15,7 @@ SearchStatus = Literal["queued", "running", "paused", "cancelled", "failed", "su
 CandidateStatus = Literal["proposed", "running", "succeeded", "failed"]
 LossName = Literal["relative", "output", "mean"]
 PipelineStage = Literal["search", "distillation", "evaluation", "done"]
-MemberRole = Literal["chosen", "baseline", "random", "teacher"]
+MemberRole = Literal["chosen", "baseline", "random", "teacher", "variant"]
 
 
 def fingerprint(value: Any) -> str:

@@ -226,7 +226,7 @@ def _show_plan(
         show_plan(prepared, database, as_json=False)
         return
     students = most_students(spec)
-    models = students + spec.evaluation.teacher
+    models = students + spec.evaluation.teacher + len(spec.baselines.variants)
     plan = {
         "search": plan_search(prepared, database),
         "num_students": students,

@@ -38,9 +38,11 @@ def say_plan(spec: PipelineSpec) -> None:
         f"{len(spec.baselines.proportions)} of the teacher's proportions",
         f"{spec.baselines.random} at random",
     ]
+    if spec.baselines.variants:
+        beside.append(f"{len(spec.baselines.variants)} of the teacher itself, smaller")
     training = spec.distillation.training
     length = f"{training.steps} steps" if training.steps else f"{training.epochs:g} epochs"
-    say(f"students   {chosen}; beside them {' and '.join(beside)}; {length} each")
+    say(f"students   {chosen}; beside them {', '.join(beside)}; {length} each")
     seeds = "1 seed" if len(scores.seeds) == 1 else f"{len(scores.seeds)} seeds"
     limit = f", at most {scores.max_steps} steps each" if scores.max_steps else ""
     models = "the teacher and every student" if scores.teacher else "every student"

@@ -448,11 +448,12 @@ class Pipeline(WorkColumns, LeaseColumns, Base):
 
 
 class PipelineMember(Base):
-    """A model of a pipeline: a student that is distilled and evaluated, or the teacher.
+    """A model of a pipeline: a student that is distilled and evaluated, or a form of the teacher.
 
     ``reasons`` is a list of {``role``, ``about``}: an architecture that was both chosen and asked
     for as a baseline is one member with two reasons. ``figures`` are what the search knows of it
-    (:class:`~kdnas.db.records.MemberFigures`).
+    (:class:`~kdnas.db.records.MemberFigures`). ``variant`` says what is done to the teacher before
+    it is evaluated, as entries of an evaluation's request.
     """
 
     __tablename__ = "pipeline_members"
@@ -470,6 +471,7 @@ class PipelineMember(Base):
     architecture: Mapped[str | None]
     reasons: Mapped[list[Any]]
     figures: Mapped[dict[str, Any]]
+    variant: Mapped[dict[str, Any] | None]
     distillation_id: Mapped[str | None] = mapped_column(
         ForeignKey("distillations.id", ondelete="SET NULL")
     )

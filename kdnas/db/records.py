@@ -105,20 +105,22 @@ class MemberFigures:
 class NewMember:
     """A model that is to be part of a pipeline; the first reason's role counts.
 
-    ``architecture`` is None for the teacher.
+    ``architecture`` is None for the teacher, and ``variant`` says what is done to it, such as
+    ``{"int8": True}``.
     """
 
     reasons: tuple[Reason, ...]
     architecture: Architecture | None = None
     figures: MemberFigures = MemberFigures()
+    variant: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
     """A model of a pipeline, with where its distillation and its evaluations stand.
 
-    ``distillation`` is None for the teacher, and of a student whose distillation was deleted;
-    ``evaluations`` are empty until they are asked for.
+    ``distillation`` is None for the teacher and its variants, which have no ``architecture``, and
+    of a student whose distillation was deleted; ``evaluations`` are empty until they are asked for.
     """
 
     id: str
@@ -128,6 +130,7 @@ class MemberRecord:
     reasons: tuple[Reason, ...]
     architecture: Architecture | None
     figures: MemberFigures
+    variant: Mapping[str, Any] | None
     distillation: DistillationRecord | None
     evaluations: tuple[EvaluationRecord, ...]
 

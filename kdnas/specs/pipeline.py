@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -45,6 +46,24 @@ class ChooseSpec(Spec):
         return self
 
 
+class VariantSpec(Spec):
+    """The teacher itself, made smaller without distilling.
+
+    Attributes:
+        int8: weights in 8 bits after the fine-tuning.
+        layers: share of its layers that is kept, from below.
+    """
+
+    int8: bool = False
+    layers: float | None = Field(None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _smaller(self) -> Self:
+        if not self.int8 and self.layers is None:
+            raise ValueError("give int8: true, a share of layers such as layers: 0.5, or both")
+        return self
+
+
 class BaselinesSpec(Spec):
     """What the chosen students are compared with, distilled with the same budget.
 
@@ -54,6 +73,7 @@ class BaselinesSpec(Spec):
             a width of 768.
         random: so many random states of the search's space, within its limits.
         seed: of the random picks.
+        variants: what the teacher is evaluated as, too, without any distillation.
     """
 
     proportions: tuple[tuple[Fraction, Fraction], ...] = Field(
@@ -61,6 +81,7 @@ class BaselinesSpec(Spec):
     )
     random: int = Field(1, ge=0, le=MOST_STUDENTS)
     seed: int = Field(0, ge=0)
+    variants: tuple[VariantSpec, ...] = Field((), max_length=10)
 
 
 class StudentsSpec(Spec):
@@ -119,7 +140,14 @@ class PipelineSpec(Spec):
             }
         )
 
-    def evaluation_of(self, model: ModelSpec) -> EvaluationSpec:
-        """Return the request for a model's scores."""
+    def evaluation_of(
+        self, model: ModelSpec, variant: Mapping[str, Any] | None = None
+    ) -> EvaluationSpec:
+        """Return the request for a model's scores.
+
+        Args:
+            model: which.
+            variant: what is done to it before, as entries of the request.
+        """
         plan = self.evaluation.model_dump(mode="json", exclude={"teacher"})
-        return EvaluationSpec.model_validate({**plan, "model": model.to_json()})
+        return EvaluationSpec.model_validate({**plan, **(variant or {}), "model": model.to_json()})

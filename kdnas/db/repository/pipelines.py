@@ -169,6 +169,7 @@ def add_members(
             architecture=None if member.architecture is None else str(member.architecture),
             reasons=[asdict(reason) for reason in member.reasons],
             figures=asdict(member.figures),
+            variant=None if member.variant is None else dict(member.variant),
         )
         for position, member in enumerate(members, 1)
     ]
@@ -208,6 +209,7 @@ def list_members(session: Session, pipeline_id: str) -> list[MemberRecord]:
             reasons=tuple(Reason(**reason) for reason in row.reasons),
             architecture=None if row.architecture is None else Architecture.parse(row.architecture),
             figures=MemberFigures(**row.figures),
+            variant=row.variant,
             distillation=distilled.get(row.distillation_id or ""),
             evaluations=tuple(scored.get(row.id, ())),
         )

@@ -144,3 +144,21 @@ def test_widths_fit_the_relation_heads() -> None:
     )
     (name,) = by_role(choice, "baseline")
     assert Architecture.parse(name).hidden == 192
+
+
+def test_the_teacher_in_other_forms() -> None:
+    variants = [{"int8": True}, {"layers": 0.5}, {"layers": 0.45}, {"int8": True, "layers": 0.5}]
+    choice = chosen(choose=1, baselines={"variants": variants, "proportions": [], "random": 0})
+    teacher, int8, half, both, _ = choice.members
+    assert [m.reasons[0].about for m in (teacher, int8, half, both)] == [
+        *("minilm", "minilm (int8)", "minilm (3 layers)", "minilm (3 layers, int8)")
+    ]
+    assert {m.reasons[0].role for m in (int8, half, both)} == {"variant"}
+    assert half.variant == {"int8": False, "keep_layers": 3}
+    assert teacher.figures.params_millions is not None
+    assert half.figures.params_millions is not None
+    assert half.figures.params_millions < teacher.figures.params_millions
+    assert int8.figures.params_millions == teacher.figures.params_millions
+    shallow = SearchFacts(**{**asdict(FACTS), "teacher": {**FACTS.teacher, "layers": 1}})
+    alone = chosen(shallow, choose=1, baselines={"variants": [{"layers": 0.5}], "random": 0})
+    assert "variant" not in {m.reasons[0].role for m in alone.members}

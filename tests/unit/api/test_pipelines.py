@@ -151,7 +151,7 @@ def test_what_is_wrong_is_refused_at_once(
 
 
 def test_from_the_search_to_the_end(database: Database) -> None:
-    record = begun(database, name="whole")
+    record = begun(database, name="whole", baselines={"variants": [{"int8": True}]})
     for _ in range(2):  # nothing to do while the search waits
         advance_all(database)
     assert read(database, record.id).status == "queued"
@@ -159,24 +159,26 @@ def test_from_the_search_to_the_end(database: Database) -> None:
     assert (record.status, record.stage) == ("running", "distillation")
     members = members_of(database, record.id)
     assert [m.role for m in members] == [
-        *("teacher", "chosen", "chosen", "baseline", "baseline", "random")
+        *("teacher", "variant", "chosen", "chosen", "baseline", "baseline", "random")
     ]
     advance_all(database)  # the teacher needs no student
-    teacher, *students = members_of(database, record.id)
+    teacher, int8, *students = members_of(database, record.id)
     assert [(e.task, e.seed, e.model) for e in teacher.evaluations][:2] == [
         ("SST-2", 0, "bert-base-uncased"),
         ("SST-2", 1, "bert-base-uncased"),
     ]
+    assert int8.evaluations[0].model == "bert-base-uncased (int8)"
+    assert int8.evaluations[0].spec["request"]["int8"] is True
     asked = students[0].distillation
     assert asked is not None
-    assert (asked.name, asked.owner_kind, asked.status) == ("whole-2", "service", "queued")
+    assert (asked.name, asked.owner_kind, asked.status) == ("whole-3", "service", "queued")
     assert asked.spec["teacher"]["ref"] == "bert-base-uncased"
     assert students[2].figures.latency_ms is not None or students[2].figures.params_millions
     end_students(database, record.id)
     scored = members_of(database, record.id)
     assert all(len(member.evaluations) == 6 for member in scored)
-    assert scored[1].evaluations[0].model.startswith("/students/")
-    assert scored[1].evaluations[0].distillation_id == asked.id
+    assert scored[2].evaluations[0].model.startswith("/students/")
+    assert scored[2].evaluations[0].distillation_id == asked.id
     end_scores(database, record.id)
     done = read(database, record.id)
     assert (done.status, done.stage, done.error) == ("succeeded", "done", None)

@@ -45,7 +45,8 @@ def test_the_documented_request_is_one() -> None:
     (example,) = re.findall(r"```yaml\n(.+?)```", text, re.DOTALL)
     spec = PipelineSpec.read(yaml.safe_load(example), "docs")
     assert spec.choose.latency_budgets_ms == (6, 9, 12)
-    assert spec.baselines == BaselinesSpec()
+    assert spec.baselines.model_copy(update={"variants": ()}) == BaselinesSpec()
+    assert [variant.layers for variant in spec.baselines.variants] == [None, 0.5]
 
 
 def test_values_reach_the_part_that_has_them(
