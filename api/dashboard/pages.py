@@ -67,7 +67,7 @@ class Frame:
         }
 
     def __call__(self, template: str, subject: str | None = None, **context: Any) -> Response:
-        """Render a page; ``subject`` is the search or distillation that it shows."""
+        """Render a page; ``subject`` is the search, distillation or pipeline that it shows."""
         with self._database.read() as session:
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
@@ -116,6 +116,24 @@ def start_search(frame: FrameDep) -> Response:
 def show_search(reference: str, frame: FrameDep) -> Response:
     """One search."""
     return frame("search.html", reference)
+
+
+@router.get("/pipelines")
+def show_pipelines(frame: FrameDep) -> Response:
+    """All pipelines."""
+    return frame("pipelines.html")
+
+
+@router.get("/pipelines/new")
+def start_pipeline(frame: FrameDep) -> Response:
+    """The form that launches a pipeline."""
+    return frame("pipeline_new.html")
+
+
+@router.get("/pipelines/{reference}")
+def show_pipeline(reference: str, frame: FrameDep) -> Response:
+    """One pipeline, and its report."""
+    return frame("pipeline.html", reference)
 
 
 @router.get("/compare")

@@ -89,12 +89,24 @@ def add_pipeline(
         _distil(database, row.id, name, stage, failing)
         _evaluate(database, row.id, stage, failing, home)
         with database.write() as session:
-            pipelines.set_pipeline_stage(session, row.id, stage)
+            pipelines.set_pipeline_stage(session, row.id, "distillation" if failing else stage)
             if stage == "done":
                 status: SearchStatus = "failed" if failing else "succeeded"
                 pipelines.set_pipeline_status(session, row.id, status, WHY if failing else None)
     _date(database, row.id, began)
     return row.id
+
+
+def end_evaluations(database: Database, pipeline_id: str, home: Path | None = None) -> None:
+    """Let a pipeline that is at its evaluations end well."""
+    with database.write() as session:
+        for member in pipelines.list_members(session, pipeline_id):
+            for one in member.evaluations:
+                if one.status != "succeeded":
+                    pair = NewEvaluation(one.suite, one.task, one.seed, {})
+                    _finish(session, one.id, pair, member, home, fails=False)
+        pipelines.set_pipeline_stage(session, pipeline_id, "done")
+        pipelines.set_pipeline_status(session, pipeline_id, "succeeded")
 
 
 def _spec(session: Session, name: str, search_id: str, parts: Mapping[str, Any]) -> PipelineSpec:
@@ -309,6 +321,6 @@ def _date(database: Database, pipeline_id: str, began: datetime) -> None:
                 row.finished_at = at
         pipeline = session.get_one(models.Pipeline, pipeline_id)
         search = session.get_one(models.Search, pipeline.search_id)
-        pipeline.created_at = pipeline.started_at = min(search.started_at or began, began)
+        pipeline.created_at = pipeline.started_at = search.started_at or began
         if pipeline.finished_at is not None:
             pipeline.finished_at = at

@@ -25,6 +25,8 @@ PAGES = [
     "/searches",
     "/searches/new",
     "/searches/distil-bert-week-09",
+    "/pipelines",
+    "/pipelines/new",
     "/compare?search=distil-bert-week-09&search=random-baseline",
     "/distillations",
     "/distillations/new",

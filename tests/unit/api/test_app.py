@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 import kdnas
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
+from kdnas.specs.pipeline import PipelineSpec
 
 
 def test_who_is_asking(client: TestClient) -> None:
@@ -57,6 +58,15 @@ def test_schemas_of_requests(client: TestClient) -> None:
     assert schema["properties"]["seed"]["default"] == 0
     assert "architecture" in client.get("/api/v1/schemas/distillation").json()["required"]
     assert client.get("/api/v1/schemas/nothing").status_code == 422
+
+
+def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
+    presets = {one["name"]: one for one in client.get("/api/v1/presets").json()["items"]}
+    assert presets.keys() == {"laptop", "paper"}
+    for preset in presets.values():
+        PipelineSpec.model_validate(preset["pipeline"])
+        assert preset["search"]["space"].keys() == {"kind"}  # "space: paper" is written out
+    assert presets["paper"]["search"]["controller"]["variant"] == "paper"
 
 
 def test_parameters_that_do_not_fit_are_listed(client: TestClient) -> None:

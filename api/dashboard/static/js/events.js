@@ -8,14 +8,14 @@ const TYPES = [
   "search_created", "search_status", "search_preparing", "episode_started", "attempts_started",
   "attempts_interrupted", "candidate_finished", "episode_finished", "distillation_created",
   "distillation_status", "distillation_progress", "evaluations_created", "evaluation_status",
-  "evaluation_progress",
+  "evaluation_progress", "pipeline_created", "pipeline_status", "pipeline_stage", "pipeline_members",
 ];
 const RETRY_MS = 2000;
 
 /**
  * Follow events.
  *
- * @param {object} subject `{search: id}`, `{distillation: id}` or `{}` for all.
+ * @param {object} subject `{search: id}`, `{distillation: id}`, `{pipeline: id}` or `{}` for all.
  * @param {number} since number of the event after which to begin.
  * @param {(event: object, isNew: boolean) => void} onEvent called in order, once for each;
  *   `isNew` is false for what had happened when the page was made.

@@ -52,12 +52,19 @@ export class SpecForm {
     this.#build();
   }
 
-  /** Put a value into a field. */
+  /** Put a value into a field; false if there is none. */
   set(path, value) {
     const field = this.#fields.get(path);
-    if (!field) return;
+    if (!field) return false;
     field.input.value = value;
     field.input.dispatchEvent(new Event("input", { bubbles: true }));
+    return true;
+  }
+
+  /** Let the body have other keys besides those of the fields. */
+  extend(extra) {
+    this.#options.extra = extra;
+    this.#showBody();
   }
 
   #build() {
@@ -202,7 +209,8 @@ export class SpecForm {
       place[last] = value;
     }
     for (const [path, initial] of this.#initials) {
-      if (body[path]) body[path].name ??= initial;
+      const chosen = path.split(".").reduce((node, name) => node?.[name], body);
+      if (chosen) chosen.name ??= initial;
     }
     return body;
   }

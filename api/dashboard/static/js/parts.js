@@ -79,8 +79,10 @@ export function actionButtons(path, status, done, failed) {
 
 /** A list of events, the newest first. */
 export class EventLog {
-  constructor(list) {
+  /** `about(event)` says before the words which of several things an event is about. */
+  constructor(list, about = () => "") {
     this.list = list;
+    this.about = about;
     this.list.append(el("li", { "data-none": true }, el("span", { class: "muted" }, "Nothing yet.")));
   }
 
@@ -89,7 +91,7 @@ export class EventLog {
     if (text === null) return;
     this.list.querySelector("[data-none]")?.remove();
     this.list.prepend(
-      el("li", {}, el("time", { datetime: event.created_at }, exactMoment(event.created_at)), el("span", {}, text)),
+      el("li", {}, el("time", { datetime: event.created_at }, exactMoment(event.created_at)), el("span", {}, this.about(event) + text)),
     );
     while (this.list.children.length > LOG_LENGTH) this.list.lastElementChild.remove();
   }
@@ -120,6 +122,10 @@ const SENTENCES = {
     `Step ${whole(p.step)} of ${whole(p.total_steps)}` +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
+  pipeline_created: (p) => `Asked for as ${p.name}`,
+  pipeline_status: (p) => `The pipeline is ${p.status}${because(p.error)}`,
+  pipeline_stage: (p) => (p.stage === "done" ? "All stages are over" : `Stage: ${p.stage}`),
+  pipeline_members: (p) => `Chosen: ${p.members.filter((m) => m.architecture).map((m) => m.architecture).join("; ")}`,
   evaluations_created: (p) => `Evaluation asked for: ${p.suites.join(", ")}, ${plural(p.evaluations.length, "run")}`,
   evaluation_status: (p) => `${p.task}, seed ${p.seed}: now ${p.status}${because(p.error)}`,
 };

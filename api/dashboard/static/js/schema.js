@@ -76,7 +76,7 @@ const types = (node) => [node, ...(node.anyOf ?? [])].map((n) => n.type);
 export function read(node, text) {
   const typed = text.trim();
   if (typed === "") return { value: undefined };
-  if (node.type === "array") return { value: typed.split("\n").map((line) => line.trim()).filter(Boolean) };
+  if (node.type === "array") return list(node, typed.split("\n").map((line) => line.trim()).filter(Boolean));
   const word = (node.anyOf ?? []).find((n) => n.const === typed || n.enum?.includes(typed));
   if (word) return { value: typed };
   if (types(node).some((type) => type === "number" || type === "integer")) return number(node, typed);
@@ -86,6 +86,12 @@ export function read(node, text) {
     return { error: "letters, digits, points, lines and underscores only" };
   }
   return { value: typed };
+}
+
+function list(node, lines) {
+  if (!["number", "integer"].includes(node.items?.type)) return { value: lines };
+  const found = lines.map((line) => number(node.items, line));
+  return found.find(({ error }) => error) ?? { value: found.map(({ value }) => value) };
 }
 
 function number(node, typed) {

@@ -1,0 +1,124 @@
+// The page of a pipeline: its models fill as they are distilled and scored, the report below.
+
+import { ApiError, get } from "../api.js";
+import { byId, el, problem, show, throttled } from "../dom.js";
+import { follow } from "../events.js";
+import { duration, moment } from "../format.js";
+import { EventLog, actionButtons, chip } from "../parts.js";
+import { showMembers } from "../pipeline/members.js";
+import { showAnswer, showReport } from "../pipeline/report.js";
+import { stageBar } from "../pipeline/stages.js";
+import { tradeoffChart } from "../pipeline/tradeoff.js";
+
+const reference = document.body.dataset.subject;
+const path = `/pipelines/${encodeURIComponent(reference)}`;
+const members = byId("members").querySelector("[data-members]");
+const details = byId("report").querySelector("[data-report]");
+const tradeoff = tradeoffChart(byId("tradeoff"));
+const log = new EventLog(byId("log").querySelector("[data-log]"), about);
+const NEVER_LOGGED = ["attempts_started", "candidate_finished", "episode_started", "distillation_progress"];
+const CHANGING_SCORES = ["evaluation_status", "evaluations_created", "distillation_status", "pipeline_status", "pipeline_members", "search_status"];
+const REPORT_MS = 4000;
+
+let shown = null; // the pipeline as it was read last
+let report = null;
+
+/** Which part of the pipeline an event is about, in words. */
+function about(event) {
+  if (event.type.startsWith("evaluation")) return `${event.payload.model?.split("/").at(-1) ?? ""}: `;
+  if (event.type.startsWith("distillation")) {
+    const made = shown?.members.find((m) => m.distillation?.id === event.distillation_id)?.distillation;
+    return `Distillation${made ? ` ${made.name}` : ""}: `;
+  }
+  return event.type.startsWith("search") || event.type.startsWith("episode") ? "Search: " : "";
+}
+
+function showSummary(it) {
+  const focused = document.activeElement?.dataset?.action;
+  document.title = `${it.name} · kdnas`;
+  const { teacher, corpus } = it.spec.search;
+  show(
+    byId("summary"),
+    el(
+      "div",
+      { class: "head" },
+      el(
+        "div",
+        {},
+        el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
+        el("p", { class: "muted" }, `${teacher.ref} · ${corpus.source.join(", ")} · ${it.spec.evaluation.suite} · ${timeOf(it)}`),
+      ),
+      el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
+    ),
+    it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
+    stageBar(it, report?.stages ?? []),
+    it.notes.length ? el("ul", { class: "notes list" }, it.notes.map((note) => el("li", {}, note))) : null,
+  );
+  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
+}
+
+function timeOf({ created_at: created, started_at: started, finished_at: finished }) {
+  if (!started) return `asked for ${moment(created)}`;
+  const took = finished ? `, took ${duration(new Date(finished) - new Date(started))}` : "";
+  return `started ${moment(started)}${took}`;
+}
+
+function showAll() {
+  showSummary(shown);
+  showMembers(members, shown, report);
+}
+
+async function read() {
+  try {
+    shown = await get(path);
+    byId("problem").replaceChildren();
+    showAll();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    show(byId("problem"), problem(error, readState));
+    if (shown) return; // what is shown stays
+    for (const id of ["answer", "members", "tradeoff", "report", "log"]) byId(id).hidden = true;
+    byId("summary").replaceChildren();
+  }
+}
+
+async function readReport() {
+  try {
+    report = await get(`${path}/report`);
+    if (shown) showAll();
+    showAnswer(byId("answer"), report);
+    showReport(details, report);
+    byId("tradeoff").hidden = !report.models.some((line) => line.score);
+    await tradeoff.update(report);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === 404) return; // the page says so already
+    show(details, problem(error, renewReport));
+    tradeoff.fail(error);
+  }
+}
+
+const readState = throttled(read, 1500);
+const renewReport = throttled(readReport, REPORT_MS);
+
+async function begin() {
+  await read();
+  if (!shown) return;
+  renewReport();
+  follow(
+    { pipeline: shown.id },
+    Number(document.body.dataset.logSince),
+    (event, isNew) => {
+      if (!NEVER_LOGGED.includes(event.type)) log.add(event);
+      if (!isNew) return;
+      readState();
+      if (CHANGING_SCORES.includes(event.type)) renewReport();
+    },
+    () => {
+      readState();
+      renewReport();
+    },
+  );
+}
+
+begin();

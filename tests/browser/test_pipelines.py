@@ -1,0 +1,119 @@
+"""A pipeline's page from its first scores to its report, and the form that launches one."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="the browser tests need the package playwright")
+
+if TYPE_CHECKING:
+    from conftest import Complaints, MakeService, Service
+    from playwright.sync_api import Page
+
+from playwright.sync_api import expect
+
+from kdnas.db.repository import pipelines
+from kdnas.testing import demo_data, demo_pipelines
+
+pytestmark = pytest.mark.browser
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service with a search that is done, and the search's id."""
+
+    service: Service
+    search: str
+
+
+@pytest.fixture(scope="module")
+def served(make_service: MakeService) -> Served:
+    made = make_service()
+    search = demo_data.add_search(made.database, "searched", episodes=2, candidates_each=8)
+    made.start()
+    return Served(made, search)
+
+
+def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> None:
+    database, home = served.service.database, served.service.home
+    page.goto(f"{served.service.url}/pipelines")
+    expect(page.get_by_role("heading", name="No pipeline yet")).to_be_visible()
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    pipeline = demo_pipelines.add_pipeline(
+        database, "followed", served.search, stage="evaluation", home=home
+    )
+    page.get_by_role("link", name="followed").click()
+    expect(page.locator("#summary .chip")).to_have_text("running")
+    stages = page.locator(".stages li")
+    expect(stages.nth(1)).to_have_attribute("data-state", "over")
+    expect(stages.nth(2)).to_contain_text("38 of 42 runs")
+    expect(page.locator("#members tbody tr")).to_have_count(7)
+    expect(page.locator("#answer")).to_contain_text("It is under way")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.evaluate("window.notReloaded = true")
+
+    demo_pipelines.end_evaluations(database, pipeline, home)
+    expect(page.locator("#summary .chip")).to_have_text("succeeded")
+    expect(stages.nth(2)).to_contain_text("42 of 42 runs")
+    expect(page.locator("#answer .headline")).to_have_text(
+        re.compile(r"^Take \S+: it retains \d+\.\d % \(95 % interval .* × as fast")
+    )
+    pick = page.locator("#members tr[data-pick]")
+    expect(pick).to_have_count(1)
+    expect(pick.locator(".tag")).to_have_text("take")
+    expect(page.locator("#tradeoff[data-drawn] .trace").first).to_be_visible()
+    report = page.locator("#report")
+    expect(report).to_contain_text("2 episodes of 8 students")
+    expect(report.get_by_role("table", name=re.compile("students to take"))).to_contain_text(
+        "teacher"
+    )
+    expect(page.locator("#log")).to_contain_text("The pipeline is succeeded")
+    with page.expect_download() as download:
+        report.get_by_role("link", name="Markdown").click()
+    assert download.value.suggested_filename == "followed.md"
+    assert page.evaluate("window.notReloaded")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    expect(page.locator("#tradeoff[data-drawn]")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_pipeline_is_launched_from_a_preset(
+    page: Page, served: Served, complaints: Complaints
+) -> None:
+    complaints.expected += ["422"]
+    page.goto(f"{served.service.url}/pipelines/new")
+    page.get_by_label("Begin with").select_option("laptop")
+    episodes = page.get_by_label("Episodes")
+    expect(episodes).to_have_value("3")
+    page.get_by_label("Name", exact=True).fill("launched")
+    budgets = page.get_by_label("Or the best within each latency")
+    budgets.fill("6\nnine")
+    page.get_by_role("button", name="Launch the pipeline").click()
+    expect(page.locator('[data-path="choose.latency_budgets_ms"] .error')).to_have_text(
+        "A number, not “nine”."
+    )
+    budgets.fill("6\n9.5")
+    page.get_by_role("button", name="Launch the pipeline").click()
+    expect(page.locator("#form .notice.bad")).to_contain_text("exactly one of top")
+    page.get_by_label("So many of the highest reward").fill("")
+    page.get_by_label("Tasks").fill("SST-2")
+    page.get_by_text("The request as JSON").click()
+    body = json.loads(page.locator("#form pre").inner_text())
+    assert body["choose"] == {"latency_budgets_ms": [6, 9.5]}
+    page.get_by_role("button", name="Launch the pipeline").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("launched")
+    expect(page.locator("#members")).to_contain_text("chosen when the search has ended")
+
+    with served.service.database.read() as session:
+        stored = pipelines.get_pipeline(session, "launched")
+    assert stored.owner_kind == "service"
+    assert stored.spec["choose"]["latency_budgets_ms"] == [6, 9.5]
+    assert stored.spec["search"]["proxy"]["steps"] == 120
+    assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
+    assert stored.spec["evaluation"]["tasks"] == ["SST-2"]
