@@ -1,14 +1,14 @@
-"""Cancelling a distillation: at once, or by the process that works on it."""
+"""Cancelling a distillation or a pipeline: at once, or by the process that works on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.run_files import remove_run_files
+from api.run_files import remove_evaluation_checkpoints, remove_run_files
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation
-from kdnas.db.records import DistillationRecord, LeaseHolder
-from kdnas.db.repository import distillations, leases
+from kdnas.db.models import Distillation, Evaluation, Pipeline
+from kdnas.db.records import DistillationRecord, LeaseHolder, PipelineRecord
+from kdnas.db.repository import distillations, leases, pipelines
 from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import ConflictError
 from kdnas.settings import Settings
@@ -56,6 +56,39 @@ def cancel_stored_distillation(
     if holder is None:
         _remove_files(record, settings)
     return Cancellation(record, holder)
+
+
+def cancel_stored_pipeline(
+    reference: str, database: Database, settings: Settings
+) -> PipelineRecord:
+    """Cancel a pipeline with all of its parts, and see to it that their checkpoints go.
+
+    Args:
+        reference: id or name.
+        database: where it is stored.
+        settings: of the environment.
+
+    Raises:
+        NotFoundError: there is no such pipeline.
+        ConflictError: it has succeeded, or is cancelled already.
+    """
+    with database.write() as session:
+        record = pipelines.get_pipeline(session, reference)
+        apply_action(session, Pipeline, record.id, "cancel")
+    with database.read() as session:
+        record = pipelines.get_pipeline(session, record.id)
+        members = pipelines.list_members(session, record.id)
+        made = [m.distillation for m in members if m.distillation is not None]
+        left = [one for one in made if leases.holder(session, Distillation, one.id) is None]
+        scored = [one for member in members for one in member.evaluations]
+        left_scores = [one for one in scored if leases.holder(session, Evaluation, one.id) is None]
+    for one in left:
+        if one.status == "cancelled":
+            _remove_files(one, settings)
+    for score in left_scores:
+        if score.status == "cancelled":
+            remove_evaluation_checkpoints(settings, score.id)
+    return record
 
 
 def _remove_files(record: DistillationRecord, settings: Settings) -> None:

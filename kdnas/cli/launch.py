@@ -150,6 +150,7 @@ def _start(
     from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository import pipelines
     from kdnas.specs.pipeline import PipelineSpec
 
     inputs = gather("pipeline", values, settings, preset=preset, config=config)
@@ -158,6 +159,9 @@ def _start(
         say(line)
     say_plan(spec)
     with open_database(settings) as database:
+        if spec.name is not None and not dry_run:  # better said before the work than after it
+            with database.read() as session:
+                pipelines.refuse_taken_name(session, spec.name)
         with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
             prepared = prepare_search(spec.search, settings, on_corpus, on_preparing)
         _read_data(spec)

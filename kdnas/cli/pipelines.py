@@ -10,7 +10,7 @@ import typer
 
 from kdnas.cli import options
 
-app = typer.Typer(help="List and show pipelines.", no_args_is_help=True)
+app = typer.Typer(help="List, show and cancel pipelines.", no_args_is_help=True)
 
 Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
@@ -63,7 +63,8 @@ def show(
     from kdnas.cli.launch import check_output
     from kdnas.cli.pipeline_screen import show_pipeline
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipelines
+    from kdnas.db.models import Pipeline
+    from kdnas.db.repository import leases, pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -72,6 +73,32 @@ def show(
     with open_database(settings) as database:
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
+            holder = leases.holder(session, Pipeline, found.id)
         show_pipeline(found.id, database, settings, output, as_json, quiet=as_json)
-    if found.error and not as_json:
+    if as_json:
+        return
+    if found.error:
         typer.echo(f"error: {found.error}")
+    if found.owner_kind == "cli" and found.status in {"running", "paused", "failed"}:
+        dead = "nobody works on it; " if found.status == "running" else ""
+        if holder is None:
+            typer.echo(f"{dead}go on with: kdnas launch --resume {found.name}")
+
+
+@app.command()
+def cancel(pipeline: Reference, as_json: options.Json = False) -> None:
+    """Give a pipeline up for good, with all of its parts that are not over.
+
+    What works on it stops within seconds; what has succeeded is kept.
+    """
+    from api.cancellation import cancel_stored_pipeline
+    from kdnas.db.migrate import open_database
+    from kdnas.settings import Settings
+
+    settings = Settings.from_environment()
+    with open_database(settings) as database:
+        done = cancel_stored_pipeline(pipeline, database, settings)
+    if as_json:
+        typer.echo(json.dumps({"id": done.id, "name": done.name, "status": done.status}))
+    else:
+        typer.echo(f"cancelled {done.name}; what had succeeded is kept")

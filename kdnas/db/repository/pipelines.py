@@ -79,6 +79,12 @@ def get_pipeline(session: Session, reference: str) -> PipelineRecord:
     return _record(row)
 
 
+def refuse_taken_name(session: Session, name: str) -> None:
+    """Raise ConflictError if a pipeline has this name."""
+    if session.scalar(select(Pipeline.id).where(Pipeline.name == name)) is not None:
+        raise ConflictError(f"there is already a pipeline named {name!r}; choose another name")
+
+
 def list_pipelines(
     session: Session,
     *,

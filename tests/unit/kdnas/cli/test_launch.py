@@ -15,6 +15,7 @@ from kdnas.cli import launch, pipelines
 from kdnas.cli.inputs import gather, nested
 from kdnas.cli.pipeline_screen import most_students
 from kdnas.db.engine import Database
+from kdnas.db.repository import pipelines as repository
 from kdnas.errors import ConflictError, RequestError
 from kdnas.settings import Settings
 from kdnas.specs.load import load_preset, merge, preset_names
@@ -132,6 +133,7 @@ def test_what_is_over_or_the_services_is_not_resumed(
 ) -> None:
     add_pipeline(database, "under-way", distilled=1)
     add_pipeline(database, "over")
+    write_sst2(tmp_path / "glue")
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
     monkeypatch.setenv("KDNAS_DATABASE_URL", database.url.render_as_string(hide_password=False))
     done = CliRunner().invoke(app, ["--resume", "under-way"])
@@ -150,3 +152,14 @@ def test_what_is_over_or_the_services_is_not_resumed(
     shown = CliRunner().invoke(pipelines.app, ["show", "under-way"])
     assert "chosen" in shown.output
     assert "running, relative loss" in shown.output
+    taken = CliRunner().invoke(app, ["--name", "over", "--data-dir", str(tmp_path / "glue")])
+    assert isinstance(taken.exception, ConflictError)
+    cancelled = CliRunner().invoke(pipelines.app, ["cancel", "under-way"])
+    assert cancelled.output == "cancelled under-way; what had succeeded is kept\n"
+    with database.read() as session:
+        record = repository.get_pipeline(session, "under-way")
+        members = repository.list_members(session, record.id)
+    assert record.status == "cancelled"
+    assert {m.distillation.status for m in members if m.distillation} == {
+        *("succeeded", "cancelled")
+    }
