@@ -8,8 +8,6 @@ import typer
 
 from kdnas.errors import SpecError
 
-GRID_PANEL, OWN_PANEL = "Grid", "A task of your own (--suite own)"
-
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -22,7 +20,6 @@ Grid = Annotated[
     bool,
     typer.Option(
         "--grid",
-        rich_help_panel=GRID_PANEL,
         help="Choose learning rate and epochs of each task by trials, on examples that are not "
         "scored; the published grid unless the next options say otherwise.",
     ),
@@ -31,57 +28,49 @@ GridLearningRates = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        rich_help_panel=GRID_PANEL,
         help="Learning rates of the grid.  [default: 1e-5,2e-5,3e-5,5e-5]",
     ),
 ]
 GridEpochs = Annotated[
     str | None,
-    typer.Option(
-        metavar="LIST", rich_help_panel=GRID_PANEL, help="Epochs of the grid.  [default: 3,5,10]"
-    ),
+    typer.Option(metavar="LIST", help="Epochs of the grid.  [default: 3,5,10]"),
 ]
 Kind = Annotated[
     str | None,
     typer.Option(
-        rich_help_panel=OWN_PANEL,
-        help="classification, regression or tagging.  [default: classification]",
+        help="own: classification, regression or tagging.  [default: classification]",
     ),
 ]
 Text = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        rich_help_panel=OWN_PANEL,
-        help="Column of the text; of tagging, of the list of words.  [default: text]",
+        help="own: column of the text; of tagging, of the list of words.  [default: text]",
     ),
 ]
 Pair = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=OWN_PANEL, help="Column of a second text."),
+    typer.Option(metavar="COLUMN", help="own: column of a second text."),
 ]
 Label = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        rich_help_panel=OWN_PANEL,
-        help="Column of the class, the number, or the list of tags.  [default: label]",
+        help="own: column of the class, the number, or the list of tags.  [default: label]",
     ),
 ]
 Metrics = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        rich_help_panel=OWN_PANEL,
-        help="accuracy, f1, matthews, precision, recall; pearson, spearman: the first one counts."
+        help="own: accuracy, f1, matthews, precision, recall; pearson, spearman: the first counts."
         "  [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
     ),
 ]
 TaskName = Annotated[
     str | None,
     typer.Option(
-        rich_help_panel=OWN_PANEL,
-        help="What the report calls it.  [default: the name of the file or folder]",
+        help="own: what the report calls the task.  [default: the name of the file or folder]",
     ),
 ]
 

@@ -1,13 +1,17 @@
-"""`kdnas evaluate` from the outside: to the end, and killed and run again."""
+"""`kdnas evaluate` from the outside: to the end, side by side, and killed and run again."""
 
 from __future__ import annotations
 
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kdnas.db.migrate import open_database
+from kdnas.db.models import Grid
+from kdnas.settings import Settings
 from kdnas.testing.commands import WORDS, Finished, Program
 
 pytestmark = pytest.mark.slow
@@ -74,6 +78,46 @@ def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Fini
     assert files == {f"evaluation-glue.{suffix}" for suffix in ("md", "csv", "json", "tex")}
     report = json.loads((program.folder / "r" / "evaluation-glue.json").read_text("utf-8"))
     assert report["rows"] == found["rows"]
+
+
+def trials(program: Program) -> list[dict[str, Any]]:
+    """Trials of the only grid, in the order in which they ended."""
+    settings = Settings.from_environment({"KDNAS_HOME": str(program.folder / "home")})
+    if not (program.folder / "home" / "kdnas.db").is_file():
+        return []
+    with open_database(settings) as database, database.read() as session:
+        return [trial for row in session.query(Grid) for trial in row.trials]
+
+
+@pytest.mark.timeout(600)  # three programs, two of them with a cluster
+def test_a_killed_grid_keeps_its_trials_and_its_seeds_run_side_by_side(
+    program: Program, finished: Finished
+) -> None:
+    command = (
+        "evaluate", "teacher", "--suite", "glue", "--tasks", "sts-b", "--data-dir", "glue",
+        "--batch-size", "32", "--device", "cpu", "--threads", "1", "--seeds", "2", "--no-latency",
+        "--grid-learning-rates", "1e-4,5e-3", "--grid-epochs", "3", "--json",
+    )  # fmt: skip
+    killed = program.interrupt_when(lambda: bool(trials(program)), *command)
+    assert killed.code == -9
+    kept = trials(program)
+    result = program.run(*command, "--jobs", "2")
+    assert result.code == 0, result.err
+    assert "learning rate and epochs from a grid of 2" in result.err
+    assert "Ray" not in result.err + result.out
+    after = trials(program)
+    assert after[: len(kept)] == kept
+    assert sorted(t["point"]["learning_rate"] for t in after) == [1e-4, 5e-3]
+    best = max((t for t in after if t["ending"] == "finished"), key=lambda t: t["scores"][-1])
+    for evaluation in result.json["evaluations"]:
+        assert evaluation["settings"]["learning_rate"] == best["point"]["learning_rate"]
+        assert evaluation["train_examples"] == 400
+    rate = ("--learning-rate", str(best["point"]["learning_rate"]), "--epochs", "3")
+    plain = (*command[: command.index("--grid-learning-rates")], *rate, "--json", "--jobs", "1")
+    alone = program.run(*plain)
+    assert [e["metrics"] for e in alone.json["evaluations"]] == [
+        e["metrics"] for e in result.json["evaluations"]
+    ]
 
 
 def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: Finished) -> None:
