@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,12 +128,17 @@ def show_pipeline(
     for text in told if not quiet else []:
         tell(text)
     if output is not None and row["num_evaluated"]:
-        whole = json.dumps(report_json(report), indent=2, default=str) + "\n"
+        whole = json.dumps(report_json(report), indent=2, default=in_json) + "\n"
         for suffix, text in (("md", markdown), ("csv", as_csv(report)), ("json", whole)):
             (output / f"{REPORT_FILE}.{suffix}").write_text(text, "utf-8")
         say(f"report     {output / REPORT_FILE}.md  (and .csv, .json)")
     if as_json:
-        typer.echo(json.dumps({**row, "report": report_json(report)}, default=str))
+        typer.echo(json.dumps({**row, "report": report_json(report)}, default=in_json))
+
+
+def in_json(moment: datetime) -> str:
+    """Write a time as the service does; ``json.dumps`` asks for it."""
+    return moment.isoformat()
 
 
 def _lines(row: Mapping[str, Any]) -> Sequence[str]:

@@ -21,6 +21,7 @@ def list_all(
     as_json: options.Json = False,
 ) -> None:
     """List pipelines, the newest first."""
+    from kdnas.cli.pipeline_screen import in_json
     from kdnas.cli.tables import as_text
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipeline_pages
@@ -30,7 +31,7 @@ def list_all(
     with open_database(Settings.from_environment()) as database, database.read() as session:
         found = pipeline_pages.list_pipeline_page(session, PipelineFilter(), limit=limit).items
     if as_json:
-        typer.echo(json.dumps(found, default=str))
+        typer.echo(json.dumps(found, default=in_json))
         return
     if not found:
         typer.echo("no pipeline yet; start one with kdnas launch")
