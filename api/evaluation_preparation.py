@@ -78,6 +78,7 @@ class PreparedEvaluation:
         device: that was chosen.
         distillation_id: of the distillation that made the model, if its folder says so and the
             model is taken as it is.
+        keeps: whether fine-tuned models are kept beside their figures, for ``saved_models``.
     """
 
     spec: EvaluationSpec
@@ -86,6 +87,7 @@ class PreparedEvaluation:
     absent: dict[str, str]
     device: str
     distillation_id: str | None
+    keeps: bool = False
 
     def is_like(self, other: PreparedEvaluation) -> bool:
         """Whether two evaluations with the same tasks are of the same model."""
@@ -158,7 +160,7 @@ def prepared_for(ref: str, prepared: PreparedEvaluation) -> PreparedEvaluation:
         }
     )
     origin = _distillation_of(model.folder)
-    return replace(prepared, spec=spec, model=model, distillation_id=origin)
+    return replace(prepared, spec=spec, model=model, distillation_id=origin, keeps=False)
 
 
 def read_data(spec: EvaluationSpec, task: Task) -> TaskData:

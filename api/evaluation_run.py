@@ -21,7 +21,7 @@ from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.errors import ConflictError
 from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.finetune import KEPT_MODEL, finetune
 from kdnas.evaluation.grid import GRID_SEED
 from kdnas.evaluation.identity import data_fingerprint
 from kdnas.evaluation.results import TaskResult
@@ -281,12 +281,16 @@ def _evaluate(
     told: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
     here: dict[str, Any] = {"device": prepared.device, "threads": prepared.spec.threads}
     int8 = prepared.spec.int8
+    own: dict[str, Any] = {
+        "int8": int8,
+        "keep": checkpoints.with_name(KEPT_MODEL) if prepared.keeps else None,
+    }
     if fine_tune is not None and planned.task.fine_tuned:
-        return fine_tune(hyper, seed, checkpoints, int8=int8, **told)
+        return fine_tune(hyper, seed, checkpoints, **own, **told)
     with training_lock():
         if not planned.task.fine_tuned:
             return score_by_cosine(prepared.model, data, hyper, int8=int8, **here, **told)
-        return finetune(prepared.model, data, hyper, seed, checkpoints, int8=int8, **here, **told)
+        return finetune(prepared.model, data, hyper, seed, checkpoints, **own, **here, **told)
 
 
 def _write_predictions(folder: Path, result: TaskResult) -> None:

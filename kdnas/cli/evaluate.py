@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kdnas.cli import evaluation_options, model_options, options
+from kdnas.cli.saving_models import Saving
 
 if TYPE_CHECKING:
     from api.evaluation_preparation import PreparedEvaluation
@@ -83,6 +85,8 @@ def evaluate(
     latency_length: model_options.LatencyLength = None,
     latency_threads: model_options.LatencyThreads = None,
     card: model_options.Card = True,
+    save_models: model_options.SaveModels = None,
+    save_seeds: model_options.SaveSeeds = "best",
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,7 +138,8 @@ def evaluate(
     }
     timed = model_options.latency_values(latency, latency_length, latency_threads)
     spec = EvaluationSpec.read({**nested(values), **timed}, "evaluate")
-    _evaluate(spec, beside, tuple(against or ()), jobs, output, as_json)
+    saving = Saving(save_models, save_seeds) if save_models else None
+    _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
 
 
 def _evaluate(
@@ -142,12 +147,14 @@ def _evaluate(
     teacher: str | None,
     against: tuple[str, ...],
     jobs: int | None,
+    saving: Saving | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
     from api.evaluation_jobs import evaluate_with_jobs
     from api.evaluation_preparation import prepare_evaluation, prepared_for
     from api.evaluation_report import build_report, stored_results
+    from api.saved_models import check_saving
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
     from kdnas.db.migrate import open_database
@@ -167,6 +174,9 @@ def _evaluate(
 
             prepared = prepare_evaluation(spec, on_task)
         _say_inputs(prepared)
+        if saving is not None:
+            check_saving(prepared, saving.folder)
+            prepared = replace(prepared, keeps=True)
         beside = prepared_for(teacher, prepared) if teacher else None
         if beside is not None and beside.is_like(prepared):
             beside = None
@@ -199,6 +209,9 @@ def _evaluate(
                 )
                 finished, stopped = (*finished, *rest.finished), rest.stopped
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))
+            if saving is not None and not stopped:
+                own = outcome.finished
+                stopped = not saving.save(prepared, own, settings, tell, interrupt)
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.rows:
         _show(report)

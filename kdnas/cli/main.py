@@ -23,6 +23,7 @@ from kdnas.cli import (
     latency,
     launch,
     pipelines,
+    predict,
     reference,
     schema,
     search,
@@ -46,6 +47,7 @@ app.command("search")(search.search)
 app.command("full-distill")(full_distill.full_distill)
 app.command("launch")(launch.launch)
 app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
 app.command("benchmark-model")(benchmark_model.benchmark_model)
 app.command("coordinator")(coordinator.coordinator)
 app.command("export")(export.export)

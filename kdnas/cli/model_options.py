@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +58,18 @@ Card = Annotated[
         rich_help_panel=PANEL,
         help="Put the scores into the model card of a student that kdnas has made.",
     ),
+]
+SaveModels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        rich_help_panel=PANEL,
+        help="Keep MODEL's fine-tuned model of each task: a Hugging Face folder in DIR.",
+    ),
+]
+SaveSeeds = Annotated[
+    str,
+    typer.Option(rich_help_panel=PANEL, help="Which seeds' models: best or each."),
 ]
 
 

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from kdnas.distill.numerics import Device, choose_device, num_threads
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import Example, SpanExample, TaskData
+from kdnas.evaluation.examples import Example, TaskData
 from kdnas.evaluation.forward import Forward
 from kdnas.evaluation.int8 import INT8_NOTE, task_model_in_int8
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
+from kdnas.evaluation.saving import may_deny, save_task_model
 from kdnas.evaluation.scoring import judge
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.span_tasks import SpanEncoding
@@ -29,6 +30,9 @@ from kdnas.evaluation.task_model import TaskModel, load_task_model
 from kdnas.evaluation.text_tasks import TextEncoding
 from kdnas.evaluation.training import FinetuneProgress, OnProgress, Trained, Training
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
+
+KEPT_MODEL = "model"
+"""Folder of a model that is kept, beside the checkpoints of its fine-tuning."""
 
 
 class Encoding(Protocol):
@@ -54,6 +58,7 @@ def finetune(
     device: str = "auto",
     threads: int | None = None,
     int8: bool = False,
+    keep: Path | None = None,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TaskResult | None:
@@ -72,6 +77,7 @@ def finetune(
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
         int8: quantise the weights before the scoring.
+        keep: folder to write the fine-tuned model to; None keeps its figures alone.
         on_progress: is told how it goes.
         should_stop: asked between steps; True ends this run after a checkpoint.
 
@@ -108,6 +114,8 @@ def finetune(
         trained = training.run(on_progress, should_stop)
         if trained is None:
             return None
+        if keep is not None:
+            save_task_model(keep, task_model, model, data, settings, seed)
         with ExitStack() as stack:
             if int8:
                 small = stack.enter_context(task_model_in_int8(task_model, data.task.kind, model))
@@ -198,8 +206,8 @@ def encoding_of(task_model: TaskModel, data: TaskData, settings: FinetuneSetting
     """Return how the examples of a task become batches for a model."""
     length = min(settings.max_length, task_model.max_length)
     if data.task.kind == "span":
-        may_deny = any(isinstance(e, SpanExample) and e.impossible for e in data.train)
-        return SpanEncoding(task_model, length, settings.stride, may_deny=may_deny)
+        denies = may_deny(data.train)
+        return SpanEncoding(task_model, length, settings.stride, may_deny=denies)
     if data.task.kind == "tagging":
         return TaggingEncoding(task_model, data.labels or (), length)
     return TextEncoding(task_model, data.labels, length)

@@ -48,10 +48,14 @@ class TextEncoding:
 
     def predict(self, examples: Sequence[TextExample], forward: Forward) -> list[Prediction]:
         """Say which label or number each example gets, in the order of the examples."""
-        found: dict[int, Prediction] = {}
+        rows = self.logits(examples, forward)
+        return [self._prediction(e, row) for e, row in zip(examples, rows, strict=True)]
+
+    def logits(self, examples: Sequence[TextExample], forward: Forward) -> list[Tensor]:
+        """Return what the head gives, (labels,) or (1,) each, in the order of the examples."""
+        found: dict[int, Tensor] = {}
         for places, (logits,) in forward(examples, _length, self._encode):
-            for place, row in zip(places, logits, strict=True):
-                found[place] = self._prediction(examples[place], row)
+            found.update(zip(places, logits, strict=True))
         return [found[i] for i in range(len(examples))]
 
     def _prediction(self, example: TextExample, logits: Tensor) -> Prediction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from api import evaluation_run
 from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation, prepared_for
 from api.evaluation_report import build_report
-from api.evaluation_run import EvaluationOutcome, run_evaluation
+from api.evaluation_run import EvaluationOutcome, FinishedPair, run_evaluation
 from api.run_files import evaluation_folder
+from api.saved_models import check_saving, save_models
 from api.stored_report import stored_report
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
@@ -23,11 +25,14 @@ from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import (
     ConflictError,
     NotFoundError,
+    RequestError,
     SpecError,
     TaskDataError,
     TeacherError,
     TrainingError,
 )
+from kdnas.evaluation.examples import TextExample
+from kdnas.evaluation.predict import Predictor
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -263,3 +268,40 @@ def test_int8_is_scored_after_the_same_fine_tuning(
     assert found.runtime == "onnx-int8"
     assert found.disk_bytes is not None
     assert found.disk_bytes < whole
+
+
+def test_fine_tuned_models_are_saved(
+    models: Path, data: Path, settings: Settings, tmp_path: Path
+) -> None:
+    plan = replace(prepared(models, data, "small", tasks=["SST-2"]), keeps=True)
+    folder = tmp_path / "saved"
+    check_saving(plan, folder)
+    with open_database(settings) as database:
+        finished = run_evaluation(plan, database, settings).finished
+        again: list[int] = []
+
+        def note(pair: FinishedPair) -> None:
+            again.append(pair.result.seed)
+
+        each = save_models(plan, finished, folder, "each", settings, on_retrain=note)
+        assert each == [folder / "SST-2-seed0", folder / "SST-2-seed1"]
+        assert again == []
+        assert not list((settings.home / "evaluations").glob("*/model"))
+        # What was not kept is trained again, to the same weights.
+        best = max(finished, key=lambda pair: pair.result.main)
+        assert save_models(plan, finished, folder, "best", settings, on_retrain=note) == [
+            folder / "SST-2"
+        ]
+    assert again == [best.result.seed]
+    twin = folder / f"SST-2-seed{best.result.seed}"
+    weights = "model.safetensors"
+    assert (folder / "SST-2" / weights).read_bytes() == (twin / weights).read_bytes()
+    # It says what was said when it was scored.
+    file = evaluation_folder(settings, best.record.id) / "predictions.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    rows = (data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
+    examples = [TextExample(str(i), row.split("\t")[0], None, None) for i, row in enumerate(rows)]
+    answers = Predictor(str(folder / "SST-2"), threads=1)(examples)
+    assert [a.value for a in answers] == [line["prediction"] for line in lines]
+    with pytest.raises(RequestError, match="leave out --int8 to save"):
+        check_saving(prepared(models, data, int8=True), folder)

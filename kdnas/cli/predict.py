@@ -1,0 +1,132 @@
+"""``kdnas predict``: a fine-tuned model on a line of text, or on a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from kdnas.cli import options
+
+if TYPE_CHECKING:
+    from kdnas.evaluation.predict import Answer
+
+
+def predict(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of `kdnas evaluate --save-models`, or any model with a head; hub ids too."
+        ),
+    ],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="A text, or a question.")
+    ] = None,
+    pair: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Second text, or context of a question.")
+    ] = None,
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Instead of TEXT: .txt (a text a line), .csv, .tsv or .jsonl (columns), .conll "
+            "(a word a line), .json (SQuAD's); - is standard input.",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="txt, csv, tsv, jsonl, conll or squad.  [default: by the file's end]"
+        ),
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of the text.  [default: text, sentence, question …]")
+    ] = None,
+    pair_column: Annotated[
+        str | None, typer.Option(help="Column of the second text.  [default: pair, context …]")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Which model, of a folder with several tasks.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples of a forward pass.")] = 64,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File for the answers; JSON if it ends in .jsonl.", dir_okay=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer with a JSON object a line.")] = (
+        False
+    ),
+) -> None:
+    """Answer with a fine-tuned model: labels with probabilities, numbers, tags, or spans of text.
+
+    Answers come in the order of what was asked, while the file is still being read.
+    """
+    from kdnas.cli.screen import say
+    from kdnas.errors import RequestError
+    from kdnas.evaluation.predict import Predictor, find_saved
+    from kdnas.evaluation.predict_input import Source, format_of, one_example, read_examples
+
+    if (text is None) == (input_ is None):
+        raise RequestError("give a TEXT, or a file with --input, and not both")
+    if input_ is not None and pair is not None:
+        raise RequestError("--pair goes with TEXT; name the column of a file with --pair-column")
+    if input_ not in (None, "-") and not Path(str(input_)).is_file():
+        raise RequestError(f"there is no file {str(input_)!r}; check the path")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise RequestError(f"the folder of {output} does not exist; make it, or name another file")
+    predictor = Predictor(find_saved(model, task), device or "auto", threads, batch_size)
+    lines = as_json or (output is not None and output.suffix in (".jsonl", ".json"))
+    with _opened(input_) as stream:
+        if input_ is None:
+            examples = iter([one_example(predictor.kind, text or "", pair)])
+        else:
+            laid_out = format_of(input_, predictor.kind, format_)
+            source = Source(predictor.kind, laid_out, text_column, pair_column)
+            examples = read_examples(source, stream, input_)
+        count = _write(predictor(examples), output, lines)
+    if output is not None:
+        say(f"written    {output}  ({count} answers)")
+
+
+@contextmanager
+def _opened(path: str | None) -> Iterator[TextIO]:
+    if path is None or path == "-":
+        sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        yield sys.stdin
+        return
+    with Path(path).open(encoding="utf-8-sig", newline="") as stream:
+        yield stream
+
+
+def _write(answers: Iterable[Answer], output: Path | None, as_json: bool) -> int:
+    """Write answers as they come; a file appears whole or not at all.
+
+    Returns:
+        How many there were.
+    """
+    count = 0
+    draft = output and output.with_name(f".{output.name}.draft")
+    stream = draft.open("w", encoding="utf-8") if draft else sys.stdout
+    try:
+        for answer in answers:
+            line = json.dumps(answer.to_json(), ensure_ascii=False) if as_json else answer.to_text()
+            stream.write(line + "\n")
+            count += 1
+            if draft is None:
+                stream.flush()
+        if draft is not None and output is not None:
+            stream.close()
+            draft.replace(output)
+    finally:
+        if draft is not None:
+            stream.close()
+            draft.unlink(missing_ok=True)
+    return count
