@@ -133,6 +133,7 @@ def _compared_together(files: tuple[FilesOfTask, ...]) -> Together | None:
     )
 
 
+@lru_cache(maxsize=32)  # one by one and together, each is wanted twice
 def _pair(first: tuple[Path, ...], second: tuple[Path, ...]) -> Pair | None:
     """Line up the scores of two models; None unless they are of the very same examples."""
     one, other = _mean_scores(first), _mean_scores(second)

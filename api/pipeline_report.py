@@ -154,6 +154,9 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
     teacher = next((_name(one) for one in stored.members if one.role == "teacher"), None)
     shape = None if member.architecture is None else str(member.architecture)
     params = figures.params_millions
+    latency_ms, ratio = figures.latency_ms, figures.latency_ratio
+    if latency_ms is None:
+        latency_ms, ratio = _measured_latency(member, stored)
     if member.role == "teacher" and stored.facts is not None:
         shape, params = _teacher_size(stored.facts)
     cells = [row.cells for row in scores.rows if row.model == name and row.origin == "measured"]
@@ -167,8 +170,8 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         search_loss=figures.loss_relative,
         held_out_loss=None if made is None else made.metrics.get("relative"),
         params_millions=params,
-        latency_ms=figures.latency_ms,
-        latency_ratio=figures.latency_ratio,
+        latency_ms=latency_ms,
+        latency_ratio=ratio,
         scores=cells[0] if cells else {},
         score=scoring.score(name),
         retained=scoring.retained(name, teacher) if teacher not in (None, name) else None,
@@ -176,6 +179,28 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         num_evaluated=sum(one.status == "succeeded" for one in member.evaluations),
         num_evaluations=len(member.evaluations),
     )
+
+
+def _measured_latency(
+    member: MemberRecord, stored: _Stored
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the latency of what the search's table lacks, from the sizes and speeds of results.
+
+    Returns:
+        Milliseconds on the scale of the table, and the share of the teacher's, which was timed
+        beside it; None where they were not timed alike.
+    """
+    teacher = next((one for one in stored.members if one.role == "teacher"), None)
+    if teacher is None or teacher.figures.latency_ms is None:
+        return None, None
+    own, other = (
+        [result.figures for result in _results(one) if result.figures] for one in (member, teacher)
+    )
+    speeds = (first.speed_up_over(second) for first in own for second in other)
+    speed = next((speed for speed in speeds if speed), None)
+    if speed is None:
+        return None, None
+    return teacher.figures.latency_ms / speed, 1 / speed
 
 
 def _teacher_size(facts: SearchFacts) -> tuple[str, float]:
@@ -279,9 +304,15 @@ def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, 
             f"The predictions of {', '.join(elsewhere)} lie on another machine, where this report "
             "can tell more of how sure the differences are."
         )
-    unknown = [m.name for m in case.models if m.is_student and m.latency_ms is None]
+    unknown = [m.name for m in case.models if m.latency_ms is None]
     if unknown:
         notes.append(f"The search's latency table has no figure for {', '.join(unknown)}.")
+    table = {_name(m) for m in stored.members if m.figures.latency_ms is not None}
+    timed = [m.name for m in case.models if m.latency_ms is not None and m.name not in table]
+    if timed:
+        notes.append(
+            f"{', '.join(timed)}: not in the search's latency table, but timed beside the teacher."
+        )
     cancelled = [one for m in stored.members for one in (m.distillation, *m.evaluations)]
     num_cancelled = sum(one is not None and one.status == "cancelled" for one in cancelled)
     if num_cancelled:

@@ -1,4 +1,4 @@
-"""The report of a pipeline as Markdown and CSV; scores in per cent, in CSV as fractions."""
+"""The report of a pipeline as Markdown, CSV and LaTeX; scores in per cent, in CSV as fractions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import isfinite
 from api.pipeline_results import Beside, ModelLine, PipelineReport, StageTime
 from api.pipeline_verdict import ROLE_NAMES, difference_text
 from kdnas.evaluation.report import Cell
-from kdnas.evaluation.report_formats import ABSENT, cell_text, markdown_table
+from kdnas.evaluation.report_formats import ABSENT, cell_text, latex_table, markdown_table
 
 SCORES_LEGEND = "Per cent, mean ± deviation over seeds; published rows are the papers' own."
 FIGURES = (
@@ -194,3 +194,10 @@ def _of_cell(cell: Cell | None) -> list[str]:
 
 def _plain(value: float | None) -> str:
     return "" if value is None else repr(value)
+
+
+def as_latex(report: PipelineReport) -> str:
+    """Write the table of the models for a paper; needs ``booktabs``."""
+    header, rows = model_table(report)
+    plain = [[cell.replace("**", "") for cell in row] for row in rows]
+    return latex_table(header, plain, len(rows))

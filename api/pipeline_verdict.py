@@ -195,7 +195,9 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
         lines.append(_against(model, rivals, beside))
     elif pick.budget_ms is None:
         lines.append("No baseline was scored, so what the search is worth is not known.")
-    lines += [_as_good(model, m, beside[m.name]) for m in others if _is_bargain(model, m, beside)]
+    bargains = [m for m in others if _is_bargain(model, m, beside)]
+    if bargains:
+        lines.append(_as_good(model, bargains))
     teacher = case.teacher
     difference = None if teacher is None else beside.get(teacher.name)
     if teacher is not None and difference and difference.verdict == "within the noise":
@@ -211,12 +213,14 @@ def _is_bargain(model: ModelLine, other: ModelLine, beside: Differences) -> bool
     return is_faster and beside[other.name].verdict == "within the noise"
 
 
-def _as_good(model: ModelLine, other: ModelLine, difference: Estimate) -> str:
-    speed = factor((model.latency_ms or 0) / (other.latency_ms or 1))
-    return (
-        f"{other.name} ({ROLE_NAMES[other.role]}) is {speed} as fast as {model.name}, and the "
-        f"difference of {_points(difference)} is within the noise."
-    )
+def _as_good(model: ModelLine, others: Sequence[ModelLine]) -> str:
+    """Name the students that are faster than one without being clearly worse."""
+    named = [
+        f"{other.name} ({ROLE_NAMES[other.role]}), "
+        f"{factor((model.latency_ms or 0) / (other.latency_ms or 1))} as fast"
+        for other in others
+    ]
+    return f"Faster than {model.name}, and within its noise: {'; '.join(named)}."
 
 
 def _points(difference: Estimate) -> str:

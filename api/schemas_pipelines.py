@@ -33,7 +33,7 @@ class PipelineReportQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    format: Literal["json", "md", "csv"] = "json"
+    format: Literal["json", "md", "csv", "tex"] = "json"
 
 
 class PipelineShape(Shape):
@@ -89,7 +89,7 @@ class ScoreShape(Shape):
 
 
 class MemberShape(Shape):
-    """A model of a pipeline; the teacher and its variants have neither architecture nor distillation."""
+    """A model of a pipeline; forms of the teacher have neither architecture nor distillation."""
 
     id: str
     position: int

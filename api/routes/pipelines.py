@@ -13,7 +13,7 @@ from api.dependencies import DatabaseDep, SettingsDep
 from api.idempotency import Answer, OnceDep
 from api.pipeline_advance import begin_pipeline
 from api.pipeline_report import build_pipeline_report, report_json
-from api.pipeline_report_formats import as_csv, as_markdown
+from api.pipeline_report_formats import as_csv, as_latex, as_markdown
 from api.pipeline_request import checked_pipeline
 from api.pipeline_results import PipelineReport
 from api.rendering import rendered, rendered_page, sorting
@@ -34,6 +34,7 @@ from kdnas.specs.pipeline import PipelineSpec
 TEXTS: dict[str, tuple[str, Callable[[PipelineReport], str]]] = {
     "md": ("text/markdown", as_markdown),
     "csv": ("text/csv", as_csv),
+    "tex": ("application/x-tex", as_latex),
 }
 
 Reference = Annotated[str, Path(description="Id or name of a pipeline.", max_length=200)]

@@ -251,15 +251,15 @@ def as_latex(report: Report) -> str:
     """Write the tables of scores, and of size and speed, for a paper; needs ``booktabs``."""
     header, rows = score_table(report)
     measured = sum(row.origin == "measured" for row in report.rows)
-    tables = [_tabular(header, rows, measured)]
+    tables = [latex_table(header, rows, measured)]
     header, rows = figures_table(report)
     if rows:
-        tables.append(_tabular(header, rows, len(rows)))
+        tables.append(latex_table(header, rows, len(rows)))
     return "\n".join(tables)
 
 
-def _tabular(header: Sequence[str], rows: Sequence[Sequence[str]], measured: int) -> str:
-    """Write a table with a rule below its first, measured rows."""
+def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]], measured: int) -> str:
+    """Write a table with a rule below its first, measured rows; needs ``booktabs``."""
     lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *rows)]
     lines = [lines[0], r"\midrule", *lines[1:]]
     if len(rows) > measured:

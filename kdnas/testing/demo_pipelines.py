@@ -40,6 +40,7 @@ from kdnas.testing.demo_data import TEACHER, TEACHER_NAME, landscape, latency_ms
 TASKS: Mapping[str, tuple[int, float]] = {"SST-2": (872, 0.93), "RTE": (277, 0.68)}
 """Task → examples that it is scored on, and about the teacher's accuracy."""
 CHANCE = 0.5
+STEPS = 1000
 SEEDS = (0, 1, 2)
 WHY = "1 of 6 distillations failed; resume the pipeline to try again"
 BASELINES = {
@@ -116,7 +117,7 @@ def _spec(session: Session, name: str, search_id: str, parts: Mapping[str, Any])
             "name": name,
             "search": search.spec,
             "choose": 3,
-            "distillation": {"training": {"steps": 4000}},
+            "distillation": {"training": {"steps": STEPS}},
             "evaluation": {"suite": "glue", "tasks": list(TASKS), "data_dir": "/data/glue"},
             **parts,
         }
@@ -192,12 +193,12 @@ def _distil(
         members = pipelines.list_members(session, pipeline_id)
     for member in members[1:]:
         is_late = stage == "distillation" and member.position > len(members) - 2
-        until = 2360 if is_late or (failing and member is members[-1]) else None
+        until = STEPS // 2 if is_late or (failing and member is members[-1]) else None
         made = demo_data.add_distillation(
             database,
             f"{name}-{member.position}",
             str(member.architecture),
-            steps=4000,
+            steps=STEPS,
             until=until,
         )
         with database.write() as session:
@@ -212,7 +213,7 @@ def _distil(
             if stage == "distillation" and member is members[-1]:
                 distillations.set_distillation_status(session, made, "queued")
             elif until is not None and failing:
-                why = "the loss is not finite at step 2360; use a lower learning rate"
+                why = "the loss is not finite at step 500; use a lower learning rate"
                 distillations.set_distillation_status(session, made, "failed", why)
 
 

@@ -53,7 +53,7 @@ def used(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         add = partial(demo_pipelines.add_pipeline, database)
         searched, deleted = add_search("searched"), add_search("deleted")
         add("done", searched, home=home)
-        add("budgets", searched, home=home, spec=BUDGETS)
+        add("budgets", searched, spec=BUDGETS)
         add("evaluation", searched, stage="evaluation")
         add("distillation", searched, stage="distillation")
         add("search", add_search("searching", finished_episodes=1), stage="search")
@@ -143,7 +143,7 @@ def test_without_predictions_the_seeds_say_how_sure_it_is(used: Used) -> None:
 def test_failures_are_told_with_how_to_go_on(used: Used) -> None:
     report = used.report("failed")
     assert [one.error.partition(";")[0] for one in report.failures] == [
-        "the loss is not finite at step 2360",
+        "the loss is not finite at step 500",
         "out of memory",
     ]
     assert '{"action": "resume"}' in report.remedy

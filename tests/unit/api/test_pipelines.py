@@ -317,7 +317,7 @@ def test_the_made_up_pipelines_are_as_real_ones(client: TestClient, database: Da
     assert found["num_evaluated"] == found["num_evaluations"] > 0
 
 
-def test_the_report_comes_in_three_formats(client: TestClient, database: Database) -> None:
+def test_the_report_comes_in_all_formats(client: TestClient, database: Database) -> None:
     pipeline = add_pipeline(database, "reported")
     path = f"{PIPELINES}/{pipeline}/report"
     report = client.get(path).json()
@@ -328,5 +328,7 @@ def test_the_report_comes_in_three_formats(client: TestClient, database: Databas
     assert report["headline"] in text.text
     lines = client.get(path, params={"format": "csv"}).text.splitlines()
     assert lines[0].startswith("pipeline,model,role,taken,")
+    table = client.get(path, params={"format": "tex"}).text
+    assert table.startswith("\\begin{tabular}{lrrrrrrrrr}")
     assert client.get(path, params={"format": "docx"}).status_code == 422
     assert client.get(f"{PIPELINES}/nothing/report").status_code == 404

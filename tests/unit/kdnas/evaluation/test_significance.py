@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdnas.evaluation.significance import paired_bootstrap
+from kdnas.evaluation.significance import paired_bootstrap, resampled_scores
 
 SCORES = st.lists(
     st.tuples(st.sampled_from([0.0, 1 / 3, 1.0]), st.sampled_from([0.0, 0.5, 1.0])),
@@ -59,3 +59,23 @@ def test_continuous_scores_are_drawn_in_parts() -> None:
 def test_scores_that_make_no_pairs_are_refused(first: list[int], second: list[int]) -> None:
     with pytest.raises(ValueError, match="make no pairs"):
         paired_bootstrap(first, second)
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=SCORES)
+def test_one_task_drawn_anew_has_the_interval_of_the_paired_bootstrap(
+    pairs: list[tuple[float, float]],
+) -> None:
+    first, second = zip(*pairs, strict=True)
+    draws = resampled_scores([(first, second)], samples=4000)
+    assert draws.shape == (4000, 2)
+    found = paired_bootstrap(first, second, samples=4000)
+    low, high = np.quantile(draws[:, 0] - draws[:, 1], (0.025, 0.975))
+    assert (low, high) == pytest.approx((found.low, found.high), abs=0.1)
+
+
+def test_each_task_counts_alike_however_many_examples_it_has() -> None:
+    tasks = [(np.ones(10), np.zeros(10)), (np.zeros(1000), np.ones(1000))]
+    assert resampled_scores(tasks, samples=3).tolist() == [[0.5, 0.5]] * 3
+    with pytest.raises(ValueError, match="no tasks"):
+        resampled_scores([])

@@ -8,7 +8,7 @@ import { scoreTable } from "../scores.js";
 import { plainTable } from "../table.js";
 import { ROLES } from "./members.js";
 
-const FORMATS = { md: "Markdown", csv: "CSV", json: "JSON" };
+const FORMATS = { md: "Markdown", csv: "CSV", tex: "LaTeX", json: "JSON" };
 
 /** Show the answer; nothing is shown before there is a score. */
 export function showAnswer(place, report) {
