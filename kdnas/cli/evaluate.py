@@ -213,7 +213,7 @@ def _evaluate(
                 own = outcome.finished
                 stopped = not saving.save(prepared, own, settings, tell, interrupt)
         report = build_report(prepared, outcome, against, database, settings, say)
-    if report.rows:
+    if report.columns:
         _show(report)
         if not stopped:
             _say_card(prepared, report)

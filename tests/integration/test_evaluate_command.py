@@ -123,7 +123,7 @@ def test_a_killed_grid_keeps_its_trials_and_its_seeds_run_side_by_side(
 def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: Finished) -> None:
     evaluations = program.folder / "home" / "evaluations"
     before = {path.name for path in evaluations.iterdir()}
-    command = (*EVALUATE, "--seeds", "3", "--epochs", "4", "--json")
+    command = (*EVALUATE, "--seeds", "3", "--epochs", "2", "--json")
 
     def first_is_finished() -> bool:
         new = {path.name for path in evaluations.iterdir()} - before
