@@ -25,6 +25,7 @@ from kdnas.db.repository import distillations, evaluations, events
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec, OwnTaskSpec
 from kdnas.testing.truth import assert_shape
 
 EVALUATIONS, SMALL = "/api/v1/evaluations", Architecture.parse("3,12,384,384,gelu")
@@ -131,6 +132,26 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
     }
 
 
+def test_a_users_table_and_a_grid_are_asked_for(client: TestClient, data: Path) -> None:
+    table = data.parent / "reviews.csv"
+    table.write_text("review,stars\ngood,1\n", "utf-8")
+    body: dict[str, Any] = {
+        "model": "minilm",
+        "suite": "own",
+        "data_dir": str(table),
+        "seeds": 1,
+        "own": {"text": "review", "label": "stars", "kind": "regression"},
+        "grid": {"epochs": [2, 4]},
+    }
+    answer = client.post(EVALUATIONS, json=body)
+    assert answer.status_code == 202
+    (row,) = answer.json()["items"]
+    assert (row["suite"], row["task"], row["seed"]) == ("own", "reviews", 0)
+    request = row["spec"]["request"]
+    assert (request["own"]["label"], request["grid"]["epochs"]) == ("stars", [2, 4])
+    assert EvaluationSpec.read(request, "stored").own == OwnTaskSpec(**body["own"])
+
+
 def test_a_student_is_named_by_its_distillation(
     client: TestClient, database: Database, data: Path, tmp_path: Path
 ) -> None:
@@ -167,6 +188,12 @@ def test_a_student_is_named_by_its_distillation(
         ({"seeds": 251}, "2 tasks with 251 seeds each are more than 500"),
         ({"tasks": ["RTE"], "max_steps": 0}, "body.max_steps"),
         ({"colour": "red"}, "body.colour"),
+        ({"grid": {}, "epochs": 2}, "a grid chooses learning rate and epochs"),
+        ({"grid": {"epochs": [0]}}, "epochs must differ, and be above 0"),
+        ({"suite": "own", "data_dir": None}, "needs data_dir, its file or folder"),
+        ({"suite": "own", "own": {"metrics": ["f2"]}}, "unknown metric of a classification 'f2'"),
+        ({"suite": "own", "own": {"name": "a\0"}}, "body.own.name"),
+        ({"own": {}}, "not of suite 'glue'; take suite 'own'"),
     ],
 )
 def test_a_wrong_request_is_refused_with_its_reason(
