@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from statistics import fmean
 
 from api.evaluation_preparation import PreparedEvaluation
-from api.evaluation_run import PREDICTIONS_FILE, EvaluationOutcome
+from api.evaluation_run import EvaluationOutcome
 from api.model_figures import EvaluatedModel, figures_of
-from api.run_files import evaluation_folder
+from api.paired_scores import compare, prediction_files
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
@@ -18,12 +16,9 @@ from kdnas.errors import NotFoundError
 from kdnas.evaluation.model_timing import TimedModel
 from kdnas.evaluation.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.significance import Comparison, paired_bootstrap
+from kdnas.evaluation.significance import Comparison
 from kdnas.models.teacher import prepare_teacher
 from kdnas.settings import Settings
-
-Scores = dict[tuple[str, str], float]
-"""Evaluation set and example → mean score over the seeds."""
 
 
 def build_report(
@@ -58,7 +53,7 @@ def build_report(
         others = stored_results(prepared, ref, database)
         names.append(ref)
         models.append(EvaluatedModel(TimedModel(prepare_teacher(ref)), tuple(others)))
-        tests[ref] = _tests(own, others, settings)
+        tests[ref] = _tests(own, others, database, settings)
     found, lacking = figures_of(models, prepared.spec.latency, database, on_wait=on_wait)
     measured = [
         Measured(name, _results(one.records), figures)
@@ -102,32 +97,12 @@ def _results(records: Iterable[EvaluationRecord]) -> tuple[TaskResult, ...]:
 
 
 def _tests(
-    own: Iterable[EvaluationRecord], others: Iterable[EvaluationRecord], settings: Settings
+    own: Iterable[EvaluationRecord],
+    others: Iterable[EvaluationRecord],
+    database: Database,
+    settings: Settings,
 ) -> dict[str, Comparison]:
     """Compare task by task, where the predictions of both models lie on this machine."""
-    first, second = _scores(own, settings), _scores(others, settings)
-    tests = {}
-    for task in first:
-        if first[task].keys() == second.get(task, {}).keys():
-            keys = sorted(first[task])
-            tests[task] = paired_bootstrap(
-                [first[task][key] for key in keys], [second[task][key] for key in keys]
-            )
-    return tests
-
-
-def _scores(records: Iterable[EvaluationRecord], settings: Settings) -> Mapping[str, Scores]:
-    """Task → score of each example, the mean over the seeds."""
-    found: dict[str, dict[tuple[str, str], list[float]]] = {}
-    for record in records:
-        file = evaluation_folder(settings, record.id) / PREDICTIONS_FILE
-        if not file.is_file():
-            continue
-        examples = found.setdefault(record.task, {})
-        with file.open(encoding="utf-8") as stream:
-            for line in map(json.loads, stream):
-                examples.setdefault((line["set"], line["id"]), []).append(line["score"])
-    return {
-        task: {key: fmean(scores) for key, scores in examples.items()}
-        for task, examples in found.items()
-    }
+    with database.read() as session:
+        first, second = (prediction_files(session, one, settings) for one in (own, others))
+    return compare(first, second)

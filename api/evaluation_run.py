@@ -11,6 +11,7 @@ from typing import Any
 from api.evaluation_preparation import PlannedTask, PreparedEvaluation, read_data
 from api.grid_run import chosen_trial
 from api.run_files import (
+    PREDICTIONS_FILE,
     evaluation_checkpoints,
     evaluation_folder,
     remove_evaluation_checkpoints,
@@ -30,8 +31,6 @@ from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
-
-PREDICTIONS_FILE = "predictions.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
