@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +13,12 @@ import pytest
 pytest.importorskip("playwright", reason="the browser tests need the package playwright")
 
 if TYPE_CHECKING:
-    from conftest import OpenPage, Service
+    from conftest import MakeService, OpenPage, Service
+    from playwright.sync_api import Page
 
 from playwright.sync_api import expect
+
+from kdnas.testing import demo_data, demo_pipelines
 
 FOLDER = os.environ.get("KDNAS_SCREENSHOTS")
 LARGEST_BYTES = 200_000
@@ -46,6 +51,14 @@ PICTURES = [
 ]
 
 
+PIPELINE_PICTURES = [
+    ("pipeline", "/pipelines/glue-students", 1280, 920, "light"),
+    ("pipeline-phone", "/pipelines/glue-students", 390, 844, "dark"),
+    ("pipelines", "/pipelines", 1280, 620, "light"),
+    ("launch-pipeline", "/pipelines/new", 1280, 1080, "light"),
+]
+
+
 @pytest.mark.parametrize(("name", "path", "width", "height", "scheme"), PICTURES)
 def test_picture(
     open_page: OpenPage,
@@ -56,8 +69,42 @@ def test_picture(
     height: int,
     scheme: str,
 ) -> None:
-    page = open_page(width, height, scheme)
-    page.goto(service.url + path)
+    take(open_page(width, height, scheme), service.url + path, name)
+
+
+@pytest.fixture(scope="module")
+def pipelines(make_service: MakeService) -> Service:
+    """A service with pipelines at several stages."""
+    made = make_service()
+    now = datetime.now(UTC)
+    add = partial(demo_pipelines.add_pipeline, made.database)
+    search = partial(demo_data.add_search, made.database, episodes=6)
+    searched = search("glue-students", began=now - timedelta(hours=10))
+    add("glue-students", searched, home=made.home, began=now - timedelta(hours=9))
+    searched = search("under-8-ms", began=now - timedelta(hours=5))
+    add("under-8-ms", searched, stage="distillation", began=now - timedelta(hours=4))
+    searched = search("tiny-ones", finished_episodes=3, began=now - timedelta(minutes=21))
+    add("tiny-ones", searched, stage="search")
+    made.start()
+    return made
+
+
+@pytest.mark.parametrize(("name", "path", "width", "height", "scheme"), PIPELINE_PICTURES)
+def test_picture_of_pipelines(
+    open_page: OpenPage,
+    pipelines: Service,
+    name: str,
+    path: str,
+    width: int,
+    height: int,
+    scheme: str,
+) -> None:
+    take(open_page(width, height, scheme), pipelines.url + path, name)
+
+
+def take(page: Page, url: str, name: str) -> None:
+    """Open a page, and keep a picture of it once all of it is there."""
+    page.goto(url)
     expect(page.locator("main .skeleton")).to_have_count(0)
     expect(page.locator("#live:not([hidden]), #form button")).not_to_have_count(0)
     page.wait_for_timeout(1000)  # the last chart settles
