@@ -17,7 +17,7 @@ from api.evaluation_pairs import evaluation_pairs
 from api.pipeline_choice import choose
 from api.pipeline_state import MemberState, PipelineState, Step, next_step
 from kdnas.db.engine import Database, Session
-from kdnas.db.records import MemberRecord, NewMember, OwnerKind, PipelineRecord
+from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import (
     distillations,
     evaluations,
@@ -26,7 +26,7 @@ from kdnas.db.repository import (
     pipelines,
     searches,
 )
-from kdnas.errors import ConflictError, NotFoundError, RequestError
+from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
 from kdnas.evaluation.choosing import chosen_tasks
 from kdnas.records import SearchRecord, SearchStatus
 from kdnas.specs.parts import ModelSpec
@@ -135,6 +135,10 @@ def advance_all(database: Database) -> None:
         except RequestError as error:
             with database.write() as session:
                 pipelines.set_pipeline_status(session, record.id, "failed", str(error))
+        except DatabaseError:
+            raise
+        except Exception:  # one odd pipeline must not hold up all others
+            log.exception("pipeline not moved on", pipeline=record.id)
 
 
 def _parts(
@@ -176,34 +180,25 @@ def _choose(
         found = "; ".join(choice.notes) or f"search {search.name!r} explored no student"
         return f"{found}; ask for others in `choose` of a new pipeline, or for a longer search"
     ids = pipelines.add_members(session, record.id, choice.members, choice.notes)
-    for number, (member_id, member) in enumerate(zip(ids, choice.members, strict=True), 1):
-        if member.architecture is not None:
-            _distil(session, record, spec, search, ran, member_id, member, number)
+    students = [
+        (member_id, member.architecture)
+        for member_id, member in zip(ids, choice.members, strict=True)
+        if member.architecture is not None
+    ]
+    for number, (member_id, architecture) in enumerate(students, 1):
+        name = _free_name(session, f"{record.name}-{number}")
+        request = spec.distillation_of(str(architecture), ran, name)
+        made = distillations.create_distillation(
+            session,
+            request.to_json(),
+            architecture,
+            name=name,
+            owner_kind=record.owner_kind,
+            search_id=search.id,
+            pipeline_id=record.id,
+        )
+        pipelines.set_member_distillation(session, member_id, made.id)
     return None
-
-
-def _distil(
-    session: Session,
-    record: PipelineRecord,
-    spec: PipelineSpec,
-    search: SearchRecord,
-    ran: SearchSpec,
-    member_id: str,
-    member: NewMember,
-    number: int,
-) -> None:
-    name = _free_name(session, f"{record.name}-{number}")
-    request = spec.distillation_of(str(member.architecture), ran, name)
-    made = distillations.create_distillation(
-        session,
-        request.to_json(),
-        request.arch,
-        name=name,
-        owner_kind=record.owner_kind,
-        search_id=search.id,
-        pipeline_id=record.id,
-    )
-    pipelines.set_member_distillation(session, member_id, made.id)
 
 
 def _evaluate(

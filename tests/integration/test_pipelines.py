@@ -187,7 +187,7 @@ def test_launched_stopped_killed_and_resumed(program: Program) -> None:
         assert ended.json["status"] == "succeeded"
         assert ended.json["report"]["headline"] in (output / "report.md").read_text("utf-8")
         assert [m.id for m in members_of(database, pipeline_id)] == [m.id for m in before]
-        assert (output / "students" / "by-hand-2" / "config.json").is_file()
+        assert (output / "students" / "by-hand-1" / "config.json").is_file()
         check_whole(database, pipeline_id)
     shown = program.run("pipelines", "show", "by-hand")
     assert shown.code == 0

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
+from api import pipeline_advance
 from api.pipeline_advance import advance, advance_all, begin_pipeline
 from api.pipeline_results import PipelineReport
 from api.schemas import Page
@@ -171,7 +172,7 @@ def test_from_the_search_to_the_end(database: Database) -> None:
     assert int8.evaluations[0].spec["request"]["int8"] is True
     asked = students[0].distillation
     assert asked is not None
-    assert (asked.name, asked.owner_kind, asked.status) == ("whole-3", "service", "queued")
+    assert (asked.name, asked.owner_kind, asked.status) == ("whole-1", "service", "queued")
     assert asked.spec["teacher"]["ref"] == "bert-base-uncased"
     assert students[2].figures.latency_ms is not None or students[2].figures.params_millions
     end_students(database, record.id)
@@ -200,7 +201,7 @@ def test_a_failure_leaves_the_others_and_is_tried_again(
     failed = read(database, record.id)
     assert (failed.status, failed.stage) == ("failed", "distillation")
     assert failed.error is not None
-    assert "1 of 4 distillations failed (partly-2: out of memory)" in failed.error
+    assert "1 of 4 distillations failed (partly-1: out of memory)" in failed.error
     assert "1 of 24 evaluations failed (STS-B with seed 0" in failed.error
     assert "resume the pipeline" in failed.error
     kept = [e.status for m in members_of(database, record.id) for e in m.evaluations]
@@ -270,11 +271,11 @@ def test_names_that_are_taken(database: Database) -> None:
             session,
             {},
             pipeline_spec().distillation_of("3,12,288,384,gelu", pipeline_spec().search).arch,
-            name="twice-2",
+            name="twice-1",
         )
     record = end_search(database, record)
     names = [m.distillation.name for m in members_of(database, record.id) if m.distillation]
-    assert names[0] == "twice-2.2"
+    assert names[0] == "twice-1.2"
 
 
 def test_two_at_once_add_nothing_twice(database: Database) -> None:
@@ -304,6 +305,26 @@ def test_a_stored_request_that_cannot_be_read_fails_alone(database: Database) ->
     advance_all(database)
     assert "unknown" in str(read(database, record.id).error)
     assert "why" in str(read(database, other.id).error)
+
+
+def test_a_pipeline_that_stumbles_holds_up_nobody(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = begun(database, name="first"), begun(database, name="second")
+    for one in (first, second):
+        with database.write() as session:
+            searches.set_search_status(session, one.search_id or "", "running")
+    whole = pipeline_advance.advance
+
+    def stumbling(session: Any, pipeline_id: str) -> PipelineRecord:
+        if pipeline_id == first.id:
+            raise RuntimeError("a bug")
+        return whole(session, pipeline_id)
+
+    monkeypatch.setattr(pipeline_advance, "advance", stumbling)
+    advance_all(database)
+    assert read(database, first.id).status == "queued"
+    assert read(database, second.id).status == "running"
 
 
 def test_the_made_up_pipelines_are_as_real_ones(client: TestClient, database: Database) -> None:
