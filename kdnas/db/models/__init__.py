@@ -1,0 +1,66 @@
+"""All tables. Times are UTC and end in ``_at``; other units are in the names.
+
+::
+
+    searches ─┬─ episodes ── candidates ─┬─ attempts
+              ├─ search_states           └─ distillation_losses ── mini_kd_contexts
+              ├─ controller_states
+              └─ events
+    latency_profiles ─┬─ latencies
+                      └─ latency_builds
+    distillations ─┬─ distillation_curves
+                   ├─ distillation_readings
+                   └─ evaluations
+    pipelines ── pipeline_members ─┬─ distillations
+                                   └─ evaluations
+    grids · task_distillations · idempotency_keys
+"""
+
+from kdnas.db.models.distillations import (
+    Distillation,
+    DistillationCurvePoint,
+    DistillationReading,
+    TaskDistillation,
+)
+from kdnas.db.models.evaluations import Evaluation, Grid
+from kdnas.db.models.latencies import Latency, LatencyBuild, LatencyProfile
+from kdnas.db.models.pipelines import Pipeline, PipelineMember
+from kdnas.db.models.searches import (
+    Attempt,
+    Candidate,
+    ControllerState,
+    DistillationLoss,
+    Episode,
+    MiniKDContext,
+    Search,
+    SearchState,
+)
+from kdnas.db.models.service import Event, IdempotencyKey
+from kdnas.db.models.values import CANDIDATE_STATUSES, FINAL_STATUSES, STATUSES
+
+__all__ = [
+    "CANDIDATE_STATUSES",
+    "FINAL_STATUSES",
+    "STATUSES",
+    "Attempt",
+    "Candidate",
+    "ControllerState",
+    "Distillation",
+    "DistillationCurvePoint",
+    "DistillationLoss",
+    "DistillationReading",
+    "Episode",
+    "Evaluation",
+    "Event",
+    "Grid",
+    "IdempotencyKey",
+    "Latency",
+    "LatencyBuild",
+    "LatencyProfile",
+    "MiniKDContext",
+    "Pipeline",
+    "PipelineMember",
+    "Search",
+    "SearchState",
+    "TaskDistillation",
+]

@@ -1,0 +1,81 @@
+"""Pipelines and the models in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ForeignKey,
+    Index,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from kdnas.db.base import (
+    Base,
+    LeaseColumns,
+    WorkColumns,
+    new_id,
+    one_of,
+)
+from kdnas.db.models.values import (
+    MEMBER_ROLES,
+    OWNER_KINDS,
+    PIPELINE_STAGES,
+    STATUSES,
+)
+
+
+class Pipeline(WorkColumns, LeaseColumns, Base):
+    """Search, then distillation, then evaluation, as one request.
+
+    ``notes`` are sentences for the reader of its results, such as a budget under which the search
+    found nothing.
+    """
+
+    __tablename__ = "pipelines"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
+        one_of("stage", PIPELINE_STAGES),
+        Index(None, "status", "id"),
+        Index(None, "search_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[dict[str, Any]]
+    owner_kind: Mapped[str]
+    stage: Mapped[str] = mapped_column(default="search")
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
+    notes: Mapped[list[Any]] = mapped_column(default=list)
+
+
+class PipelineMember(Base):
+    """A model of a pipeline: a student that is distilled and evaluated, or a form of the teacher.
+
+    ``reasons`` is a list of {``role``, ``about``}: an architecture that was both chosen and asked
+    for as a baseline is one member with two reasons. ``figures`` are what the search knows of it
+    (:class:`~kdnas.db.records.MemberFigures`). ``variant`` says what is done to the teacher before
+    it is evaluated, as entries of an evaluation's request.
+    """
+
+    __tablename__ = "pipeline_members"
+    __table_args__ = (
+        one_of("role", MEMBER_ROLES),
+        UniqueConstraint("pipeline_id", "position"),
+        UniqueConstraint("pipeline_id", "architecture"),
+        Index(None, "distillation_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    pipeline_id: Mapped[str] = mapped_column(ForeignKey("pipelines.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    role: Mapped[str]
+    architecture: Mapped[str | None]
+    reasons: Mapped[list[Any]]
+    figures: Mapped[dict[str, Any]]
+    variant: Mapped[dict[str, Any] | None]
+    distillation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("distillations.id", ondelete="SET NULL")
+    )

@@ -1,0 +1,238 @@
+"""Searches, their episodes and candidates, and the look-up table of losses."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from kdnas.db.base import (
+    Base,
+    LeaseColumns,
+    RowNumber,
+    WorkColumns,
+    new_id,
+    one_of,
+    utc_now,
+)
+from kdnas.db.models.values import (
+    ATTEMPT_OUTCOMES,
+    CANDIDATE_STATUSES,
+    OWNER_KINDS,
+    STATUSES,
+)
+
+
+class Search(WorkColumns, LeaseColumns, Base):
+    """A search: what was asked for, and where it stands.
+
+    ``facts`` is a :class:`~kdnas.records.SearchFacts` as JSON, null until it was prepared.
+    """
+
+    __tablename__ = "searches"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        one_of("owner_kind", OWNER_KINDS),
+        Index(None, "status", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(unique=True)
+    spec: Mapped[dict[str, Any]]
+    facts: Mapped[dict[str, Any] | None]
+    owner_kind: Mapped[str]
+
+
+class Episode(Base):
+    """A round of a search, numbered from 1; bests are indices of states in the space."""
+
+    __tablename__ = "episodes"
+    __table_args__ = (CheckConstraint("number >= 1", name="number"),)
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    epsilon: Mapped[float | None]
+    global_best: Mapped[int | None]
+    previous_best: Mapped[int | None]
+    controller_loss: Mapped[float | None]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class MiniKDContext(Base):
+    """What a context's fingerprint stands for; ``content`` is null until somebody says it."""
+
+    __tablename__ = "mini_kd_contexts"
+
+    fingerprint: Mapped[str] = mapped_column(primary_key=True)
+    content: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class DistillationLoss(Base):
+    """The look-up table of losses: context, architecture, repeat (from 1) → losses and curve.
+
+    ``curve`` is a list of [step, loss, learning rate].
+    """
+
+    __tablename__ = "distillation_losses"
+    __table_args__ = (
+        UniqueConstraint("context", "architecture", "repeat"),
+        CheckConstraint("repeat >= 1", name="repeat"),
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    context: Mapped[str] = mapped_column(ForeignKey("mini_kd_contexts.fingerprint"))
+    architecture: Mapped[str]
+    repeat: Mapped[int]
+    loss_training: Mapped[float]
+    loss_mean: Mapped[float]
+    loss_relative: Mapped[float]
+    loss_output: Mapped[float]
+    curve: Mapped[list[Any]]
+    num_steps: Mapped[int]
+    train_seconds: Mapped[float]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class Candidate(Base):
+    """An architecture proposed in a search; its five numbers are columns, so that they filter.
+
+    The indices serve a table of 100 000 candidates that is sorted by any column of figures, from
+    either end.
+    """
+
+    __tablename__ = "candidates"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["search_id", "episode"],
+            ["episodes.search_id", "episodes.number"],
+            ondelete="CASCADE",
+        ),
+        UniqueConstraint("search_id", "episode", "position"),
+        one_of("status", CANDIDATE_STATUSES),
+        Index(None, "search_id", "status"),
+        Index(None, "search_id", "architecture"),
+        Index(None, "search_id", "reward", "id"),
+        Index(None, "search_id", "predicted_reward", "id"),
+        Index(None, "search_id", "loss_relative", "id"),
+        Index(None, "search_id", "loss_output", "id"),
+        Index(None, "search_id", "loss_mean", "id"),
+        Index(None, "search_id", "latency_ms", "id"),
+        Index(None, "search_id", "params_millions", "id"),
+        Index(None, "search_id", "episode", "id"),
+        Index(None, "search_id", "state_index", "id"),
+        Index(None, "search_id", "created_at", "id"),
+        Index(None, "distillation_loss_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    search_id: Mapped[str]
+    episode: Mapped[int]
+    position: Mapped[int]
+    state_index: Mapped[int]
+    architecture: Mapped[str]
+    layers: Mapped[int]
+    heads: Mapped[int]
+    hidden: Mapped[int]
+    intermediate: Mapped[int]
+    activation: Mapped[str]
+    source: Mapped[str]
+    predicted_reward: Mapped[float | None]
+    status: Mapped[str]
+    latency_ms: Mapped[float | None]
+    latency_ratio: Mapped[float | None]
+    params_millions: Mapped[float | None]
+    loss_training: Mapped[float | None]
+    loss_mean: Mapped[float | None]
+    loss_relative: Mapped[float | None]
+    loss_output: Mapped[float | None]
+    reward: Mapped[float | None]
+    reused: Mapped[bool] = mapped_column(default=False)
+    num_attempts: Mapped[int] = mapped_column(default=0)
+    error: Mapped[str | None]
+    note: Mapped[str | None]
+    distillation_loss_id: Mapped[int | None] = mapped_column(
+        RowNumber, ForeignKey("distillation_losses.id")
+    )
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class SearchState(Base):
+    """A state of the space in one search: how often it was proposed, and what came of it.
+
+    There are a few thousand of them whatever the number of candidates, so everything that looks
+    at each state once (ranking, Pareto front, coverage, summary) reads this table.
+
+    ``candidate_id`` is the first candidate of the state, by episode and position, that has a
+    reward; it stands for the state. ``trained``: one of its candidates succeeded with losses of
+    its own; ``failed``: one of them failed.
+    """
+
+    __tablename__ = "search_states"
+    __table_args__ = (Index(None, "candidate_id"),)
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    state_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    architecture: Mapped[str]
+    num_candidates: Mapped[int] = mapped_column(default=0)
+    num_finished: Mapped[int] = mapped_column(default=0)
+    num_attempts: Mapped[int] = mapped_column(default=0)
+    trained: Mapped[bool] = mapped_column(default=False)
+    failed: Mapped[bool] = mapped_column(default=False)
+    candidate_id: Mapped[str | None] = mapped_column(
+        ForeignKey("candidates.id", ondelete="CASCADE")
+    )
+
+
+class Attempt(Base):
+    """One training of a candidate on a worker; at most one of a candidate is open."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        one_of("outcome", ATTEMPT_OUTCOMES),
+        CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="closed"),
+        Index(None, "candidate_id"),
+        Index(
+            "uq_attempts_open",
+            "candidate_id",
+            unique=True,
+            sqlite_where=text("finished_at IS NULL"),
+            postgresql_where=text("finished_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.id", ondelete="CASCADE"))
+    worker: Mapped[str]
+    outcome: Mapped[str | None]
+    error: Mapped[str | None]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    finished_at: Mapped[datetime | None]
+
+
+class ControllerState(Base):
+    """The strategy's state after the last finished episode of a search."""
+
+    __tablename__ = "controller_states"
+
+    search_id: Mapped[str] = mapped_column(
+        ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True
+    )
+    episode: Mapped[int]
+    state: Mapped[bytes]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)

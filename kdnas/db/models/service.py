@@ -1,0 +1,54 @@
+"""What the service keeps for its clients: answers to repeat, and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ForeignKey,
+    Index,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from kdnas.db.base import (
+    Base,
+    RowNumber,
+    utc_now,
+)
+
+
+class IdempotencyKey(Base):
+    """The answer to a request that a client may send again; ``route`` is method and path."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "created_at"),)
+
+    route: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    request_fingerprint: Mapped[str]
+    response_status: Mapped[int | None]
+    response: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class Event(Base):
+    """Something that happened; ids rise in the order of the commits (``repository.events``)."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(None, "search_id", "id"),
+        Index(None, "distillation_id", "id"),
+        Index(None, "pipeline_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="CASCADE"))
+    distillation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("distillations.id", ondelete="CASCADE")
+    )
+    pipeline_id: Mapped[str | None] = mapped_column(ForeignKey("pipelines.id", ondelete="SET NULL"))
+    type: Mapped[str]
+    payload: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,15 @@
+"""What columns of words may hold."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from kdnas.records import CandidateStatus, MemberRole, PipelineStage, SearchStatus
+
+STATUSES: tuple[str, ...] = get_args(SearchStatus)
+FINAL_STATUSES = ("succeeded", "failed", "cancelled")
+CANDIDATE_STATUSES: tuple[str, ...] = get_args(CandidateStatus)
+OWNER_KINDS = ("cli", "service")
+PIPELINE_STAGES: tuple[str, ...] = get_args(PipelineStage)
+MEMBER_ROLES: tuple[str, ...] = get_args(MemberRole)
+ATTEMPT_OUTCOMES = ("succeeded", "failed", "interrupted")
