@@ -122,12 +122,11 @@ def _pytorch(subject: Subject) -> Loaded:
         handle = with_layers(handle, subject.keep_layers)
     on_gpu = subject.device == "cuda"
     model = load_teacher_model(handle).to(subject.device, DTYPES[subject.dtype])
-    torch.set_grad_enabled(False)
 
     def bind(batch: int) -> Callable[[], object]:
         ids = torch.from_numpy(subject.ids(batch)).to(subject.device)
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        return lambda: model(**inputs)
+        return torch.inference_mode()(lambda: model(**inputs))
 
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     return Loaded(
