@@ -104,6 +104,9 @@ def _baselines(spec: PipelineSpec) -> str:
     if spec.baselines.random:
         picks = "pick" if spec.baselines.random == 1 else "picks"
         said.append(f"{spec.baselines.random} random {picks} of the search's space")
+    for variant in spec.baselines.variants:
+        kept = "" if variant.layers is None else f" with {variant.layers:g} of its layers"
+        said.append(f"the teacher itself{kept}{' in 8 bits' if variant.int8 else ''}")
     return "; ".join(said)
 
 

@@ -111,12 +111,12 @@ def show_pipeline(
         pipeline_id: the pipeline.
         database: where it is stored.
         settings: of this process.
-        output: folder that gets the report as Markdown, CSV and JSON.
+        output: folder that gets the report as Markdown, CSV, LaTeX and JSON.
         as_json: print one object last on stdout, and the rest to stderr.
         quiet: print the object alone.
     """
     from api.pipeline_report import build_pipeline_report, report_json
-    from api.pipeline_report_formats import as_csv, as_markdown
+    from api.pipeline_report_formats import as_csv, as_latex, as_markdown
     from kdnas.db.repository import pipeline_pages
 
     with database.read() as session:
@@ -129,9 +129,10 @@ def show_pipeline(
         tell(text)
     if output is not None and row["num_evaluated"]:
         whole = json.dumps(report_json(report), indent=2, default=in_json) + "\n"
-        for suffix, text in (("md", markdown), ("csv", as_csv(report)), ("json", whole)):
+        texts = {"md": markdown, "csv": as_csv(report), "tex": as_latex(report), "json": whole}
+        for suffix, text in texts.items():
             (output / f"{REPORT_FILE}.{suffix}").write_text(text, "utf-8")
-        say(f"report     {output / REPORT_FILE}.md  (and .csv, .json)")
+        say(f"report     {output / REPORT_FILE}.md  (and .csv, .tex, .json)")
     if as_json:
         typer.echo(json.dumps({**row, "report": report_json(report)}, default=in_json))
 

@@ -56,7 +56,7 @@ def list_all(
 def show(
     pipeline: Reference,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the report: Markdown, CSV and JSON.")
+        Path | None, typer.Option(help="Folder for the report: Markdown, CSV, LaTeX and JSON.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
