@@ -10,7 +10,15 @@ from api.paired_scores import Files, prediction_files
 from api.pipeline_results import Beside, ModelLine, Pick, PipelineReport
 from api.pipeline_scores import ScoredModel, Scoring
 from api.pipeline_story import failures, remedy, setup, stage_times
-from api.pipeline_verdict import Budget, Case, answer, choose_picks, findings, rank_correlation
+from api.pipeline_verdict import (
+    Budget,
+    Case,
+    answer,
+    choose_picks,
+    findings,
+    rank_correlation,
+    unmet,
+)
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.records import MemberRecord, PipelineRecord
@@ -88,7 +96,7 @@ def build_pipeline_report(
         status=stored.record.status,
         stage=stored.record.stage,
         headline=_headline(stored, case, found),
-        findings=(*findings(case), *rank_correlation(models)),
+        findings=(*findings(case), *unmet(models, _budgets(stored)), *rank_correlation(models)),
         picks=picks,
         score_name=scoring.name if scoring.tasks else "",
         columns=shown.columns,

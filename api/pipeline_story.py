@@ -77,7 +77,8 @@ def _in_brackets(parts: Sequence[str]) -> str:
 
 
 def _search(search: SearchSpec, counts: StateCounts | None) -> str:
-    rounds = f"{search.controller.episodes} episodes of {search.controller.candidates} students"
+    episodes, each = search.controller.episodes, search.controller.candidates
+    rounds = f"{episodes} episode{'s' * (episodes > 1)} of {each} student{'s' * (each > 1)}"
     text = f"{search.controller.strategy}, {rounds}"
     if counts is not None:
         text += f": {counts.explored} architectures, {counts.trained} of them trained"
@@ -91,8 +92,9 @@ def _search(search: SearchSpec, counts: StateCounts | None) -> str:
 def _chosen(way: ChooseSpec) -> str:
     if way.top is not None:
         return "the highest reward" if way.top == 1 else f"the {way.top} highest rewards"
-    budgets = [f"{ms:g} ms" for ms in way.latency_budgets_ms]
-    budgets += [f"{share:g} of the teacher's latency" for share in way.latency_budgets_ratio]
+    budgets = [f"{ms:g} ms" for ms in sorted(way.latency_budgets_ms)]
+    shares = sorted(way.latency_budgets_ratio)
+    budgets += [f"{share:g} of the teacher's latency" for share in shares]
     return f"the lowest loss within {', '.join(budgets)}"
 
 

@@ -20,7 +20,7 @@ ROLE_NAMES = {
     "baseline": "baseline",
     "random": "random pick",
     "teacher": "teacher",
-    "variant": "teacher, not distilled",
+    "variant": "undistilled teacher",
 }
 
 FEWEST_RANKED = 3
@@ -188,6 +188,12 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     fitting = [m for m in others if pick.budget_ms is None or _is_within(m, pick.budget_ms)]
     rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
     lines = []
+    alike = [m.name for m in others if m.is_student and _is_the_same(beside[m.name])]
+    if alike:
+        lines.append(
+            f"{model.name} is right on the very same examples as {' and '.join(alike)}, as models "
+            "are that have not learned the task; fine-tune longer before deciding."
+        )
     if model.role != "chosen":
         best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
         lines.append(_short_of(model, best, beside))
@@ -203,6 +209,11 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     if teacher is not None and difference and difference.verdict == "within the noise":
         lines.append(f"Its difference to {teacher.name} is within the noise.")
     return lines
+
+
+def _is_the_same(difference: Estimate) -> bool:
+    """Whether no example tells two models apart."""
+    return difference.over == "examples" and difference.low == difference.high == 0
 
 
 def _is_bargain(model: ModelLine, other: ModelLine, beside: Differences) -> bool:
@@ -273,6 +284,17 @@ def _apart(model: ModelLine, rival: ModelLine, difference: Estimate) -> str:
         ends = sorted((abs(difference.low), abs(difference.high)))
         sure = f"95 % interval {100 * ends[0]:.1f} to {100 * ends[1]:.1f}"
     return f"{_points(difference)} {side} {other} ({sure})"
+
+
+def unmet(models: Sequence[ModelLine], budgets: Sequence[Budget]) -> list[str]:
+    """Name the budgets that no scored student keeps, once there are scores."""
+    scored = [model for model in models if model.is_student and model.score is not None]
+    missed = [
+        about
+        for budget_ms, about in sorted(set(budgets))
+        if not any(_is_within(model, budget_ms) for model in scored)
+    ]
+    return [f"No student with a score is {' or '.join(missed)}."] if scored and missed else []
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:

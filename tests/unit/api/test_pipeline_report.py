@@ -164,6 +164,7 @@ def test_budgets_are_answered_one_by_one(used: Used) -> None:
         ]
         assert score(lines[pick.name]) == max(map(score, within))
     assert report.headline.startswith("Within 8 ms take ")
+    assert "No student with a score is within 0.1 ms." in report.findings
     assert "; within 40 ms " in report.headline
 
 

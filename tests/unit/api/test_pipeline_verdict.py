@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.pipeline_results import Estimate, ModelLine
+from api.pipeline_results import Beside, Estimate, ModelLine
 from api.pipeline_scores import Scoring
 from api.pipeline_verdict import Case, answer, choose_picks, findings, share_text
 from kdnas.evaluation.report import Cell
@@ -113,3 +113,13 @@ def test_it_is_said_when_there_is_nothing_to_compare_with() -> None:
 def test_a_share_without_an_interval_has_none() -> None:
     assert share_text(Estimate(0.9)) == "90.0 %"
     assert share_text(Estimate(0.9, 0.8, 1.01)) == "90.0 % (95 % interval 80.0 to 101.0)"
+
+
+def test_models_that_no_example_tells_apart_are_a_warning() -> None:
+    best, other = line("best", "chosen", 0.5, 5.0), line("other", "random", 0.5, 6.0)
+    models = [TEACHER, best, other]
+    same = Estimate(0.0, 0.0, 0.0, "examples")
+    beside = [Beside("best", "other", same, same.verdict, {})]
+    found = Case(models, choose_picks(models, []), beside, Scoring("glue", []))
+    assert findings(found)[0].startswith("best is right on the very same examples as other")
+    assert "within the noise of the random pick other" in findings(found)[1]

@@ -5,7 +5,7 @@ import { fixed, millions, ms, percent } from "../format.js";
 import { bar, chip } from "../parts.js";
 
 export const ROLES = {
-  teacher: "teacher", variant: "variant of the teacher", chosen: "chosen", baseline: "baseline", random: "random pick",
+  teacher: "teacher", variant: "undistilled teacher", chosen: "chosen", baseline: "baseline", random: "random pick",
 };
 
 const NONE = "–";
