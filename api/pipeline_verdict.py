@@ -98,16 +98,24 @@ class Case:
 
 def answer(case: Case) -> str:
     """Say which student to take, or for each budget which, and what it costs and brings."""
+    head = "No example tells the students apart, only their speed does. " if _all_same(case) else ""
     if len(case.picks) == 1 and not case.picks[0].about:
         model = case.named(case.picks[0].name)
-        return f"Take {_called(model)}: it {_merits(model, case)}."
+        return f"{head}Take {_called(model)}: it {_merits(model, case)}."
     parts = []
     for number, pick in enumerate(case.picks):
         model = case.named(pick.name)
         verb = "take " if number == 0 else ""
         parts.append(f"{pick.about} {verb}{_called(model)}, which {_merits(model, case)}")
     text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + "."
+    return f"{head}{text[:1].upper()}{text[1:]}."
+
+
+def _all_same(case: Case) -> bool:
+    """Whether all scored students, of several, are right on the very same examples."""
+    students = {model.name for model in case.models if model.is_student}
+    pairs = [one.difference for one in case.beside if one.other in students]
+    return bool(pairs) and all(_is_the_same(difference) for difference in pairs)
 
 
 def _called(model: ModelLine) -> str:

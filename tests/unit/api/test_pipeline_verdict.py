@@ -121,5 +121,6 @@ def test_models_that_no_example_tells_apart_are_a_warning() -> None:
     same = Estimate(0.0, 0.0, 0.0, "examples")
     beside = [Beside("best", "other", same, same.verdict, {})]
     found = Case(models, choose_picks(models, []), beside, Scoring("glue", []))
+    assert answer(found).startswith("No example tells the students apart, only their speed does. ")
     assert findings(found)[0].startswith("best is right on the very same examples as other")
     assert "within the noise of the random pick other" in findings(found)[1]
