@@ -45,7 +45,7 @@ setup: ## Make .venv and install kdnas into it, unless that is done
 		"$$python" -m venv --clear .venv; \
 	fi; \
 	echo "Installing kdnas and its pinned dependencies into .venv (minutes the first time)"; \
-	.venv/bin/python -m pip install --disable-pip-version-check --no-input $(if $(CI),--quiet) \
+	.venv/bin/python -m pip install --disable-pip-version-check --no-input $(if $(CI),--quiet --no-compile) \
 		-c constraints.txt -e ".[demo,dev]"; \
 	printf '%s\n' "$$wanted" > .venv/.installed
 
