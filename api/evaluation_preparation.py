@@ -134,12 +134,14 @@ def prepare_evaluation(
             planned.append(_planned(task, settings_for(task, spec, dtype), data))
     if not planned:
         raise TaskDataError(next(iter(absent.values())))
+    # Plain NER means any columns in the folder: others that were found are those.
+    missed = [t.name for t in tasks if t.name in absent and t.layout.folders]
     pinned = spec.model.model_copy(update={"fingerprint": model.fingerprint, "ref": _name(model)})
     return PreparedEvaluation(
         spec.model_copy(update={"model": pinned, "tasks": tuple(p.task.name for p in planned)}),
         model,
         tuple(planned),
-        absent,
+        {name: absent[name] for name in missed},
         device,
         None if spec.variant else _distillation_of(model.folder),
     )

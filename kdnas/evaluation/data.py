@@ -9,10 +9,10 @@ from pathlib import Path
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.columns import is_span_scheme, read_columns
 from kdnas.evaluation.converting import Converted, found_labels, from_rows
-from kdnas.evaluation.examples import Example, SpanExample, TaskData
+from kdnas.evaluation.examples import Example, SpanExample, TaskData, TextExample
 from kdnas.evaluation.finding import Found, find_files
 from kdnas.evaluation.hub_data import pinned, read_hub_part, sources_of
-from kdnas.evaluation.splitting import split
+from kdnas.evaluation.splitting import share_kept, split
 from kdnas.evaluation.squad import read_squad
 from kdnas.evaluation.tables import read_table
 from kdnas.evaluation.task import Task
@@ -23,6 +23,7 @@ Examples = dict[str, list[Example]]
 SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
+_MOST_NAMED = 5
 ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
@@ -78,12 +79,14 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
         train, evaluations = split(task, pool, seed)
         lacking = "labelled part to score" if not scored else "training part"
         found.notes.append(
-            f"not the official split: there is no {lacking}, so that 80 % of the labelled examples "
-            f"are trained on and 20 % scored (seed {seed})"
+            f"not the official split: there is no {lacking}, so that "
+            f"{share_kept(task, pool, train)} of the labelled examples are trained on and others "
+            f"scored (seed {seed})"
         )
-    everything = [*train, *(e for examples in evaluations.values() for e in examples)]
-    labels = found_labels(task, everything)
+    scored_examples = [e for examples in evaluations.values() for e in examples]
+    labels = found_labels(task, [*train, *scored_examples])
     _check_labels(task, labels, train)
+    found.notes += [] if task.labels else _new_classes(train, scored_examples)
     return TaskData(
         task=task,
         train=train,
@@ -94,6 +97,20 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
         notes=tuple(dict.fromkeys(found.notes)),
         tuning=_tuning_part(task, found) if official and name == "test" else (),
     )
+
+
+def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say how many scored examples have a class that nothing in training has."""
+    known = {e.label for e in train if isinstance(e, TextExample)}
+    new = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str)]
+    new = [e for e in new if e.label not in known]
+    if not new:
+        return []
+    names = ", ".join(sorted({str(e.label) for e in new})[:_MOST_NAMED])
+    return [
+        f"{len(new)} of {len(scored)} scored examples have a class that no training example has "
+        f"({names})"
+    ]
 
 
 def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:

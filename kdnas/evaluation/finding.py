@@ -11,6 +11,7 @@ from typing import Literal
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.task import LocalLayout, Task, simple
 from kdnas.evaluation.tasks import TASKS
+from kdnas.specs.evaluation import OWN_SUITE
 
 Part = Literal["train", "dev", "test"]
 
@@ -31,6 +32,7 @@ _PARTS: dict[str, Part] = {
 _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
 _DEPTH = 2
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,15 @@ def find_files(task: Task, where: Path) -> list[Found]:
         return [Found(where, None, None)]
     if not where.is_dir():
         raise TaskDataError(f"data folder {str(where)!r} is not there; give a folder or a file")
-    folders = _folders(task, where)
-    for folder in folders:
-        found = _files_of(task, folder)
-        if found:
-            return found
+    try:
+        found = next(filter(None, (_files_of(task, f) for f in _folders(task, where))), None)
+    except OSError as error:
+        raise TaskDataError(
+            f"cannot look into {error.filename}: {error.strerror}; make it readable, or give "
+            "another folder"
+        ) from None
+    if found is not None:
+        return found
     layout = task.layout
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
@@ -108,18 +114,28 @@ def _files_of(task: Task, folder: Path) -> list[Found]:
     """Files directly in the folder, or in folders of it that are named after parts or languages."""
     places = [folder, *(p for p in _subfolders(folder, 1) if _names_a_part(task.layout, p))]
     found: dict[tuple[Part | None, str | None], Found] = {}
+    several: list[str] = []
     for path in (p for place in places for p in sorted(place.iterdir(), key=_shortest_first)):
         if not path.is_file() or path.name.startswith("."):
             continue
         one = _recognised(task.layout, path, path.relative_to(folder))
-        if one is not None:
-            found.setdefault((one.part, one.key), one)
+        if one is None:
+            continue
+        known = found.setdefault((one.part, one.key), one)
+        if known is not one and one.part is None and task.suite == OWN_SUITE:
+            several.append(path.name)
     order = list(dict.fromkeys(task.layout.languages.values()))
     files = sorted(
         found.values(),
         key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
     )
     with_part = [file for file in files if file.part]
+    if several and not with_part:
+        names = ", ".join(sorted([files[0].path.name, *several])[:_MOST_NAMED])
+        raise TaskDataError(
+            f"{folder} has several files that could be the task, such as {names}; give one of "
+            "them, or call them train, dev and test"
+        )
     return with_part or files
 
 

@@ -190,7 +190,8 @@ class Scored:
     def _notes(self, training: Training) -> list[str]:
         notes = []
         if training.is_cut:
-            notes.append(f"training was cut to {training.total_steps} steps")
+            steps = training.total_steps
+            notes.append(f"training was cut to {steps} step{'' if steps == 1 else 's'}")
         chosen, grid = self.settings, self.settings.grid
         if grid is not None:
             notes.append(

@@ -263,12 +263,17 @@ def _published_rows(
             names = PUBLISHED_NAMES.get(column, (column, f"{column} F1"))
             score = next(filter(None, (result.score(name) for name in names)), None)
             if score is not None:
-                deviation = None if score.deviation is None else score.deviation / 100
-                cells[column] = Cell(score.value / 100, deviation, result.runs)
+                deviation = None if score.deviation is None else _fraction(score.deviation)
+                cells[column] = Cell(_fraction(score.value), deviation, result.runs)
         if cells and result.split != "test":
             row = Row(result.model, "published", cells, _method(result), _origin(result))
             rows.append((-len(cells), _size_difference(result, layers, hidden), row))
     return [row for *_, row in sorted(rows, key=lambda item: item[:2])]
+
+
+def _fraction(per_cent: float) -> float:
+    """A printed figure as the fraction that it is: 17.8 becomes 0.178."""
+    return round(per_cent / 100, 6)
 
 
 def _size_difference(result: PublishedResult, layers: int | None, hidden: int | None) -> float:

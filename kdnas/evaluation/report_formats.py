@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from itertools import count
 
@@ -121,9 +122,10 @@ def figures_line(report: Report) -> str | None:
 
 def metric_name(metric: str) -> str:
     """Name a metric as papers do: ``has_answer_exact_match`` is "has answer EM"."""
-    key = next((k for k in METRIC_NAMES if metric == k or metric.endswith(f"_{k}")), "")
-    head = metric.removesuffix(key).replace("_", " ")
-    return f"{head}{METRIC_NAMES.get(key, key)}"
+    scored = metric.removesuffix("_threshold")
+    key = next((k for k in METRIC_NAMES if scored == k or scored.endswith(f"_{k}")), "")
+    head = scored.removesuffix(key).replace("_", " ")
+    return f"{head}{METRIC_NAMES.get(key, key)}{' threshold' if scored != metric else ''}"
 
 
 def metric_text(metric: str, cell: Cell) -> str:
@@ -209,7 +211,30 @@ def as_csv(report: Report) -> str:
             writer.writerow(
                 [report.suite, row.model, row.origin, "", "", "", name, repr(value), "", ""]
             )
+    for a in report.against:
+        about = f"against {a.other}"
+        for column, name, value in _compared(a):
+            writer.writerow(
+                [report.suite, a.model, "measured", about, column, "", name, repr(value), "", ""]
+            )
+    for note in report.notes:
+        writer.writerow([report.suite, "", "note", note, "", "", "", "", "", ""])
     return stream.getvalue()
+
+
+def _compared(against: Against) -> list[tuple[str, str, float]]:
+    """Task, name and value of all that CSV says of two models."""
+    figures = [(column, "share", share) for column, share in against.retained.items()]
+    for task, test in against.tests.items():
+        figures += [
+            (task, "difference", test.difference),
+            (task, "difference_low", test.low),
+            (task, "difference_high", test.high),
+            (task, "p_value", test.p_value),
+        ]
+    if against.speed_up is not None:
+        figures.append(("", "speed_up", against.speed_up))
+    return figures
 
 
 def _plain_figures(row: Row) -> dict[str, float]:
@@ -241,6 +266,7 @@ _LATEX = str.maketrans(
         "\\": "\\textbackslash{}",
         "±": "$\\pm$",
         "–": "--",
+        "−": "$-$",
         "×": "$\\times$",
         "▲": "$\\blacktriangle$",
     }
@@ -248,19 +274,27 @@ _LATEX = str.maketrans(
 
 
 def as_latex(report: Report) -> str:
-    """Write the tables of scores, and of size and speed, for a paper; needs ``booktabs``."""
+    """Write the tables of scores, of size and speed, and the notes; needs ``booktabs``."""
     header, rows = score_table(report)
     measured = sum(row.origin == "measured" for row in report.rows)
     tables = [latex_table(header, rows, measured)]
     header, rows = figures_table(report)
     if rows:
         tables.append(latex_table(header, rows, len(rows)))
+    conditions = figures_line(report)
+    said = [*bootstrap_lines(report), *([conditions] if conditions else []), *report.notes]
+    tables += [f"\\par {{\\footnotesize {_latex(line)}}}\n" for line in said]
     return "\n".join(tables)
+
+
+def _latex(text: str) -> str:
+    """Escape what LaTeX would read otherwise; a minus before a number is not a hyphen."""
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text).translate(_LATEX)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]], measured: int) -> str:
     """Write a table with a rule below its first, measured rows; needs ``booktabs``."""
-    lines = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in (header, *rows)]
+    lines = [" & ".join(map(_latex, row)) + r" \\" for row in (header, *rows)]
     lines = [lines[0], r"\midrule", *lines[1:]]
     if len(rows) > measured:
         lines.insert(2 + measured, r"\midrule")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def read_table(path: Path, layout: LocalLayout) -> Table:
     if suffix == ".parquet":
         return _from_records(path, "row", _parquet(path), layout)
     if suffix == ".csv":
-        return _from_cells(path, _csv_cells(path, layout), layout)
+        return _from_cells(path, _csv_cells(path, layout), layout, exact=True)
     lines = enumerate(read_text(path).split("\n"), 1)
     return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
 
@@ -111,8 +112,22 @@ def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | N
     return next(iter([*in_languages, *plain, *fits]), None)
 
 
-def _from_cells(path: Path, cells: Iterator[tuple[int, list[str]]], layout: LocalLayout) -> Table:
-    """Keep the columns that are wanted: those that are not may be most of a large file."""
+def _from_cells(
+    path: Path,
+    cells: Iterator[tuple[int, list[str]]],
+    layout: LocalLayout,
+    *,
+    exact: bool = False,
+) -> Table:
+    """Keep the columns that are wanted: those that are not may be most of a large file.
+
+    Args:
+        path: of the file, for messages.
+        cells: line numbers and cells, the header first.
+        layout: says which columns are wanted.
+        exact: rows that are longer than the header are torn, too: where a comma of the text is
+            not in quotes, another cell than the label's stands in the label's place.
+    """
     first = next(cells, None)
     if first is None:
         raise TaskDataError(f"{path} is empty; check the file")
@@ -131,22 +146,31 @@ def _from_cells(path: Path, cells: Iterator[tuple[int, list[str]]], layout: Loca
         cells = chain([first], cells)
     else:
         raise TaskDataError(_lacking(path, first[1], layout))
-    needed = max(n for n in (text, pair, label, language) if n is not None)
+    needed = 1 + max(n for n in (text, pair, label, language) if n is not None)
+    most = len(header) if exact else inf
     rows: list[Row] = []
     torn: list[tuple[int, int]] = []
     source = f"{path}, line"
     for number, row in cells:
-        if len(row) <= needed:
+        if not needed <= len(row) <= most:
             torn.append((number, len(row)))
             continue
         wanted = (None if n is None else row[n] for n in (text, pair, label, language))
         rows.append(Row(source, number, *wanted))
     if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
+        line, found = torn[0]
+        if found > most:
+            raise TaskDataError(
+                f"{path} has {found} columns in line {line}, but {most} in its header; put texts "
+                "with commas in quotes"
+            )
+        columns_found = "column" if found == 1 else "columns"
         raise TaskDataError(
-            f"{path} has only {torn[0][1]} columns in line {torn[0][0]}, {needed + 1} are needed; "
+            f"{path} has only {found} {columns_found} in line {line}, {needed} are needed; "
             f"{_wanted(layout)}"
         )
-    notes = (f"{len(torn)} torn lines of {path.name} left out",) if torn else ()
+    lines = "line" if len(torn) == 1 else "lines"
+    notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
     return Table(rows, label is not None, notes, _lacking(path, first[1], layout))
 
 

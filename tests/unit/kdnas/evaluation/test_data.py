@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -446,3 +446,37 @@ def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_task_without_hub_asks_for_a_folder() -> None:
     with pytest.raises(TaskDataError, match=r"NER has no data set on the hub; give a folder"):
         load_task(TASKS["ner"], None)
+
+
+def test_a_class_that_only_the_scored_part_has_is_told(tmp_path: Path) -> None:
+    file(tmp_path / "train.csv", "text,label", "a,x", "b,y")
+    file(tmp_path / "test.csv", "text,label", "c,x", "d,zebra", "e,zebra")
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert data.notes == (
+        "2 of 3 scored examples have a class that no training example has (zebra)",
+    )
+
+
+def test_the_share_that_is_trained_on_is_the_real_one(tmp_path: Path) -> None:
+    rows = [f"{text},{label}" for text, label in (("same", "x"), ("other", "y")) for _ in range(10)]
+    data = load_task(own_task("m", "classification"), file(tmp_path / "m.csv", "text,label", *rows))
+    assert len(data.train) == 10
+    assert "so that 50 % of the labelled examples are trained on" in data.notes[0]
+
+
+def test_several_files_of_which_none_is_a_part_are_not_guessed_at(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv"):
+        file(tmp_path / name, "text,label", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"several files that could be .*a\.csv, b\.csv; give"):
+        load_task(own_task("mine", "classification"), tmp_path)
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(TaskDataError, match=r"cannot look into .*: Permission denied; make it"):
+        load_task(own_task("mine", "classification"), tmp_path)

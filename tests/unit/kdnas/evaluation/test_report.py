@@ -182,13 +182,13 @@ def test_csv_has_fractions(report: Report) -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(report))))
     (own,) = (r for r in rows if r["model"] == "student_1" and r["metric"] == "matthews")
     assert (own["task"], own["set"], float(own["mean"]), own["seeds"]) == ("CoLA", "dev", 0.25, "2")
-    assert {r["origin"] for r in rows} == {"measured", "published"}
+    assert {r["origin"] for r in rows} == {"measured", "published", "note"}
 
 
 def test_latex_escapes_names_and_has_a_rule_between(report: Report) -> None:
     text = as_latex(report)
     assert "student\\_1 & 82.0$\\pm$2.8" in text
-    scores, sizes = text.split("\n\n")
+    scores, sizes, *_ = text.split("\n\n")
     assert (scores.count("\\midrule"), sizes.count("\\midrule")) == (2, 1)
     lines = [line for line in scores.splitlines() if line.endswith(r"\\")]
     assert {line.count(" & ") for line in lines} == {3}
@@ -212,7 +212,7 @@ def test_a_missing_score_is_a_dash() -> None:
         ("f1", "F1", "25.0"),
         ("has_answer_exact_match", "has answer EM", "25.0"),
         ("no_answer_accuracy", "no answer accuracy", "25.0"),
-        ("best_f1_threshold", "best f1 threshold", "0.25"),
+        ("best_f1_threshold", "best F1 threshold", "0.25"),
     ],
 )
 def test_metrics_are_called_as_in_papers(metric: str, name: str, text: str) -> None:
@@ -225,4 +225,36 @@ def test_every_suite_makes_a_report() -> None:
         group = Measured("m", tuple(r for task in tasks for r in accuracy(task, [0.5, 0.6])))
         report = make_report(suite, [group])
         assert report.rows[0].cells
-        assert as_latex(report).endswith("\\end{tabular}\n")
+        assert as_latex(report).endswith("training was cut to 10 steps}\n")
+
+
+def test_latex_has_real_minus_signs_and_the_notes() -> None:
+    worse = [replace(r, official_split=False) for r in accuracy("CoLA", [-0.104, -0.02])]
+    better = Measured("XLM-R_2", tuple(accuracy("CoLA", [0.5, 0.6])))
+    tests = {better.model: {"CoLA": paired_bootstrap([0.0, 1.0, 0.0], [1.0, 1.0, 1.0])}}
+    text = as_latex(make_report("glue", [Measured("L-1", tuple(worse)), better], tests))
+    assert "\nL-1 & $-$6.2$\\pm$5.9" in text
+    assert r"\footnotesize CoLA: L-1 $-$ XLM-R\_2 = $-$66.7 an example" in text
+    assert r"\par {\footnotesize CoLA: not the official split}" in text
+
+
+def test_csv_has_shares_bootstrap_and_notes() -> None:
+    groups = [Measured(n, tuple(accuracy("RTE", [v, v]))) for n, v in (("s", 0.5), ("t", 0.8))]
+    test = paired_bootstrap([0.0, 1.0, 0.0], [1.0, 1.0, 1.0])
+    text = as_csv(make_report("glue", groups, {"t": {"RTE": test}}))
+    rows = [r for r in csv.DictReader(io.StringIO(text)) if r["about"] == "against t"]
+    assert {r["metric"]: float(r["mean"]) for r in rows if r["task"] == "RTE"} == {
+        "share": 0.625,
+        "difference": test.difference,
+        "difference_low": test.low,
+        "difference_high": test.high,
+        "p_value": test.p_value,
+    }
+    assert "glue,,note,RTE: training was cut to 10 steps,,,,,,\n" in text
+
+
+def test_published_figures_are_fractions_without_noise() -> None:
+    report = make_report("glue", [Measured("m", tuple(accuracy("CoLA", [0.5])))])
+    means = [row.cells["CoLA"].mean for row in report.rows if row.origin == "published"]
+    assert means
+    assert all(len(repr(mean)) <= 6 for mean in means)

@@ -98,12 +98,12 @@ def test_a_few_torn_lines_are_left_out_and_told(tmp_path: Path) -> None:
     lines[7] = "7\ttorn"
     table = read_table(written(tmp_path / "train.tsv", "\n".join(lines)), TASKS["qqp"].layout)
     assert len(table.rows) == 199
-    assert table.notes == ("1 torn lines of train.tsv left out",)
+    assert table.notes == ("1 torn line of train.tsv left out",)
 
 
 def test_many_torn_lines_are_another_layout(tmp_path: Path) -> None:
     path = written(tmp_path / "train.tsv", "sentence\tlabel\na\t1\nb\nc\n")
-    with pytest.raises(TaskDataError, match=r"has only 1 columns in line 3, 2 are needed"):
+    with pytest.raises(TaskDataError, match=r"has only 1 column in line 3, 2 are needed"):
         read_table(path, TASKS["sst-2"].layout)
 
 
@@ -156,3 +156,14 @@ def test_what_cannot_be_read_is_named(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"cannot read .*gone\.tsv: No such file"):
         read_text(tmp_path / "gone.tsv")
+
+
+def test_rows_of_csv_that_are_longer_than_the_header_are_not_guessed_at(tmp_path: Path) -> None:
+    layout = own_task("mine", "classification").layout
+    path = written(tmp_path / "a.csv", "text,label\nHello, world,pos\nbye,neg\n")
+    with pytest.raises(TaskDataError, match=r"3 columns in line 2, but 2 in its header; put texts"):
+        read_table(path, layout)
+    rows = "".join(f"text {n},pos\n" for n in range(200))
+    table = read_table(written(path, f"text,label\n{rows}Hello, world,pos\n"), layout)
+    assert len(table.rows) == 200
+    assert table.notes == ("1 torn line of a.csv left out",)
