@@ -138,6 +138,7 @@ def _search(
             preparing.on_corpus,
             preparing.on_objective,
             log.warning,
+            waiting=lambda text: preparing.on_latency(0.0, text),
         ),
         drain,
         claim=token,

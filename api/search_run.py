@@ -67,13 +67,17 @@ from workers.machine import machine_at
 
 @dataclass(frozen=True)
 class Watchers:
-    """Who is told what: of the latency table, the search, the corpus, the objective, and amiss."""
+    """Who is told what: of the latency table, the search, the corpus, the objective, and amiss.
+
+    ``waiting`` is told, once, that the machine is not free for measuring.
+    """
 
     latency: LatencyProgress = lambda share, text: None
     search: OnProgress = lambda _: None
     corpus: OnCorpus = lambda _: None
     preparing: OnPreparing = lambda *_: None
     warning: Callable[[str], None] = lambda _: None
+    waiting: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -285,7 +289,7 @@ def _prepare_stored(
         prepared.pinned.teacher,
         prepared.space,
         on_latency,
-        lambda text: on_latency(0.0, text),
+        watchers.waiting,
     )
     with database.write() as session:
         searches.set_search_facts(session, record.id, _facts(prepared, table))

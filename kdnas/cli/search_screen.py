@@ -34,7 +34,7 @@ class SearchScreen:
         """What to give to ``run_stored_search``."""
         from api.search_run import Watchers
 
-        return Watchers(self._on_latency, self._on_search)
+        return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +59,9 @@ class SearchScreen:
         self._bar.at(share, 1.0, text)
         if share >= 1.0:
             self._close_bar()
+
+    def _on_waiting(self, text: str) -> None:
+        say(f"latency    no table for this device yet; {text}")
 
     def _on_search(self, event: Progress) -> None:
         from kdnas.records import AttemptInterrupted, AttemptStarted, GroupProgress
