@@ -193,7 +193,7 @@ def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tu
 
 
 def _pair(member: MemberRecord, one: EvaluationRecord) -> str:
-    model = "the teacher" if member.architecture is None else str(member.architecture)
+    model = str(member.architecture or one.model)
     return f"evaluation of {model} on {one.task}, seed {one.seed}"
 
 

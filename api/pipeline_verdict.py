@@ -215,7 +215,7 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     teacher = case.teacher
     difference = None if teacher is None else beside.get(teacher.name)
     if teacher is not None and difference and difference.verdict == "within the noise":
-        lines.append(f"Its difference to {teacher.name} is within the noise.")
+        lines.append(f"What sets {model.name} and {teacher.name} apart is within the noise.")
     return lines
 
 

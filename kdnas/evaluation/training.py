@@ -146,6 +146,8 @@ class Training:
                 f"a checkpoint of the fine-tuning could not be written to {self.checkpoints} "
                 f"({error.strerror}); free space there, or set KDNAS_HOME to another disk"
             ) from None
+        finally:
+            _unwrap(self.model)
         steps = int(trainer.state.global_step)
         if should_stop() and steps < self.total_steps:
             return None
@@ -190,6 +192,16 @@ class Trained:
 
     steps: int
     seconds: float
+
+
+def _unwrap(model: nn.Module) -> None:
+    """Take off the mixed precision that the Trainer has put around ``forward``.
+
+    Who exports the model would trace its casts. Accelerate's own ``unwrap_model`` would take off
+    the decorators of transformers, too.
+    """
+    if vars(model).pop("_original_forward", None) is not None:
+        vars(model).pop("forward", None)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -258,3 +258,12 @@ def test_questions_are_answered_from_windows(
     assert ("best_f1" in result.metrics["dev"]) == impossible
     assert all((p.denial is not None) == impossible for p in result.predictions["dev"])
     assert told[-1] == FinetuneProgress("dev", 40, 40)
+
+
+def test_a_model_fine_tuned_in_bfloat16_can_be_quantised(
+    model: TeacherHandle, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, max_steps=1, dtype="bfloat16")
+    result = finetune(model, sentiment(4, 4), settings, 0, tmp_path, device="cpu", int8=True)
+    assert result is not None
+    assert any(note.startswith("weights in int8") for note in result.notes)
