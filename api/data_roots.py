@@ -14,7 +14,7 @@ from pathlib import Path
 
 from api.run_files import checkpoints_in_store
 from kdnas.errors import RequestError
-from kdnas.models.teacher import ALIASES
+from kdnas.models.teacher_files import ALIASES
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec

@@ -19,7 +19,8 @@ from kdnas.errors import ConflictError, StoreError
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
 from kdnas.models.sentence import write_student_modules
-from kdnas.models.teacher import TOKENIZER_FILES, TeacherHandle, quiet_transformers
+from kdnas.models.teacher import TeacherHandle, quiet_transformers
+from kdnas.models.teacher_files import TOKENIZER_FILES
 from kdnas.objectives.registry import build_stages
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.families import Family, family_of
 from kdnas.models.file_modes import readable_like_others
-from kdnas.models.teacher import WEIGHT_FILES, TeacherHandle, quiet_transformers
+from kdnas.models.teacher import TeacherHandle, quiet_transformers
+from kdnas.models.teacher_files import WEIGHT_FILES
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

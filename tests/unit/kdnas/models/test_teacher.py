@@ -18,8 +18,8 @@ from kdnas.models.teacher import (
     load_teacher_model,
     open_teacher,
     prepare_teacher,
-    read_shape,
 )
+from kdnas.models.teacher_files import read_shape
 from kdnas.records import TeacherShape
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher

