@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -76,6 +77,9 @@ def predict(
 
     if (text is None) == (input_ is None):
         raise RequestError("give a TEXT, or a file with --input, and not both")
+    # os.path.isfile takes texts that are too long for a path; Path.is_file raises.
+    if text is not None and Path(text).suffix and os.path.isfile(text):  # noqa: PTH113
+        raise RequestError(f"{text!r} is a file; give it with --input")
     if input_ is not None and pair is not None:
         raise RequestError("--pair goes with TEXT; name the column of a file with --pair-column")
     if input_ not in (None, "-") and not Path(str(input_)).is_file():

@@ -111,14 +111,17 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
     text, pair = source.text, source.pair
     for number, row in _records(source.format, stream, name):
         where = f"{name}, row {number}"
-        text = text or next((key for key in TEXT_NAMES if key in row), None)
+        if text is None or text not in row:
+            text = _column(row, (text,) if text else TEXT_NAMES) or text
         if text is None or text not in row:
             raise TaskDataError(
                 f"{where} has no column {text or 'text'!r}; there are {', '.join(map(str, row))}: "
                 "name one with --text-column"
             )
         if pair is None:
-            pair = next((key for key in PAIR_NAMES if key in row and key != text), "")
+            pair = _column(row, [name for name in PAIR_NAMES if name != text.lower()]) or ""
+        elif pair and pair not in row:
+            pair = _column(row, (pair,)) or pair
         if pair and pair not in row:
             raise TaskDataError(
                 f"{where} has no column {pair!r}; there are {', '.join(map(str, row))}: name one "
@@ -126,6 +129,12 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
             )
         second = row[pair] if pair else None
         yield _example(source.kind, str(number), row[text], second, where)
+
+
+def _column(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Return the first of some columns that is there, whatever its case, as it is written there."""
+    there = {str(key).lower(): key for key in row}
+    return next((there[name.lower()] for name in names if name.lower() in there), None)
 
 
 def _records(format_: str, stream: TextIO, name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from kdnas.cli.predict import predict
 from kdnas.errors import RequestError, TaskDataError
 from kdnas.evaluation import predict as predict_module
 from kdnas.evaluation.examples import SpanExample, TaggedExample, TaskData, TextExample
@@ -194,3 +195,17 @@ def test_formats_are_known_by_their_ends() -> None:
     ):
         with pytest.raises(TaskDataError):
             format_of(path, kind, wanted)
+
+
+def test_columns_are_found_whatever_their_case() -> None:
+    content = "Review,Other,Sentence\ngood,x,bad\n"
+    assert read("classification", "csv", content) == [TextExample("1", "bad", None, None)]
+    named = read("classification", "csv", content, text="review", pair="OTHER")
+    assert named == [TextExample("1", "good", "x", None)]
+
+
+def test_a_file_in_the_place_of_the_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("good film\n")
+    with pytest.raises(RequestError, match=r"in\.txt' is a file; give it with --input"):
+        predict("model", str(path))
