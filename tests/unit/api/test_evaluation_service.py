@@ -118,7 +118,8 @@ def test_what_was_stopped_goes_on_to_the_same_figures(place: Place) -> None:
     whole = place.queue()
     place.run(whole)
     with place.database.write() as session:  # so that it is not found again
-        session.get_one(Evaluation, whole).spec = {"request": {}, "key": "another"}
+        row = session.get_one(Evaluation, whole)
+        row.spec = {**row.spec, "key": "another"}
     row_id = place.queue()
     asked = iter(range(1000))
     assert place.run(row_id, lambda: next(asked) > 4) == "running"
