@@ -259,6 +259,11 @@ def _short_of(model: ModelLine, best: ModelLine | None, beside: Differences) -> 
     if best is None:
         return "What the search chose has no score here."
     difference = beside[best.name]
+    if difference.value == 0:
+        return (
+            f"The search's best, {best.name}, scores the same as the {ROLE_NAMES[model.role]} "
+            f"{model.name}."
+        )
     return (
         f"The search's best, {best.name}, is {_points(difference)} below the "
         f"{ROLE_NAMES[model.role]} {model.name}, {_ENDINGS[difference.verdict]}."
@@ -286,6 +291,8 @@ def _apart(model: ModelLine, rival: ModelLine, difference: Estimate) -> str:
         low, high = difference.low or 0.0, difference.high or 0.0
         interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
         return f"within the noise of {other} ({100 * difference.value:+.1f}, {interval})"
+    if difference.value == 0:
+        return f"as good as {other}"
     side = "above" if difference.value > 0 else "below"
     sure = "how sure that is, is not known"
     if difference.low is not None and difference.high is not None:

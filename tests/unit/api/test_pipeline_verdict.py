@@ -124,3 +124,13 @@ def test_models_that_no_example_tells_apart_are_a_warning() -> None:
     assert answer(found).startswith("No example tells the students apart, only their speed does. ")
     assert findings(found)[0].startswith("best is right on the very same examples as other")
     assert "within the noise of the random pick other" in findings(found)[1]
+
+
+def test_equal_scores_are_neither_above_nor_below() -> None:
+    best, other = line("best", "chosen", 0.5, 5.0), line("other", "baseline", 0.5, 5.0)
+    models = [TEACHER, best, other]
+    beside = [Beside("best", "other", Estimate(0.0), "not known", {})]
+    found = Case(models, choose_picks(models, []), beside, Scoring("glue", []))
+    assert findings(found) == [
+        "best is as good as the baseline other, which is as fast."
+    ]
