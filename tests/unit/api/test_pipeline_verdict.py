@@ -131,6 +131,4 @@ def test_equal_scores_are_neither_above_nor_below() -> None:
     models = [TEACHER, best, other]
     beside = [Beside("best", "other", Estimate(0.0), "not known", {})]
     found = Case(models, choose_picks(models, []), beside, Scoring("glue", []))
-    assert findings(found) == [
-        "best is as good as the baseline other, which is as fast."
-    ]
+    assert findings(found) == ["best is as good as the baseline other, which is as fast."]
