@@ -14,7 +14,7 @@ from kdnas.errors import RequestError, unknown_name
 from kdnas.evaluation.answers import apply_threshold
 from kdnas.evaluation.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.forward import Forward
-from kdnas.evaluation.saving import TASK_FILE, read_saved_task
+from kdnas.evaluation.saving import TASK_FILE, SavedTask, read_saved_task
 from kdnas.evaluation.span_tasks import SpanEncoding
 from kdnas.evaluation.tagging_tasks import TaggingEncoding
 from kdnas.evaluation.task import Task
@@ -86,13 +86,14 @@ def find_saved(reference: str, task: str | None) -> str:
         task: by its name, as users write it.
 
     Raises:
-        RequestError: the folder has several tasks and none is named, or not the one that is.
+        RequestError: the folder has several tasks and none is named, or not the one that is; or
+            a task is named of a model that is of another, or says of none.
     """
     folder = Path(reference).expanduser()
-    if (folder / "config.json").is_file() or not folder.is_dir():
-        return reference
     found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{TASK_FILE}"))}
-    if not found:
+    if (folder / "config.json").is_file() or not found:
+        if task is not None:
+            _check_task(reference, read_saved_task(folder), task)
         return reference
     if task is None:
         if len(found) == 1:
@@ -106,6 +107,18 @@ def find_saved(reference: str, task: str | None) -> str:
         if wanted in (_plain(name), _plain(about.task) if about and "-seed" not in name else None):
             return str(place)
     raise RequestError(unknown_name(f"task of {folder}", task, found))
+
+
+def _check_task(reference: str, saved: SavedTask | None, task: str) -> None:
+    if saved is None:
+        raise RequestError(
+            f"model {reference!r} does not say what task it is for; leave out --task"
+        )
+    if _plain(saved.task) != _plain(task):
+        raise RequestError(
+            f"model {reference!r} is fine-tuned on {saved.task}, not on {task!r}; leave out "
+            "--task, or name another model"
+        )
 
 
 def _plain(name: str) -> str:
@@ -146,6 +159,7 @@ class Predictor:
         length = min(saved.max_length if saved else usual, self._model.max_length)
         stride = min(saved.stride if saved else USUAL_STRIDE, length // 3)
         self._denies = saved.may_deny if saved else False
+        self._paired = saved.paired if saved else None
         self._labels = labels
         self._encoding = _encoding(self.kind, self._model, labels, length, stride, self._denies)
 
@@ -164,7 +178,7 @@ class Predictor:
         forward = Forward(self._model.model, self._device, "float32", self._batch_size)
         encoding = self._encoding
         if isinstance(encoding, TextEncoding):
-            rows = encoding.logits(_alike(chunk), forward)
+            rows = encoding.logits(_alike(chunk, self._paired), forward)
             return [self._answer(e, row) for e, row in zip(chunk, rows, strict=True)]
         if isinstance(encoding, TaggingEncoding):
             found = encoding.predict(chunk, forward)
@@ -183,17 +197,31 @@ class Predictor:
         return Answer(example, self._labels[best], float(probabilities[best]))
 
 
-def _alike(chunk: Sequence[TextExample]) -> Sequence[TextExample]:
-    """Check that all or none of the examples have a second text: a batch cannot mix them.
+def _alike(chunk: Sequence[TextExample], paired: bool | None) -> Sequence[TextExample]:
+    """Check that examples are pairs where the model learned from pairs, and else are not.
+
+    Args:
+        chunk: of examples.
+        paired: whether the model learned from pairs; None where nobody knows, and all or none
+            have to be, since a batch cannot mix them.
 
     Raises:
-        RequestError: some have one.
+        RequestError: one is not like that.
     """
-    with_pair = sum(example.pair is not None for example in chunk)
-    if 0 < with_pair < len(chunk):
-        lacking = next(example.id for example in chunk if example.pair is None)
-        raise RequestError(f"example {lacking} has no second text, but others have; give all one")
-    return chunk
+    expected = any(example.pair is not None for example in chunk) if paired is None else paired
+    odd = next((e for e in chunk if (e.pair is not None) != expected), None)
+    if odd is None:
+        return chunk
+    if paired is None:
+        raise RequestError(f"example {odd.id} has no second text, but others have; give all one")
+    if paired:
+        raise RequestError(
+            f"example {odd.id} has no second text, but the model learned from pairs; give it with "
+            "--pair, or in a column of the file (--pair-column)"
+        )
+    raise RequestError(
+        f"example {odd.id} has a second text, but the model learned from single ones; leave it out"
+    )
 
 
 def _numbered(chunk: Sequence[SpanExample]) -> list[SpanExample]:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from kdnas import __version__
 from kdnas.distill.export import copy_tokenizer
 from kdnas.errors import StoreError
-from kdnas.evaluation.examples import SpanExample, TaskData
+from kdnas.evaluation.examples import SpanExample, TaskData, TextExample
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.task_model import TaskModel
 from kdnas.models.file_modes import readable_like_others
@@ -41,6 +41,8 @@ class SavedTask:
         settings: its hyper-parameters.
         sources: files or data sets that it learned from.
         made_with: version of the program.
+        paired: whether it learned from pairs of texts; None where that was not noted, or of
+            another kind than texts.
     """
 
     task: str
@@ -55,6 +57,7 @@ class SavedTask:
     settings: dict[str, Any]
     sources: tuple[str, ...]
     made_with: str
+    paired: bool | None = None
 
 
 def save_task_model(
@@ -91,6 +94,7 @@ def save_task_model(
         settings=settings.to_json(),
         sources=data.sources,
         made_with=f"kdnas {__version__}",
+        paired=_paired(data.train),
     )
     draft = folder.with_name(f".{folder.name}.draft")
     try:
@@ -120,6 +124,11 @@ def read_saved_task(folder: Path) -> SavedTask | None:
         return SavedTask(**{**values, "sources": tuple(values["sources"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _paired(examples: Sequence[Any]) -> bool | None:
+    texts = [example for example in examples if isinstance(example, TextExample)]
+    return any(text.pair is not None for text in texts) if texts else None
 
 
 def may_deny(examples: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.task import Task
@@ -101,6 +101,7 @@ def load_task_model(
             f"the weights of model {handle.ref!r} lack {len(missing)} tensors of the encoder, "
             f"{missing[0]} first; give a complete {family.title} checkpoint"
         )
+    _keep_outputs_precise(model)
     inputs = set(signature(model.forward).parameters)
     if handle.shape.type_vocab_size < 2:
         inputs.discard("token_type_ids")  # a pair's second part would have no embedding
@@ -115,6 +116,27 @@ def load_task_model(
         frozenset(inputs),
         handle.longest_sequence,
     )
+
+
+class _PreciseLinear(nn.Linear):
+    """A linear map in float32, whatever the precision of the matrix products around it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (…, in) to (…, out)."""
+        if not torch.is_autocast_enabled(input.device.type):
+            return super().forward(input)
+        with torch.autocast(input.device.type, enabled=False):
+            return super().forward(input.float())
+
+
+def _keep_outputs_precise(model: nn.Module) -> None:
+    """Let a model's last linear map give float32 under autocast.
+
+    In bfloat16 a score between 2 and 4 comes in steps of 1/64, and the scores of several spans
+    are the same: a rank correlation, or the choice of an answer, would be that of the rounding.
+    """
+    *_, last = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
+    last.__class__ = _PreciseLinear
 
 
 def _auto_class(task: Task) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     impossible = SpanExample("1", "q", "c", (), (), impossible=True)
     for name in ("SST-2", "STS-B", "WNUT-17", "SQuAD 2.0"):
         task = find_task(name)
-        train = [impossible] if task.kind == "span" else []
+        pair = TextExample("0", "a", "b", 1.0)
+        train = {"SQuAD 2.0": [impossible], "STS-B": [pair]}.get(name, [])
         data = TaskData(task, train, {}, LABELS.get(name), True, ("made up",))
         model = load_task_model(handle, task, LABELS.get(name), 0.1, 1)
         settings = FinetuneSettings(1e-3, 1, max_length=16, stride=4)
@@ -93,6 +95,8 @@ def test_answers_come_in_order_a_chunk_at_a_time(
 def test_every_kind_answers(saved: Path) -> None:
     (number,) = Predictor(str(saved / "STS-B"))(texts("the film", pair="the film"))
     assert isinstance(number.value, float)
+    with pytest.raises(RequestError, match="example 0 has no second text, but the model learned"):
+        next(Predictor(str(saved / "STS-B"))(texts("the film")))
     assert number.to_json() == {"id": "0", "value": number.value}
     tagged = [one_example("tagging", text, None) for text in TEXTS]
     answers = list(Predictor(str(saved / "WNUT-17"))(tagged))
@@ -130,9 +134,24 @@ def test_the_model_that_is_meant(saved: Path, tmp_path: Path) -> None:
         find_saved(str(saved), None)
     with pytest.raises(RequestError, match="'SST3', did you mean 'SST-2'"):
         find_saved(str(saved), "SST3")
+    assert find_saved(str(saved / "SST-2"), "sst2") == str(saved / "SST-2")
+    with pytest.raises(RequestError, match="is fine-tuned on SST-2, not on 'nope'; leave out"):
+        find_saved(str(saved / "SST-2"), "nope")
+    with pytest.raises(RequestError, match="'minilm' does not say what task it is for; leave out"):
+        find_saved("minilm", "SST-2")
     plain = make_tiny_teacher(tmp_path / "plain", layers=1)
     with pytest.raises(RequestError, match=r"has no head .* --suite SUITE --save-models DIR"):
         Predictor(str(plain))
+
+
+def test_a_model_of_single_texts_takes_no_pair(saved: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved / "SST-2", tmp_path / "single"))
+    about = json.loads((folder / "task.json").read_text("utf-8"))
+    (folder / "task.json").write_text(json.dumps(about | {"paired": False}), "utf-8")
+    predictor = Predictor(str(folder))
+    assert len(list(predictor(texts("a", "b")))) == 2
+    with pytest.raises(RequestError, match="example 0 has a second text, but the model learned"):
+        list(predictor(texts("a", pair="b")))
 
 
 def read(kind: str, format_: str, content: str, **columns: str) -> list[object]:

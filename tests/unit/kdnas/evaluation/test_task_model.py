@@ -14,6 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.processors import RobertaProcessing
 from transformers import AutoConfig, AutoModelForMaskedLM, RobertaTokenizerFast
 
+from kdnas.distill.numerics import autocast
 from kdnas.errors import TeacherError
 from kdnas.evaluation.examples import TaggedExample
 from kdnas.evaluation.forward import Forward
@@ -56,6 +57,18 @@ def test_the_encoder_is_the_folders_and_the_head_the_seeds(folder: Path) -> None
     config = first.model.config
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.25)
     assert config.id2label == {0: "negative", 1: "positive"}
+
+
+def test_outputs_are_not_rounded_where_products_are(folder: Path) -> None:
+    regression = load_task_model(prepare_teacher(str(folder)), find_task("STS-B"), None, 0.0, 0)
+    ids = torch.tensor([[2, 5, 3], [2, 6, 3]])
+    with torch.no_grad():
+        precise = regression.model.eval()(input_ids=ids).logits
+        with autocast("cpu", "bfloat16"):
+            rounded = regression.model(input_ids=ids).logits
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(rounded, rounded.bfloat16().float())
+    assert torch.allclose(rounded, precise, atol=0.05)
 
 
 def test_a_folder_without_pooler_gets_one(folder: Path, tmp_path: Path) -> None:
