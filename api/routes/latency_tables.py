@@ -20,11 +20,15 @@ from api.schemas_latency import (
     LatencyTableRequest,
     LatencyTableShape,
 )
-from api.schemas_searches import ListQuery
+from api.schemas_searches import ActionRequest, ListQuery
 from kdnas.db.engine import Session
+from kdnas.db.models import LatencyBuild
 from kdnas.db.repository import latency_pages
 from kdnas.db.repository.latency_builds import create_build
+from kdnas.db.repository.transitions import apply_action
 from kdnas.search_space import SearchSpace
+
+Build = Annotated[str, Path(description="Id of a latency build.", max_length=200)]
 
 router = APIRouter(tags=["latency"])
 
@@ -86,10 +90,17 @@ def list_latency_builds(query: Annotated[BuildQuery, Query()], database: Databas
 
 
 @router.get("/latency-builds/{build}", response_model=LatencyBuildShape)
-def read_latency_build(
-    build: Annotated[str, Path(description="Id of a latency build.", max_length=200)],
-    database: DatabaseDep,
-) -> Response:
+def read_latency_build(build: Build, database: DatabaseDep) -> Response:
     """Read how far the build of a latency table is."""
+    with database.read() as session:
+        return rendered(latency_pages.read_build(session, build))
+
+
+@router.patch("/latency-builds/{build}", response_model=LatencyBuildShape)
+def change_latency_build(build: Build, request: ActionRequest, database: DatabaseDep) -> Response:
+    """Pause, resume or cancel the build of a latency table; what measures it sees that soon."""
+    with database.write() as session:
+        found = latency_pages.read_build(session, build)
+        apply_action(session, LatencyBuild, found["id"], request.action)
     with database.read() as session:
         return rendered(latency_pages.read_build(session, build))

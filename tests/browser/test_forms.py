@@ -83,6 +83,16 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     assert stored.spec["space"]["kind"] == "paper"
     assert len(keys) == 1
     assert keys[0]
+    page.go_back()
+    expect(page.get_by_label("Relation heads")).to_have_value("12")
+    assert json.loads(page.locator("#form pre").text_content() or "") == {
+        "name": "from-the-form",
+        "teacher": {"ref": "minilm"},
+        "controller": {"episodes": 3},
+        "space": {"kind": "paper"},
+        "objective": {"name": "minilmv2", "relation_heads": 12},
+        "latency": {"threads": 2},
+    }
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         searches.delete_search(session, stored.id)
@@ -178,3 +188,10 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
     with service.database.write() as session:
         latency_builds.set_build_status(session, build["id"], "failed", "the machine is too busy")
     expect(builds).to_contain_text("the machine is too busy")
+    builds.get_by_role("button", name="Resume").click()
+    expect(builds.locator(".chip")).to_have_text("queued")
+    builds.get_by_role("button", name="Cancel").click()
+    builds.get_by_role("button", name="Cancel for good?").click()
+    expect(builds).to_be_hidden()
+    with service.database.read() as session:
+        assert latency_builds.get_build(session, build["id"]).status == "cancelled"

@@ -110,6 +110,11 @@ def test_a_pipeline_is_launched_from_a_preset(
     expect(page.get_by_role("heading", level=1)).to_have_text("launched")
     expect(page.locator("#members")).to_contain_text("chosen when the search has ended")
 
+    page.go_back()
+    expect(page.get_by_label("Begin with")).to_have_value("laptop")
+    expect(page.get_by_label("Tasks")).to_have_value("SST-2")
+    assert json.loads(page.locator("#form pre").text_content() or "") == body
+
     with served.service.database.read() as session:
         stored = pipelines.get_pipeline(session, "launched")
     assert stored.owner_kind == "service"

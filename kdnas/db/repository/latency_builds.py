@@ -36,6 +36,18 @@ def get_build(session: Session, build_id: str) -> LatencyBuildRecord:
     return _record(row)
 
 
+def locked_build(session: Session, build_id: str) -> LatencyBuild:
+    """The row of a build, kept from other writers until the end of the transaction.
+
+    Raises:
+        NotFoundError: no such build.
+    """
+    row = session.get(LatencyBuild, build_id, with_for_update=ROW_LOCK, populate_existing=True)
+    if row is None:
+        raise NotFoundError(_unknown(build_id))
+    return row
+
+
 def set_build_status(
     session: Session,
     build_id: str,
@@ -49,9 +61,7 @@ def set_build_status(
     Raises:
         NotFoundError: no such build.
     """
-    row = session.get(LatencyBuild, build_id, with_for_update=ROW_LOCK, populate_existing=True)
-    if row is None:
-        raise NotFoundError(_unknown(build_id))
+    row = locked_build(session, build_id)
     now = utc_now()
     row.status, row.error = status, error
     if status == "running" and row.started_at is None:

@@ -1,4 +1,4 @@
-"""What a user may do to a search, a distillation, an evaluation or a pipeline in each state.
+"""What a user may do to a piece of work, such as a search or a pipeline, in each state.
 
 ``docs/api.md`` shows the table to users. The row changes at once; the process that works on it
 sees that and stops by itself.
@@ -11,9 +11,10 @@ from typing import Final, Literal, cast
 
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Distillation, Evaluation, Pipeline, Search
+from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Pipeline, Search
 from kdnas.db.repository.distillations import locked_distillation, set_distillation_status
 from kdnas.db.repository.evaluations import locked_evaluation, set_evaluation_status
+from kdnas.db.repository.latency_builds import locked_build, set_build_status
 from kdnas.db.repository.pipelines import (
     locked_parts,
     locked_pipeline,
@@ -25,8 +26,10 @@ from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
 Action = Literal["pause", "resume", "cancel"]
-WorkRow = Search | Distillation | Evaluation | Pipeline
-WorkTable = type[Search] | type[Distillation] | type[Evaluation] | type[Pipeline]
+WorkRow = Search | Distillation | Evaluation | Pipeline | LatencyBuild
+WorkTable = (
+    type[Search] | type[Distillation] | type[Evaluation] | type[Pipeline] | type[LatencyBuild]
+)
 
 TRANSITIONS: Final[Mapping[Action, Mapping[SearchStatus, SearchStatus]]] = {
     "pause": {"queued": "paused", "running": "paused"},
@@ -50,9 +53,11 @@ _PARTICIPLES: Final[Mapping[Action, str]] = {
 def apply_action(session: Session, table: WorkTable, row_id: str, action: Action) -> SearchStatus:
     """Pause, resume or cancel, with an event; what is done to a pipeline is done to its parts.
 
+    Latency builds have no events.
+
     Args:
         session: of a write transaction.
-        table: of searches, distillations, evaluations or pipelines.
+        table: of searches, distillations, evaluations, pipelines or latency builds.
         row_id: the row.
         action: what a user asks for.
 
@@ -68,7 +73,7 @@ def apply_action(session: Session, table: WorkTable, row_id: str, action: Action
     after = TRANSITIONS[action].get(status)
     if after is None:
         raise ConflictError(_refusal(row, status, action))
-    if action == "resume" and row.owner_kind == "cli":
+    if action == "resume" and not isinstance(row, LatencyBuild) and row.owner_kind == "cli":
         raise ConflictError(
             f"{_called(row)} was started by the command line, which resumes it with {_command(row)}"
         )
@@ -83,6 +88,8 @@ def apply_action(session: Session, table: WorkTable, row_id: str, action: Action
             part_after = TRANSITIONS[action].get(cast(SearchStatus, part.status))
             if part_after is not None:
                 set_part_status(session, part, part_after)
+    elif isinstance(row, LatencyBuild):
+        set_build_status(session, row.id, after)
     else:
         set_evaluation_status(session, row.id, after)
     return after
@@ -95,6 +102,8 @@ def _locked(session: Session, table: WorkTable, row_id: str) -> WorkRow:
         return locked_distillation(session, row_id)
     if table is Pipeline:
         return locked_pipeline(session, row_id)
+    if table is LatencyBuild:
+        return locked_build(session, row_id)
     return locked_evaluation(session, row_id)
 
 
@@ -119,14 +128,15 @@ def _advice(row: WorkRow, status: SearchStatus, action: Action) -> str:
 
 
 def _noun(row: WorkRow) -> str:
-    return type(row).__name__.lower()
+    return "latency build" if isinstance(row, LatencyBuild) else type(row).__name__.lower()
 
 
 def _called(row: WorkRow) -> str:
-    return f"{_noun(row)} {(row.id if isinstance(row, Evaluation) else row.name)!r}"
+    name = row.id if isinstance(row, Evaluation | LatencyBuild) else row.name
+    return f"{_noun(row)} {name!r}"
 
 
-def _command(row: WorkRow) -> str:
+def _command(row: Search | Distillation | Evaluation | Pipeline) -> str:
     if isinstance(row, Evaluation):
         return "the `kdnas evaluate` that started it, run again"
     if isinstance(row, Pipeline):

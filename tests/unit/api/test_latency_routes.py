@@ -78,6 +78,18 @@ def test_a_table_is_asked_for_and_its_build_followed(
         assert client.post(TABLES, json=wrong).status_code == 422
 
 
+def test_a_build_is_paused_and_cancelled(client: TestClient) -> None:
+    location = client.post(TABLES, json={"teacher": "minilm"}).headers["location"]
+    for action, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        answer = client.patch(location, json={"action": action})
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+        assert client.get(location).json() == answer.json()
+    refused = client.patch(location, json={"action": "resume"})
+    assert refused.status_code == 409
+    assert "is cancelled, so it cannot be resumed" in refused.json()["detail"]
+    assert client.patch("/api/v1/latency-builds/x", json={"action": "pause"}).status_code == 404
+
+
 def test_an_architecture_and_what_it_costs(client: TestClient, table: str) -> None:
     state = BENCHMARK_SPACE[5]
     facts = client.get(f"/api/v1/architectures/{state}?vocab_size=1000&teacher_layers=6").json()

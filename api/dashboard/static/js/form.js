@@ -48,8 +48,28 @@ export class SpecForm {
       event.preventDefault();
       this.#submit();
     });
-    form.addEventListener("input", () => this.#showBody());
+    form.addEventListener("input", () => {
+      this.#showBody();
+      this.#keep();
+    });
     this.#build();
+    const { filled, extra } = history.state ?? {};
+    queueMicrotask(() => this.#restore(filled ?? [], extra)); // the alternatives' fields come so, too
+  }
+
+  /** Keep what is filled in with this entry of the browser's history, for who comes back to it. */
+  #keep() {
+    const filled = [...this.#fields].map(([path, { input }]) => [path, input.value]);
+    const { extra } = this.#options;
+    history.replaceState({ ...history.state, filled: filled.filter(([, value]) => value !== ""), extra }, "");
+  }
+
+  #restore(filled, extra) {
+    if (extra) this.extend(extra);
+    for (const [path, value] of filled) {
+      // A change may bring the fields of an alternative, which come later in the list.
+      if (this.set(path, value)) this.#fields.get(path)?.input.dispatchEvent(new Event("change"));
+    }
   }
 
   /** Put a value into a field; false if there is none. */
@@ -65,6 +85,7 @@ export class SpecForm {
   extend(extra) {
     this.#options.extra = extra;
     this.#showBody();
+    this.#keep();
   }
 
   #build() {

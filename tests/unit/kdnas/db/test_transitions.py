@@ -10,16 +10,24 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Evaluation, Pipeline, Search
+from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Pipeline, Search
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository import distillations, evaluations, events, leases, pipelines, searches
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    events,
+    latency_builds,
+    leases,
+    pipelines,
+    searches,
+)
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.transitions import TRANSITIONS, Action, WorkTable, apply_action
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 
 SMALL = Architecture.parse("3,4,192,384,gelu")
-TABLES: list[WorkTable] = [Search, Distillation, Evaluation, Pipeline]
+TABLES: list[WorkTable] = [Search, Distillation, Evaluation, Pipeline, LatencyBuild]
 
 
 def make(
@@ -38,6 +46,10 @@ def make(
             made_one = pipelines.create_pipeline(session, {}, name=name, owner_kind=owner_kind)
             pipelines.set_pipeline_status(session, made_one.id, status)
             return made_one.id
+        if table is LatencyBuild:
+            build = latency_builds.create_build(session, {})
+            latency_builds.set_build_status(session, build.id, status)
+            return build.id
         if table is Evaluation:
             (row_id,) = evaluations.create_evaluations(
                 session, [NewEvaluation("glue", "RTE", 0, {})], model=name
@@ -58,6 +70,8 @@ def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus
             return searches.get_search(session, row_id).status
         if table is Pipeline:
             return pipelines.get_pipeline(session, row_id).status
+        if table is LatencyBuild:
+            return latency_builds.get_build(session, row_id).status
         if table is Evaluation:
             return evaluations.get_evaluation(session, row_id).status
         return distillations.get_distillation(session, row_id).status
@@ -86,6 +100,8 @@ def check_cell(database: Database, table: WorkTable, action: Action, status: Sea
     with database.write() as session:
         assert apply_action(session, table, row_id, action) == after
     assert status_of(database, table, row_id) == after
+    if table is LatencyBuild:
+        return
     with database.read() as session:
         (event,) = events.events_since(session, before)
     assert event.type == f"{table.__name__.lower()}_status"

@@ -5,7 +5,7 @@ import { Chart, colour, seriesColour } from "../charts.js";
 import { byId, debounced, el, problem, show } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, ms, parts, percent, whole } from "../format.js";
-import { bar, chip, tiles } from "../parts.js";
+import { actionButtons, bar, chip, tiles } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const MOST_ENTRIES = 20_000;
@@ -156,19 +156,33 @@ async function begin() {
 }
 
 const BUILDS_MS = 2000;
+const buttons = new Map(); // id and status of a build → its buttons
+let open = []; // ids of the builds that were not over at the last look
+let next = 0; // timer of the next look
 const FAILED_SHOWN_MS = 24 * 3600 * 1000;
 
-const isOpen = (build) => ["queued", "running"].includes(build.status);
+const isOpen = (build) => ["queued", "running", "paused"].includes(build.status);
 const isNews = (build) => isOpen(build) || (build.status === "failed" && Date.now() - Date.parse(build.finished_at) < FAILED_SHOWN_MS);
 
+/** Buttons of a build; the same ones at every look, or a question asked would be forgotten. */
+function buttonsOf({ id, status }) {
+  const key = `${id} ${status}`;
+  if (!buttons.has(key)) {
+    const failed = (error) => show(byId("problem"), problem(error));
+    buttons.set(key, actionButtons(`/latency-builds/${id}`, status, () => watchBuilds(), failed));
+  }
+  return buttons.get(key);
+}
+
 /** Tables on their way; builds have no events of their own, so they are asked for. */
-async function watchBuilds(before = []) {
+async function watchBuilds() {
+  clearTimeout(next);
   let builds;
   try {
     builds = (await getAll("/latency-builds")).filter(isNews);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    setTimeout(watchBuilds, 5 * BUILDS_MS, before);
+    next = setTimeout(watchBuilds, 5 * BUILDS_MS);
     return;
   }
   const box = byId("builds");
@@ -178,11 +192,14 @@ async function watchBuilds(before = []) {
     { label: "Status", cell: (b) => chip(b.status) },
     { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
+    { label: "", cell: (b) => el("span", { class: "actions" }, buttonsOf(b)) },
   ];
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));
-  const open = builds.filter(isOpen).map((b) => b.id);
+  const before = open;
+  open = builds.filter(isOpen).map((b) => b.id);
+  clearTimeout(next);
+  if (open.length) next = setTimeout(watchBuilds, BUILDS_MS);
   if (before.some((id) => !open.includes(id))) await begin();
-  if (open.length) setTimeout(watchBuilds, BUILDS_MS, open);
 }
 
 byId("profile").addEventListener("change", (event) => load(event.target.value));

@@ -111,16 +111,18 @@ function offerPresets(spec, presets) {
   const options = presets.map(({ name }) => el("option", { value: name }, `the preset ${name}`));
   show(chooser, el("option", { value: "" }, "the defaults"), options);
   byId("presets").hidden = false;
-  let filled = [];
+  const chosen = () => leaves(presets.find(({ name }) => name === chooser.value)?.pipeline ?? {});
+  chooser.value = history.state?.preset ?? ""; // its values come back with the form's
+  let before = chosen();
   chooser.addEventListener("change", () => {
-    for (const path of filled) spec.set(path, "");
-    filled = [];
+    for (const [path] of before) spec.set(path, "");
+    before = chosen();
     const extra = {};
-    for (const [path, value] of leaves(presets.find(({ name }) => name === chooser.value)?.pipeline ?? {})) {
-      if (spec.set(path, asTyped(path, value))) filled.push(path);
-      else put(extra, path, value);
+    for (const [path, value] of before) {
+      if (!spec.set(path, asTyped(path, value))) put(extra, path, value);
     }
     spec.extend(extra);
+    history.replaceState({ ...history.state, preset: chooser.value }, "");
   });
 }
 
