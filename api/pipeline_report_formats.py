@@ -144,8 +144,8 @@ def test_lines(report: PipelineReport) -> list[str]:
 
 
 def time_table(report: PipelineReport) -> Table:
-    """Return a row for each stage: by the clock, and the work of its parts added up."""
-    header = ["stage", "by the clock", "work of its parts"]
+    """Return a row for each stage: by the clock, and its parts added up, each with its pauses."""
+    header = ["stage", "by the clock", "parts, added up"]
     return header, [[one.stage, *_times(one)] for one in report.stages]
 
 

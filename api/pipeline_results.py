@@ -133,7 +133,7 @@ class StageTime:
         started_at: when the first of its parts began.
         finished_at: when the last one ended; None while any is open.
         seconds: between the two, by the clock.
-        work_seconds: of all its parts, added up.
+        work_seconds: of all its parts from start to end, added up; pauses of a part count.
     """
 
     stage: PipelineStage

@@ -95,7 +95,7 @@ function times({ stages }) {
   const columns = [
     { label: "Stage", cell: (one) => one.stage },
     { label: "By the clock", num: true, cell: (one) => (one.seconds == null ? "under way" : duration(1000 * one.seconds)) },
-    { label: "Work of its parts", num: true, cell: (one) => (one.work_seconds ? duration(1000 * one.work_seconds) : "–") },
+    { label: "Parts, added up", num: true, cell: (one) => (one.work_seconds ? duration(1000 * one.work_seconds) : "–") },
   ];
   return plainTable(columns, stages, "How long each stage took");
 }
