@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kdnas.testing.forked import READ_AT_LOADING, Forked
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
+LONGEST_SECONDS = 240
 WORDS = (
     *("river", "stone", "cloud", "tree", "bird", "wind", "light", "night", "road", "house"),
     *("garden", "door", "fire", "salt", "rain", "sea", "slow", "quick", "red", "green", "cold"),
@@ -86,7 +88,7 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         }
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
+        """Start a command as a shell does, in a process group of its own."""
         return subprocess.Popen(
             [sys.executable, "-c", "from kdnas.cli.main import main; main()", *arguments],
             cwd=self.folder,
@@ -99,10 +101,13 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         )
 
     def run(self, *arguments: str, **environment: str) -> Finished:
-        """Run a command to its end."""
-        process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=240)
-        return Finished(process.returncode, out, err)
+        """Run a command to its end; forked, unless its variables matter to libraries."""
+        if any(name.startswith(READ_AT_LOADING) for name in environment):
+            process = self.start(*arguments, **environment)
+            out, err = process.communicate(timeout=LONGEST_SECONDS)
+            return Finished(process.returncode, out, err)
+        forked = Forked(arguments, self.folder, self.environment | environment)
+        return Finished(*forked.wait(LONGEST_SECONDS))
 
     def interrupt_when(
         self,
@@ -115,14 +120,12 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         Raises:
             AssertionError: the command ended before the condition held.
         """
-        process = self.start(*arguments)
-        deadline = time.monotonic() + 200
+        process = Forked(arguments, self.folder, self.environment)
+        deadline = time.monotonic() + LONGEST_SECONDS
         while not condition():
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
-                out, err = process.communicate()
-                raise AssertionError(f"ended too early with {process.returncode}:\n{out}\n{err}")
+            if process.has_ended or time.monotonic() > deadline:
+                code, out, err = process.wait(0)
+                raise AssertionError(f"ended too early with {code}:\n{out}\n{err}")
             time.sleep(0.02)
         os.kill(process.pid, signal_number)
-        out, err = process.communicate(timeout=120)
-        return Finished(process.returncode, out, err)
+        return Finished(*process.wait(120))

@@ -154,7 +154,7 @@ def test_workers_that_keep_dying_are_given_up(
     lab: TinyLab, ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.distillation.MAX_DEATHS", 1)
-    spec = spec_of(lab, checkpoint_every=10_000, steps=10_000)
+    spec = spec_of(lab, checkpoint_every=10_000, steps=10_000, num_workers=1)  # it costs seconds
 
     def kill_all(progress: FullProgress) -> None:
         for pid in worker_pids():
@@ -170,8 +170,9 @@ def test_what_goes_wrong_in_the_driver_ends_the_workers(
     def fail(progress: FullProgress) -> None:
         raise ZeroDivisionError("the screen is gone")
 
+    spec = spec_of(lab, steps=100_000, checkpoint_every=10_000, num_workers=1)
     with pytest.raises(ZeroDivisionError, match="the screen is gone"):
-        distil(lab, spec_of(lab, steps=100_000, checkpoint_every=10_000), tmp_path / "run", fail)
+        distil(lab, spec, tmp_path / "run", fail)
     assert worker_pids() == []
 
 

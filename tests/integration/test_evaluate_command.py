@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kdnas.db.engine import Session
 from kdnas.db.migrate import open_database
-from kdnas.db.models import Grid
+from kdnas.db.models import Evaluation, Grid
 from kdnas.settings import Settings
 from kdnas.testing.commands import WORDS, Finished, Program
 
@@ -80,13 +83,23 @@ def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Fini
     assert report["rows"] == found["rows"]
 
 
+@contextmanager
+def stored(program: Program) -> Iterator[Session]:
+    """The program's database, to be read."""
+    settings = Settings.from_environment({"KDNAS_HOME": str(program.folder / "home")})
+    with open_database(settings) as database, database.read() as session:
+        yield session
+
+
 def trials(program: Program) -> list[dict[str, Any]]:
     """Trials of the only grid, in the order in which they ended."""
-    settings = Settings.from_environment({"KDNAS_HOME": str(program.folder / "home")})
-    if not (program.folder / "home" / "kdnas.db").is_file():
-        return []
-    with open_database(settings) as database, database.read() as session:
+    with stored(program) as session:
         return [trial for row in session.query(Grid) for trial in row.trials]
+
+
+def num_succeeded(program: Program) -> int:
+    with stored(program) as session:
+        return session.query(Evaluation).filter_by(status="succeeded").count()
 
 
 @pytest.mark.timeout(600)  # three programs, two of them with a cluster
@@ -121,15 +134,9 @@ def test_a_killed_grid_keeps_its_trials_and_its_seeds_run_side_by_side(
 
 
 def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: Finished) -> None:
-    evaluations = program.folder / "home" / "evaluations"
-    before = {path.name for path in evaluations.iterdir()}
+    before = num_succeeded(program)
     command = (*EVALUATE, "--seeds", "3", "--epochs", "2", "--json")
-
-    def first_is_finished() -> bool:
-        new = {path.name for path in evaluations.iterdir()} - before
-        return any((evaluations / name / "predictions.jsonl").is_file() for name in new)
-
-    program.interrupt_when(first_is_finished, *command)
+    program.interrupt_when(lambda: num_succeeded(program) > before, *command)
     result = program.run(*command)
     assert result.code == 0, result.err
     assert result.err.count("(known from before)") >= 1
@@ -137,4 +144,4 @@ def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: 
     again = program.run(*command)
     assert again.err.count("(known from before)") == 6
     assert again.json["rows"] == result.json["rows"]
-    assert not list(evaluations.glob("*/checkpoints"))
+    assert not list((program.folder / "home" / "evaluations").glob("*/checkpoints"))

@@ -1,0 +1,100 @@
+"""The program in a process that was forked from one which has already loaded what is heavy.
+
+Loading torch and transformers takes seconds of every command. Tests that run many commands fork
+them from a server that has done so once; of the project itself it has loaded nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+READ_AT_LOADING = ("HF_", "HOME", "OMP_", "RAY_")
+"""Beginnings of variables that libraries read once: a command that changes one is not forked."""
+
+
+@cache
+def _server() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["kdnas.testing.preloaded"])
+    return context
+
+
+class Forked:
+    """A command that runs, with what it prints in files.
+
+    Args:
+        arguments: of the command.
+        folder: in which it runs.
+        environment: that it has, all of it.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self._printed = tempfile.TemporaryDirectory(prefix="kdnas-printed-")
+        streams = [str(Path(self._printed.name) / name) for name in ("out", "err")]
+        self._process: ForkServerProcess = _server().Process(
+            target=_run, args=(list(arguments), str(folder), dict(environment), streams)
+        )
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+        return not self._process.is_alive()
+
+    def wait(self, seconds: float) -> tuple[int, str, str]:
+        """Wait for the end; give the exit code and what it printed, negative after a signal.
+
+        Raises:
+            TimeoutError: it took longer, and was killed.
+        """
+        self._process.join(seconds)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+            raise TimeoutError(f"not over after {seconds} s:\n" + "\n".join(self._read()))
+        out, err = self._read()
+        self._printed.cleanup()
+        return self._process.exitcode, out, err
+
+    def _read(self) -> list[str]:
+        folder = Path(self._printed.name)
+        return [
+            (folder / name).read_text("utf-8") if (folder / name).exists() else ""
+            for name in ("out", "err")
+        ]
+
+
+def _run(
+    arguments: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[str]
+) -> None:
+    """Be the program: its group of processes, its environment, its streams, its end."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, path in enumerate(streams, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    sys.argv = ["kdnas", *arguments]
+    from kdnas.cli.main import main
+
+    try:
+        main()
+    finally:
+        atexit._run_exitfuncs()  # which processes of this kind leave out
