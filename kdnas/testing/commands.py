@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -12,9 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from kdnas.testing.forked import READ_AT_LOADING, Forked
+from kdnas.testing.forked import READ_AT_LOADING, Finished, Forked
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 LONGEST_SECONDS = 240
@@ -23,20 +21,6 @@ WORDS = (
     *("garden", "door", "fire", "salt", "rain", "sea", "slow", "quick", "red", "green", "cold"),
     *("warm", "old", "new", "sings", "falls", "runs", "keeps", "turns", "opens"),
 )
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A command that ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The object that ``--json`` prints last on stdout."""
-        return json.loads(self.out.strip().splitlines()[-1])
 
 
 @dataclass(frozen=True)
@@ -100,14 +84,18 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
             start_new_session=True,
         )
 
+    def fork(self, *arguments: str, **environment: str) -> Forked:
+        """Start a command quickly; none of its variables may matter to libraries as they load."""
+        assert not any(name.startswith(READ_AT_LOADING) for name in environment)
+        return Forked(arguments, self.folder, self.environment | environment)
+
     def run(self, *arguments: str, **environment: str) -> Finished:
-        """Run a command to its end; forked, unless its variables matter to libraries."""
+        """Run a command to its end."""
         if any(name.startswith(READ_AT_LOADING) for name in environment):
             process = self.start(*arguments, **environment)
             out, err = process.communicate(timeout=LONGEST_SECONDS)
             return Finished(process.returncode, out, err)
-        forked = Forked(arguments, self.folder, self.environment | environment)
-        return Finished(*forked.wait(LONGEST_SECONDS))
+        return self.fork(*arguments, **environment).wait(LONGEST_SECONDS)
 
     def interrupt_when(
         self,
@@ -120,12 +108,11 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         Raises:
             AssertionError: the command ended before the condition held.
         """
-        process = Forked(arguments, self.folder, self.environment)
+        process = self.fork(*arguments)
         deadline = time.monotonic() + LONGEST_SECONDS
         while not condition():
             if process.has_ended or time.monotonic() > deadline:
-                code, out, err = process.wait(0)
-                raise AssertionError(f"ended too early with {code}:\n{out}\n{err}")
+                raise AssertionError(f"ended too early: {process.wait(0)}")
             time.sleep(0.02)
         os.kill(process.pid, signal_number)
-        return Finished(*process.wait(120))
+        return process.wait(120)

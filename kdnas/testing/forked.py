@@ -7,14 +7,17 @@ them from a server that has done so once; of the project itself it has loaded no
 from __future__ import annotations
 
 import atexit
+import json
 import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 READ_AT_LOADING = ("HF_", "HOME", "OMP_", "RAY_")
 """Beginnings of variables that libraries read once: a command that changes one is not forked."""
@@ -25,6 +28,20 @@ def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["kdnas.testing.preloaded"])
     return context
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that ended; ``code`` is negative after a signal."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The object that ``--json`` prints last on stdout."""
+        return json.loads(self.out.strip().splitlines()[-1])
 
 
 class Forked:
@@ -57,20 +74,26 @@ class Forked:
         """Whether it is over."""
         return not self._process.is_alive()
 
-    def wait(self, seconds: float) -> tuple[int, str, str]:
-        """Wait for the end; give the exit code and what it printed, negative after a signal.
+    def wait(self, seconds: float) -> Finished:
+        """Wait for the end.
 
         Raises:
             TimeoutError: it took longer, and was killed.
         """
         self._process.join(seconds)
         if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join()
-            raise TimeoutError(f"not over after {seconds} s:\n" + "\n".join(self._read()))
+            printed = self._read()
+            self.kill()
+            raise TimeoutError(f"not over after {seconds} s:\n" + "\n".join(printed))
         out, err = self._read()
         self._printed.cleanup()
-        return self._process.exitcode, out, err
+        return Finished(self._process.exitcode, out, err)
+
+    def kill(self) -> None:
+        """End it if it has not ended, and forget what it printed."""
+        self._process.kill()
+        self._process.join()
+        self._printed.cleanup()
 
     def _read(self) -> list[str]:
         folder = Path(self._printed.name)

@@ -213,11 +213,24 @@ def test_two_coordinators_share_the_work_and_a_kill_loses_nothing(postgres_place
     assert types["search_interrupted"] == 0  # a coordinator's own death is nobody's fault
 
 
-def test_six_at_once_one_cancelled_one_paused_and_resumed(sqlite_place: Place) -> None:
+def commands_below(process: subprocess.Popen[str]) -> list[str]:
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.append(" ".join(child.cmdline()))
+    return found
+
+
+@pytest.mark.ray
+def test_six_at_once_one_cancelled_one_paused_and_resumed(
+    sqlite_place: Place, ray_home: Path
+) -> None:
+    """Two of the six train on Ray, on one local cluster that they share."""
     here = sqlite_place
-    ids = [here.queue(f"six-{i}") for i in range(6)]
+    on_ray = {"backend": {"name": "ray", "threads": 1, "group_size": 4, "num_workers": 1}}
+    ids = [here.queue(f"six-{i}", **(on_ray if i > 3 else {})) for i in range(6)]
     cancelled, paused = ids[1], ids[3]
-    with here.coordinator("--max-running", "6") as coordinator:
+    with here.coordinator("--max-running", "6", HOME=str(ray_home)) as coordinator:
         here.wait_for(lambda: here.num_finished(cancelled) > 0)
         here.act(cancelled, "cancel")
         here.wait_for(lambda: here.holder_pid(cancelled) is None, 10)
@@ -229,9 +242,11 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(sqlite_place: Place) -
         here.act(paused, "resume")
         others = [i for i in ids if i != cancelled]
         here.wait_for(lambda: all(here.status(i) == "succeeded" for i in others))
+        at_work = psutil.Process(coordinator.pid).children(recursive=True)
+        assert [p.name() for p in at_work].count("raylet") == 1  # which those on Ray share
         assert 0 < at_pause < 12
         assert here.status(cancelled) == "cancelled"
-        here.wait_for(lambda: not psutil.Process(coordinator.pid).children(recursive=True), 10)
+        here.wait_for(lambda: not any("api.runner" in line for line in commands_below(coordinator)))
     assert coordinator.returncode == 0
     for search_id in others:
         assert here.outcome(search_id) == here.expected
@@ -316,24 +331,11 @@ def test_a_request_that_cannot_be_done_fails_with_the_sentence(sqlite_place: Pla
     assert build.share == 1.0
 
 
-def test_searches_share_one_local_cluster(sqlite_place: Place, ray_home: Path) -> None:
-    here = sqlite_place
-    backend = {"name": "ray", "threads": 1, "group_size": 4, "num_workers": 1}
-    ids = [here.queue(f"ray-{i}", backend=backend) for i in range(2)]
-    with here.coordinator("--max-running", "2", HOME=str(ray_home)) as coordinator:
-        here.wait_for(lambda: all(here.status(i) == "succeeded" for i in ids))
-        names = [p.name() for p in psutil.Process(coordinator.pid).children(recursive=True)]
-        assert names.count("raylet") == 1
-    assert coordinator.returncode == 0
-    for search_id in ids:
-        assert here.outcome(search_id) == here.expected
-
-
 def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_place: Place) -> None:
     here = sqlite_place
     config = here.program.folder / "cli.json"
     config.write_text(json.dumps(here.spec | {"name": "by-hand"}), "utf-8")
-    process = here.program.start("search", "--config", str(config), **here.environment)
+    process = here.program.fork("search", "--config", str(config), **here.environment)
 
     def search_id() -> str:
         with here.database.read() as session:
@@ -346,9 +348,9 @@ def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_plac
 
     here.wait_for(is_at_work)
     here.act(search_id(), "pause")
-    _, told = process.communicate(timeout=20)
-    assert process.returncode == 0, told
-    assert "paused; go on with: kdnas search --resume by-hand" in told
+    ended = process.wait(20)
+    assert ended.code == 0, ended.err
+    assert "paused; go on with: kdnas search --resume by-hand" in ended.err
     assert here.status(search_id()) == "paused"
     with pytest.raises(ConflictError, match="`kdnas search --resume by-hand`"):
         here.act(search_id(), "resume")

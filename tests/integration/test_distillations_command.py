@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 
@@ -16,6 +15,7 @@ from kdnas.db.migrate import open_database
 from kdnas.db.repository import distillations
 from kdnas.settings import Settings
 from kdnas.testing.commands import Program
+from kdnas.testing.forked import Forked
 
 LONG = (
     "full-distill", "--arch", "2,4,24,48,silu", "--teacher", "teacher", "--corpus", "corpus.txt",
@@ -34,19 +34,18 @@ def checkpoints(program: Program) -> list[Path]:
 
 
 @contextmanager
-def started(program: Program, name: str) -> Iterator[Popen[str]]:
+def started(program: Program, name: str) -> Iterator[Forked]:
     """Start a long run and wait for its first checkpoint."""
-    process = program.start(*LONG, "--name", name)
+    process = program.fork(*LONG, "--name", name)
     try:
         deadline = time.monotonic() + 120
         while not checkpoints(program):
-            assert process.poll() is None, process.communicate()
+            assert not process.has_ended, process.wait(0)
             assert time.monotonic() < deadline, "no checkpoint yet"
             time.sleep(0.05)
         yield process
     finally:
         process.kill()
-        process.communicate()
 
 
 def status(program: Program, name: str) -> str:
@@ -67,7 +66,7 @@ def test_a_running_one_is_cancelled_from_another_process(program: Program) -> No
     assert "was cancelled" in resumed.err
 
 
-def cancel_long(program: Program, process: Popen[str]) -> None:
+def cancel_long(program: Program, process: Forked) -> None:
     shown = program.run("distillations", "show", "long", "--json").json
     assert shown["worked_on_by"]["pid"] == process.pid
     assert [point["step"] for point in shown["held_out"]][:1] == [50]
@@ -75,11 +74,11 @@ def cancel_long(program: Program, process: Popen[str]) -> None:
     cancelled = program.run("distillations", "cancel", "long")
     assert cancelled.code == 0, cancelled.err
     assert f"process {process.pid} on" in cancelled.out
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 1, err
-    assert "error: distillation 'long' was cancelled" in err
-    assert "--resume" not in err
-    assert out == ""
+    ended = process.wait(20)
+    assert ended.code == 1, ended.err
+    assert "error: distillation 'long' was cancelled" in ended.err
+    assert "--resume" not in ended.err
+    assert ended.out == ""
 
 
 @pytest.mark.slow

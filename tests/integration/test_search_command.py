@@ -211,17 +211,16 @@ def test_killed_search_resumes_as_if_nothing_had_happened(
 
 @pytest.mark.slow
 def test_two_processes_cannot_work_on_one_search(program: Program, finished: Finished) -> None:
-    process = program.start(*SEARCH, "--name", "shared", "--no-reuse", "--steps", "200")
+    process = program.fork(*SEARCH, "--name", "shared", "--no-reuse", "--steps", "200")
     try:
         while candidates(program, "shared", "running") == 0:
-            assert process.poll() is None
+            assert not process.has_ended
         second = program.run("search", "--resume", "shared")
         assert second.code == 2
         assert "is being worked on by" in second.err
     finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-    assert process.returncode == 130
+        os.kill(process.pid, signal.SIGINT)
+    assert process.wait(120).code == 130
 
 
 WRONG = {
