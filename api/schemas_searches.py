@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -27,9 +28,9 @@ Bound = Annotated[float, Field(allow_inf_nan=False)]
 Attempted = Literal["succeeded", "failed", "interrupted"]
 
 
-def sort_pattern(names: object) -> str:
+def sort_pattern(names: Iterable[object]) -> str:
     """The pattern of ``sort``: a name, with a minus to fall instead of to rise."""
-    return f"^-?({'|'.join(str(name) for name in names)})$"  # type: ignore[attr-defined]
+    return f"^-?({'|'.join(str(name) for name in names)})$"
 
 
 class ListQuery(BaseModel):

@@ -246,7 +246,9 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(
         assert [p.name() for p in at_work].count("raylet") == 1  # which those on Ray share
         assert 0 < at_pause < 12
         assert here.status(cancelled) == "cancelled"
-        here.wait_for(lambda: not any("api.runner" in line for line in commands_below(coordinator)))
+        here.wait_for(
+            lambda: not any("api.runner" in line for line in commands_below(coordinator)), 10
+        )
     assert coordinator.returncode == 0
     for search_id in others:
         assert here.outcome(search_id) == here.expected

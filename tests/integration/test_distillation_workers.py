@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from kdnas.distill.checkpoint import Checkpoints
-from kdnas.distill.full import Distilled, FullProgress, load_distilled
+from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.errors import BackendError, StoreError
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 STUDENT = "2,4,36,96,gelu"
 STEPS, EVERY = 240, 20
 """Long enough for three breaks in the middle."""
+ORDER_OF_SUMS = 5e-6
+"""Relative difference of float32 losses whose sums were taken in another order, over 30 steps."""
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +114,31 @@ def undisturbed(
     return place, told
 
 
-def test_progress_reaches_the_driver(
-    lab: TinyLab, undisturbed: tuple[Path, list[FullProgress]], ray_home: Path
+def test_two_workers_learn_what_one_does(
+    lab: TinyLab, ray_cluster: None, tmp_path: Path, ray_home: Path
 ) -> None:
-    """What two workers learn is compared with one in the tests of ``kdnas.distill.parallel``."""
+    spec = spec_of(lab, dropout=0.0, steps=30)
+    assert distil(lab, spec, tmp_path / "two") == 30
+    alone = Checkpoints(str(tmp_path / "one"))
+    FullDistillation(spec, lab.teacher, lab.corpus, alone, "cpu", "float32").run()
+    expected, found = result(lab, spec, tmp_path / "one"), result(lab, spec, tmp_path / "two")
+    losses = [point.loss for point in expected.curve]
+    assert [point.loss for point in found.curve] == pytest.approx(losses, rel=ORDER_OF_SUMS)
+    assert found.best.losses.relative == pytest.approx(
+        expected.best.losses.relative, rel=ORDER_OF_SUMS
+    )
+    assert not (ray_home / "ray_results").exists()
+
+
+def test_progress_reaches_the_driver(
+    lab: TinyLab, undisturbed: tuple[Path, list[FullProgress]]
+) -> None:
     place, told = undisturbed
     found = result(lab, spec_of(lab), place)
     assert tuple(p.held_out for p in told if p.held_out) == found.held_out
     assert sum((p.points for p in told), ()) == found.curve
     assert all(p.total_steps == STEPS and p.tokens_per_second > 0 for p in told)
     assert told[-1].step == STEPS
-    assert not (ray_home / "ray_results").exists()
 
 
 def test_an_error_of_ours_comes_out_as_itself_and_at_once(
@@ -138,7 +154,7 @@ def test_workers_that_keep_dying_are_given_up(
     lab: TinyLab, ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.distillation.MAX_DEATHS", 1)
-    spec = spec_of(lab, checkpoint_every=10_000, steps=10_000, num_workers=1)  # it costs seconds
+    spec = spec_of(lab, checkpoint_every=10_000, steps=10_000)
 
     def kill_all(progress: FullProgress) -> None:
         for pid in worker_pids():
@@ -154,9 +170,8 @@ def test_what_goes_wrong_in_the_driver_ends_the_workers(
     def fail(progress: FullProgress) -> None:
         raise ZeroDivisionError("the screen is gone")
 
-    spec = spec_of(lab, steps=100_000, checkpoint_every=10_000, num_workers=1)
     with pytest.raises(ZeroDivisionError, match="the screen is gone"):
-        distil(lab, spec, tmp_path / "run", fail)
+        distil(lab, spec_of(lab, steps=100_000, checkpoint_every=10_000), tmp_path / "run", fail)
     assert worker_pids() == []
 
 
