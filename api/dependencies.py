@@ -4,6 +4,9 @@ A route names what it needs by type::
 
     @router.get("/things")
     def list_things(database: DatabaseDep, settings: SettingsDep) -> Page[Thing]: ...
+
+All of these are asynchronous since nothing in them waits: FastAPI sends each plain function to
+another thread and back, which costs more than many a route.
 """
 
 from __future__ import annotations
@@ -18,22 +21,22 @@ from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
 
-def get_database(request: Request) -> Database:
+async def get_database(request: Request) -> Database:
     """Return the database of the application."""
     return cast(Database, request.app.state.database)
 
 
-def get_settings(request: Request) -> Settings:
+async def get_settings(request: Request) -> Settings:
     """Return the settings of the application."""
     return cast(Settings, request.app.state.settings)
 
 
-def get_metrics(request: Request) -> Metrics:
+async def get_metrics(request: Request) -> Metrics:
     """Return what counts for Prometheus."""
     return cast(Metrics, request.app.state.metrics)
 
 
-def get_role(request: Request) -> Role:
+async def get_role(request: Request) -> Role:
     """Return who is asking, as :mod:`api.guard` found."""
     return cast(Role, request.state.role)
 

@@ -11,20 +11,51 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from kdnas.db.engine import Database, Session
 from kdnas.db.repository import explored
+from kdnas.db.repository.search_pages import Asked, Row, read_figures
 from kdnas.records import ExploredState
 
 Found = TypeVar("Found")
 
-_MOST = 64
+_MOST_ANSWERS, _MOST_FIGURES = 64, 2000
+"""Answers may have a megabyte each, figures are a few numbers of a search."""
 
-_Entries = OrderedDict[Hashable, tuple[int, object]]
-_by_database: WeakKeyDictionary[Database, _Entries] = WeakKeyDictionary()
-_lock = threading.Lock()
-_working = tuple(threading.RLock() for _ in range(32))
+
+class _Memory:
+    """What was found in each database, and after which event; the oldest in use is forgotten."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._found: WeakKeyDictionary[Database, OrderedDict[Hashable, tuple[int, object]]]
+        self._found = WeakKeyDictionary()
+
+    def known(self, database: Database, key: Hashable) -> tuple[int, object] | None:
+        """Return an entry with the number of its event."""
+        with self._lock:
+            entries = self._found.setdefault(database, OrderedDict())
+            if key in entries:
+                entries.move_to_end(key)
+            return entries.get(key)
+
+    def keep(self, database: Database, key: Hashable, event: int, found: object) -> None:
+        """Keep an entry, unless it is older than what is there."""
+        with self._lock:
+            entries = self._found.setdefault(database, OrderedDict())
+            if key in entries and entries[key][0] > event:
+                return
+            entries[key] = (event, found)
+            entries.move_to_end(key)
+            while len(entries) > self._most:
+                entries.popitem(last=False)
+
+
+_answers, _figures = _Memory(_MOST_ANSWERS), _Memory(_MOST_FIGURES)
+_at_work: WeakValueDictionary[Hashable, threading.Lock] = WeakValueDictionary()
+_at_work_lock = threading.Lock()
 
 
 def remembered(
@@ -40,31 +71,31 @@ def remembered(
         find: reads in the same session and depends on nothing that changes without an event.
     """
     event, key = explored.newest_event(session, search_id), (search_id, what)
-    with _working[hash(search_id) % len(_working)]:  # others who ask for the same wait for it
-        known = _known(database, key)
+    with _at_work_lock:
+        working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
+    with working:  # others who ask for the same wait for it
+        known = _answers.known(database, key)
         if known is not None and known[0] == event:
             return cast(Found, known[1])
         found = find()
-        if known is None or known[0] < event:
-            _keep(database, key, event, found)
+        _answers.keep(database, key, event, found)
         return found
 
 
-def _known(database: Database, key: Hashable) -> tuple[int, object] | None:
-    with _lock:
-        entries = _by_database.setdefault(database, OrderedDict())
-        if key in entries:
-            entries.move_to_end(key)
-        return entries.get(key)
-
-
-def _keep(database: Database, key: Hashable, event: int, found: object) -> None:
-    with _lock:
-        entries = _by_database[database]
-        entries[key] = (event, found)
-        entries.move_to_end(key)
-        while len(entries) > _MOST:
-            entries.popitem(last=False)
+def remembered_figures(database: Database, session: Session, searches: Asked) -> dict[str, Row]:
+    """Return what :func:`search_pages.read_figures` does, for searches with news from there."""
+    events = explored.newest_events(session, searches)
+    known = {search_id: _figures.known(database, search_id) for search_id in searches}
+    found = {
+        search_id: cast(Row, entry[1])
+        for search_id, entry in known.items()
+        if entry is not None and entry[0] == events[search_id]
+    }
+    news = {search_id: asked for search_id, asked in searches.items() if search_id not in found}
+    for search_id, figures in read_figures(session, news).items() if news else ():
+        _figures.keep(database, search_id, events[search_id], figures)
+        found[search_id] = figures
+    return found
 
 
 def explored_states(database: Database, session: Session, search_id: str) -> list[ExploredState]:

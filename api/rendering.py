@@ -31,7 +31,12 @@ def answered(text: bytes) -> Response:
 
 def rendered_page(page: PageOf[Any]) -> Response:
     """Answer with a page of a list."""
-    return rendered({"items": page.items, "next_cursor": page.next_cursor})
+    return answered(page_as_json(page))
+
+
+def page_as_json(page: PageOf[Any]) -> bytes:
+    """Write a page of a list."""
+    return as_json({"items": page.items, "next_cursor": page.next_cursor})
 
 
 def sorting(text: str) -> tuple[str, bool]:

@@ -16,6 +16,10 @@ from kdnas.errors import WorkError
 REQUESTS_END_SECONDS = 3
 """How long requests may go on once the service is asked to stop."""
 
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection is kept: longer than proxies and clients do, or one that takes it
+again at the moment of its end has a request fail."""
+
 
 def listen(host: str, port: int) -> socket.socket:
     """Open the socket.
@@ -52,6 +56,7 @@ def run(app: FastAPI, listener: socket.socket) -> None:
         access_log=False,
         server_header=False,
         loop="asyncio",  # uvloop does not go with Ray
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=REQUESTS_END_SECONDS,
     )
     _Server(config, app).run(sockets=[listener])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
@@ -16,8 +16,10 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 
 import kdnas
-from api.dependencies import get_database, get_role, get_settings
+from api.dependencies import DatabaseDep, RoleDep
 from api.errors import http_problem
+from api.security import Access, Role
+from kdnas.db.engine import Database
 from kdnas.db.repository import events
 
 HERE = Path(__file__).parent
@@ -51,20 +53,22 @@ def _missing(request: Request, error: Exception) -> Response:
     wants_page = "text/html" in request.headers.get("accept", "")
     if not wants_page or request.url.path.startswith("/api/"):
         return http_problem(request, error)
-    login_required = bool(get_settings(request).operator_token)
-    return render(request, "missing.html", 404, since=0, log_since=0, login_required=login_required)
+    return render(
+        request, "missing.html", 404, since=0, log_since=0, login_required=_login_required(request)
+    )
+
+
+def _login_required(request: Request) -> bool:
+    return cast(Access, request.app.state.access).login_required
 
 
 class Frame:
     """What all pages share: who looks at them, and from which event on they follow."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, database: Database, role: Role) -> None:
         self._request = request
-        self._database = get_database(request)
-        self._context: dict[str, Any] = {
-            "role": get_role(request),
-            "login_required": bool(get_settings(request).operator_token),
-        }
+        self._database = database
+        self._context: dict[str, Any] = {"role": role, "login_required": _login_required(request)}
 
     def __call__(self, template: str, subject: str | None = None, **context: Any) -> Response:
         """Render a page; ``subject`` is the search, distillation or pipeline that it shows."""
@@ -82,7 +86,12 @@ class Frame:
         )
 
 
-FrameDep = Annotated[Frame, Depends()]
+async def get_frame(request: Request, database: DatabaseDep, role: RoleDep) -> Frame:
+    """Return what a page is rendered with."""
+    return Frame(request, database, role)
+
+
+FrameDep = Annotated[Frame, Depends(get_frame)]
 
 
 @router.get("/")

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.dependencies import DatabaseDep
-from api.rendering import rendered, rendered_page, sorting
+from api.remembered import remembered
+from api.rendering import answered, page_as_json, rendered, sorting
 from api.routes.searches import Reference
 from api.schemas import Page
 from api.schemas_searches import CandidateDetail, CandidateQuery, CandidateShape
@@ -24,16 +25,22 @@ def list_candidates(
     """List a search's candidates, the highest reward first unless asked otherwise."""
     sort, descending = sorting(query.sort)
     with database.read() as session:
-        page = candidate_pages.list_candidates(
-            session,
-            searches.get_search(session, search).id,
-            query.filter(),
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        search_id = searches.get_search(session, search).id
+
+        def find() -> bytes:
+            page = candidate_pages.list_candidates(
+                session,
+                search_id,
+                query.filter(),
+                sort=sort,
+                descending=descending,
+                limit=query.limit,
+                cursor=query.cursor,
+            )
+            return page_as_json(page)
+
+        key = ("candidates", query.model_dump_json(exclude_defaults=True))
+        return answered(remembered(database, session, search_id, key, find))
 
 
 @router.get("/candidates/{candidate}", response_model=CandidateDetail)

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from api.dependencies import DatabaseDep
 from api.remembered import explored_states, remembered
-from api.rendering import answered, as_json, rendered_page
+from api.rendering import answered, as_json, page_as_json
 from api.routes.searches import Reference
 from api.schemas import Page
 from api.schemas_searches import (
@@ -42,10 +42,15 @@ def list_episodes(
     """List a search's episodes in order, each with the rewards of its candidates."""
     with database.read() as session:
         search_id = searches.get_search(session, search).id
-        page = search_pages.list_episodes(
-            session, search_id, limit=query.limit, cursor=query.cursor
-        )
-    return rendered_page(page)
+        key = ("episodes", query.limit, query.cursor)
+
+        def find() -> bytes:
+            page = search_pages.list_episodes(
+                session, search_id, limit=query.limit, cursor=query.cursor
+            )
+            return page_as_json(page)
+
+        return answered(remembered(database, session, search_id, key, find))
 
 
 @router.get("/searches/{search}/pareto", response_model=Candidates)

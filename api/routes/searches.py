@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -11,7 +12,7 @@ from api.data_roots import check_paths
 from api.dependencies import DatabaseDep, SettingsDep
 from api.export import MEDIA_TYPES, ExportFormat, export_chunks
 from api.idempotency import Answer, OnceDep
-from api.remembered import explored_states, remembered
+from api.remembered import explored_states, remembered, remembered_figures
 from api.rendering import rendered, rendered_page, sorting
 from api.schemas import Page
 from api.schemas_searches import (
@@ -70,6 +71,7 @@ def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep)
             descending=descending,
             limit=query.limit,
             cursor=query.cursor,
+            figures=partial(remembered_figures, database),
         )
     return rendered_page(page)
 

@@ -23,6 +23,8 @@ from kdnas.errors import DatabaseError
 
 BUSY_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10
+MOST_CONNECTIONS = 15
+"""Of one process, opened as they are needed and kept: to open one takes as long as ten reads."""
 
 _MEANINGS = (
     ("file is not a database", "the file is not an SQLite database; name another file"),
@@ -102,13 +104,15 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         url: from :func:`parse_url`.
         foreign_keys: False for migrations, which rebuild tables on SQLite.
     """
+    pool = {"pool_size": MOST_CONNECTIONS, "max_overflow": 0}
     if url.get_backend_name() == "postgresql":
         query = {"connect_timeout": str(CONNECT_TIMEOUT_SECONDS), **url.query}
         return create_engine(
             url.set(drivername="postgresql+psycopg", query=query),
             pool_pre_ping=True,
+            **pool,
         )
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
     event.listen(engine, "connect", _SQLiteSetup(url, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Candidate, Event, SearchState
+from kdnas.db.models import Candidate, Event, Search, SearchState
 from kdnas.records import ExploredState, Losses, StateCounts
 
 
@@ -59,6 +59,18 @@ def _state(row: Sequence[Any]) -> ExploredState:
 def newest_event(session: Session, search_id: str) -> int:
     """Id of a search's newest event: while it is the same, its states are."""
     return session.scalar(select(func.max(Event.id)).where(Event.search_id == search_id)) or 0
+
+
+def newest_events(session: Session, search_ids: Collection[str]) -> dict[str, int]:
+    """Id of the newest event of each search."""
+    newest = (
+        select(func.max(Event.id))
+        .where(Event.search_id == Search.id)
+        .correlate(Search)
+        .scalar_subquery()
+    )
+    query = select(Search.id, newest).where(Search.id.in_(search_ids))
+    return {search_id: event or 0 for search_id, event in session.execute(query)}
 
 
 def state_counts(session: Session, search_id: str) -> StateCounts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
 }
 
 Row = dict[str, Any]
+Asked = Mapping[str, tuple[str | None, int | None]]
+"""Id of a search → name of the loss that its reward is made of, and episodes asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,18 @@ def list_searches(
     descending: bool = True,
     limit: int = 50,
     cursor: str | None = None,
+    figures: Callable[[Session, Asked], Mapping[str, Row]] | None = None,
 ) -> PageOf[Row]:
     """Read a page of searches without their specs, with their figures.
+
+    Args:
+        session: to read with.
+        wanted: which searches.
+        sort: one of :data:`SORTS`.
+        descending: from the largest down.
+        limit: length of the page.
+        cursor: of the page before.
+        figures: gives what :func:`read_figures` does, None for that itself.
 
     Raises:
         RequestError: the cursor is that of another list.
@@ -70,7 +82,7 @@ def list_searches(
     order = Order(SORTS[sort], Search.id, descending)
     page = as_dicts(read_page(session, query, order, scope, limit, cursor))
     asked = {row["id"]: (row.pop("loss"), row.pop("asked")) for row in page.items}
-    found = _figures(session, asked)
+    found = (figures or read_figures)(session, asked)
     return PageOf([{**row, **found[row["id"]]} for row in page.items], page.next_cursor)
 
 
@@ -78,7 +90,40 @@ def search_figures(session: Session, search: SearchRecord) -> Row:
     """What came of one search so far: the figures of the list."""
     loss = search.spec.get("reward", {}).get("loss")
     episodes = search.spec.get("controller", {}).get("episodes")
-    return _figures(session, {search.id: (loss, episodes)})[search.id]
+    return read_figures(session, {search.id: (loss, episodes)})[search.id]
+
+
+def read_figures(session: Session, searches: Asked) -> dict[str, Row]:
+    """What came of several searches so far, in four reads; the same until their next events."""
+    episodes = _counted(
+        session,
+        select(Episode.search_id, func.count(), func.count(Episode.finished_at))
+        .where(Episode.search_id.in_(searches))
+        .group_by(Episode.search_id),
+    )
+    candidates = _counted(
+        session,
+        select(
+            SearchState.search_id,
+            func.sum(SearchState.num_candidates),
+            func.sum(SearchState.num_finished),
+        )
+        .where(SearchState.search_id.in_(searches))
+        .group_by(SearchState.search_id),
+    )
+    best = _best(session, {search_id: loss for search_id, (loss, _) in searches.items()})
+    rows = {}
+    for search_id, (_, asked) in searches.items():
+        begun, finished = episodes.get(search_id, (0, 0))
+        proposed, done = candidates.get(search_id, (0, 0))
+        rows[search_id] = {
+            "num_episodes": begun if asked is None else asked,
+            "num_episodes_finished": finished,
+            "num_candidates": proposed,
+            "num_candidates_finished": done,
+            "best": best.get(search_id),
+        }
+    return rows
 
 
 def list_episodes(
@@ -120,46 +165,6 @@ def list_episodes(
         ],
         page.next_cursor,
     )
-
-
-def _figures(
-    session: Session, searches: Mapping[str, tuple[str | None, int | None]]
-) -> dict[str, Row]:
-    """Figures of several searches in four reads.
-
-    Args:
-        session: to read with.
-        searches: id → name of the loss that its reward is made of, and episodes asked for.
-    """
-    episodes = _counted(
-        session,
-        select(Episode.search_id, func.count(), func.count(Episode.finished_at))
-        .where(Episode.search_id.in_(searches))
-        .group_by(Episode.search_id),
-    )
-    candidates = _counted(
-        session,
-        select(
-            SearchState.search_id,
-            func.sum(SearchState.num_candidates),
-            func.sum(SearchState.num_finished),
-        )
-        .where(SearchState.search_id.in_(searches))
-        .group_by(SearchState.search_id),
-    )
-    best = _best(session, {search_id: loss for search_id, (loss, _) in searches.items()})
-    rows = {}
-    for search_id, (_, asked) in searches.items():
-        begun, finished = episodes.get(search_id, (0, 0))
-        proposed, done = candidates.get(search_id, (0, 0))
-        rows[search_id] = {
-            "num_episodes": begun if asked is None else asked,
-            "num_episodes_finished": finished,
-            "num_candidates": proposed,
-            "num_candidates_finished": done,
-            "best": best.get(search_id),
-        }
-    return rows
 
 
 def _counted(session: Session, query: Any) -> dict[str, tuple[int, int]]:
