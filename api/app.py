@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio import to_thread
 from fastapi import FastAPI
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
@@ -24,6 +25,11 @@ from api.routes import add_routes
 from api.security import Access, LoginLimiter, check_tokens
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
+
+REQUEST_THREADS = 10
+"""Requests that read or write at a time. Fewer than the database's connections (MOST_CONNECTIONS
+of kdnas.db.engine), so that events and coordinator never wait for one behind a crowd; and more
+would only take turns, since what Python does is done by one at a time."""
 
 COORDINATOR_ENDS_SECONDS = 6.0
 """What it leaves behind is taken up by the next one; with open requests it makes ten at most."""
@@ -67,6 +73,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = REQUEST_THREADS
     coordinator: Coordinator | None = app.state.coordinator
     if coordinator is not None:
         coordinator.start()

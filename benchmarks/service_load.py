@@ -146,7 +146,11 @@ async def read(
     while time.monotonic() < until:
         began = time.monotonic()
         page = next(pages)
-        answer = await client.get(page)
+        try:
+            answer = await client.get(page)
+        except httpx.TransportError as error:
+            reads.failures.append(f"{page}: {error!r}")
+            continue
         took = time.monotonic() - began
         if answer.status_code == 200:
             reads.milliseconds.setdefault(page, []).append(took * 1000)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -162,6 +163,24 @@ def test_a_service_with_a_token_listens_everywhere_and_keeps_it_to_itself(tmp_pa
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(timeout=20) == 0
         assert TOKEN not in running.log.read_text()
+
+
+@pytest.mark.slow
+def test_an_idle_connection_is_kept_until_the_service_ends(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        connection = HTTPConnection(running.url.removeprefix("http://"), timeout=20)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read()
+        time.sleep(7)  # many a server hangs up after five
+        opened = connection.sock
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read()
+        assert connection.sock is opened is not None
+        running.process.send_signal(signal.SIGTERM)
+        asked = time.monotonic()
+        assert running.process.wait(timeout=20) == 0
+        assert time.monotonic() - asked < 5
+        connection.close()
 
 
 @pytest.mark.parametrize(
