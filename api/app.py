@@ -26,7 +26,7 @@ from api.security import Access, LoginLimiter, check_tokens
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
-REQUEST_THREADS = 10
+REQUEST_THREADS = 6
 """Requests that read or write at a time. Fewer than the database's connections (MOST_CONNECTIONS
 of kdnas.db.engine), so that events and coordinator never wait for one behind a crowd; and more
 would only take turns, since what Python does is done by one at a time."""

@@ -39,7 +39,6 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
-from kdnas.db.engine import make_engine, parse_url
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.settings import Settings
 from kdnas.testing.many_candidates import add_many_candidates
@@ -256,18 +255,6 @@ def summary(reads: Reads, heard: list[Listening], reference: str) -> dict[str, A
     }
 
 
-def settle(database_url: str) -> None:
-    """Have PostgreSQL do now what it does by itself within a minute of a hundred thousand new rows.
-
-    Else that falls into the time of the measurement, or not, and plans are bad until then.
-    """
-    engine = make_engine(parse_url(database_url))
-    if engine.dialect.name == "postgresql":
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM ANALYZE")
-    engine.dispose()
-
-
 def measure(
     kind: str, database_url: str, home: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
@@ -277,7 +264,6 @@ def measure(
     environment = {"KDNAS_HOME": str(home), "KDNAS_DATABASE_URL": database_url}
     with open_database(Settings.from_environment(environment)) as database:
         many = add_many_candidates(database, options.candidates)
-    settle(database_url)
     with served(database_url, home) as address:
         running = start_search(address)
         reads, heard = asyncio.run(
