@@ -98,12 +98,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_seeds_beside_each_other_a_kill_and_a_drain(place: Place) -> None:
     first, second, third = place.queue(0, 1, 2, steps=400)
     with place.coordinator() as coordinator:
-        wait_for(lambda: place.row(first).share > 0 and place.row(second).share > 0)
+        nobodys = {None, coordinator.pid}  # the coordinator's own until a runner has taken over
+        wait_for(lambda: len({place.pid(first), place.pid(second)} - nobodys) == 2)
         assert place.row(third).status == "queued"
-        pids = place.pid(first), place.pid(second)
-        assert None not in pids
-        assert len(set(pids)) == 2
-        os.kill(int(pids[0] or 0), signal.SIGKILL)
+        wait_for(lambda: place.row(first).share > 0)
+        killed = place.pid(first)
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
         wait_for(lambda: place.row(third).share > 0)
         began = time.monotonic()
         coordinator.send_signal(signal.SIGTERM)
