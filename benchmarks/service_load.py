@@ -149,6 +149,7 @@ async def read(
             answer = await client.get(page)
         except httpx.TransportError as error:
             reads.failures.append(f"{page}: {error!r}")
+            await asyncio.sleep(1)
             continue
         took = time.monotonic() - began
         if answer.status_code == 200:
