@@ -67,11 +67,11 @@ def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep)
         page = search_pages.list_searches(
             session,
             query.filter(),
+            partial(remembered_figures, database),
             sort=sort,
             descending=descending,
             limit=query.limit,
             cursor=query.cursor,
-            figures=partial(remembered_figures, database),
         )
     return rendered_page(page)
 

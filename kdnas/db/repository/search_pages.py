@@ -39,23 +39,23 @@ class SearchFilter:
 def list_searches(
     session: Session,
     wanted: SearchFilter,
+    figures: Callable[[Session, Asked], Mapping[str, Row]],
     *,
     sort: str = "created_at",
     descending: bool = True,
     limit: int = 50,
     cursor: str | None = None,
-    figures: Callable[[Session, Asked], Mapping[str, Row]] | None = None,
 ) -> PageOf[Row]:
     """Read a page of searches without their specs, with their figures.
 
     Args:
         session: to read with.
         wanted: which searches.
+        figures: :func:`read_figures`, or what gives the same.
         sort: one of :data:`SORTS`.
         descending: from the largest down.
         limit: length of the page.
         cursor: of the page before.
-        figures: gives what :func:`read_figures` does, None for that itself.
 
     Raises:
         RequestError: the cursor is that of another list.
@@ -82,7 +82,7 @@ def list_searches(
     order = Order(SORTS[sort], Search.id, descending)
     page = as_dicts(read_page(session, query, order, scope, limit, cursor))
     asked = {row["id"]: (row.pop("loss"), row.pop("asked")) for row in page.items}
-    found = (figures or read_figures)(session, asked)
+    found = figures(session, asked)
     return PageOf([{**row, **found[row["id"]]} for row in page.items], page.next_cursor)
 
 
