@@ -154,7 +154,7 @@ class FullDistillation:
         """Train from the newest checkpoint, or from the start, to the end or until told to stop.
 
         Stopping writes a checkpoint first. Going on from it gives the weights of an undisturbed
-        run, on a CPU to the bit.
+        run, on a CPU to the bit. No worker returns before that checkpoint is there for all.
 
         Returns:
             Steps made so far.
@@ -188,6 +188,7 @@ class FullDistillation:
                     teacher = stack.enter_context(self._setup.teacher_pass([trainer]))
                     if not self._stage(plan, trainer, teacher, on_progress, should_stop):
                         break
+        self._parallel.wait()  # the first may still be writing what the others read next
         return self._step
 
     def _stage(

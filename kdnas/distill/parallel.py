@@ -91,6 +91,10 @@ class Parallel:
         """Whether any worker's flag is set."""
         return any(self.gather(flag))
 
+    def wait(self) -> None:
+        """Wait until all workers are here."""
+        self.gather(0.0)
+
     def lead(self, tensors: Iterable[Tensor]) -> None:
         """Give every worker the values of the first."""
         if self.world_size > 1:

@@ -24,7 +24,7 @@ ORDER_OF_SUMS = 2e-6
 """Relative difference of float32 losses whose sums were taken in another order, over 12 steps."""
 
 WORKERS = """
-import json, os, sys
+import json, os, sys, time
 from itertools import count
 from pathlib import Path
 import torch
@@ -38,6 +38,11 @@ from kdnas.errors import KdnasError
 from kdnas.models.teacher import open_teacher
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
+
+class SlowPlace(Checkpoints):
+    def save(self, state, step):
+        time.sleep(0.3)
+        super().save(state, step)
 
 work = json.load(sys.stdin)
 torch.set_num_threads(1)
@@ -53,11 +58,13 @@ for name, task in work["tasks"].items():
     spec = DistillationSpec.model_validate(task["spec"])
     stages.CURVE_POINTS = task.get("curve_points", 50)
     asked = count(1)
+    # What comes after a stop begins with the checkpoint that the first worker has yet to write.
+    place = SlowPlace if task.get("stop_after") else Checkpoints
     run = FullDistillation(
         spec,
         open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
         TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
-        Checkpoints(task["places"][rank]),
+        place(task["places"][rank]),
         "cpu",
         "float32",
         parallel=parallel,
@@ -225,4 +232,5 @@ def test_one_worker_needs_no_process_group() -> None:
     parameter.grad = torch.full((2,), 5.0)
     ALONE.sum_gradients([parameter])
     ALONE.lead([parameter])
+    ALONE.wait()
     assert parameter.grad.tolist() == [5.0, 5.0]
