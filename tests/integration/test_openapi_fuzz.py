@@ -24,7 +24,7 @@ from kdnas.db.engine import Database
 from kdnas.db.repository.candidates import list_episodes
 from kdnas.settings import Settings
 from kdnas.testing.demo_data import fill
-from kdnas.testing.demo_pipeline import add_pipeline
+from kdnas.testing.walked_pipeline import add_pipeline
 
 EXAMPLES = os.environ.get("KDNAS_TEST_FUZZ_EXAMPLES", "5")
 

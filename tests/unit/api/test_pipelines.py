@@ -26,9 +26,9 @@ from kdnas.db.repository import (
     searches,
 )
 from kdnas.settings import Settings
-from kdnas.testing.demo_pipeline import add_pipeline, end_search, pipeline_spec
 from kdnas.testing.tiny_tasks import write_sst2
 from kdnas.testing.truth import assert_shape
+from kdnas.testing.walked_pipeline import add_pipeline, end_search, pipeline_spec
 
 PIPELINES = "/api/v1/pipelines"
 

@@ -20,8 +20,8 @@ from kdnas.errors import ConflictError, RequestError
 from kdnas.settings import Settings
 from kdnas.specs.load import load_preset, merge, preset_names
 from kdnas.specs.pipeline import BaselinesSpec, PipelineSpec
-from kdnas.testing.demo_pipeline import add_pipeline
 from kdnas.testing.tiny_tasks import write_sst2
+from kdnas.testing.walked_pipeline import add_pipeline
 
 app = typer.Typer()
 app.command()(launch.launch)

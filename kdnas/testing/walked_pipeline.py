@@ -1,4 +1,4 @@
-"""Pipelines as they look while they go on and when they are over, on the made-up landscape."""
+"""Pipelines walked through their real stages on the made-up landscape, and how they look there."""
 
 from __future__ import annotations
 
