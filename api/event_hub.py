@@ -119,8 +119,10 @@ class EventHub:
         while not self._closed and self.num_listeners:
             try:
                 if not begun:
+                    newest = await asyncio.to_thread(self._newest)
+                    # Only now: who listens meanwhile still goes by the old window and its bounds.
                     self._window.clear()
-                    self._floor = self._last = await asyncio.to_thread(self._newest)
+                    self._floor = self._last = newest
                     begun = True
                     self._wake()
                 page = await asyncio.to_thread(self._read, Subject(), self._last)

@@ -121,6 +121,44 @@ def test_a_slow_listener_loses_nothing(database: Database, monkeypatch: pytest.M
     assert asyncio.run(run()) == list(range(start + 1, start + 31))
 
 
+async def everybody_gone(hub: EventHub) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while hub._poller is not None and not hub._poller.done():
+            await asyncio.sleep(0.01)
+
+
+def test_listeners_who_come_back_together_lose_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database is asked where reading begins anew, the window has what it had."""
+    ask = EventHub._newest
+
+    def ask_slowly(hub: EventHub) -> int:
+        time.sleep(0.3)
+        return ask(hub)
+
+    monkeypatch.setattr(EventHub, "_newest", ask_slowly)
+
+    async def run() -> tuple[list[list[int]], int]:
+        hub = EventHub(database)
+        known = await asyncio.to_thread(newest, database)
+        leaving = asyncio.create_task(collect(hub.listen(Subject(), known), known + 5))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(write, database, 5)
+        assert len(await leaving) == 5
+        await everybody_gone(hub)
+        last = await asyncio.to_thread(write, database)
+
+        async def come_back(after_seconds: float) -> list[int]:
+            await asyncio.sleep(after_seconds)
+            return await collect(hub.listen(Subject(), known + 2), last)
+
+        return await asyncio.gather(*map(come_back, (0.0, 0.1, 0.2))), known
+
+    heard, known = asyncio.run(run())
+    assert heard == [list(range(known + 3, known + 7))] * 3
+
+
 def test_listeners_come_and_go(database: Database) -> None:
     """Nobody reads while nobody listens, and the next one begins where it asks to."""
 
@@ -128,9 +166,7 @@ def test_listeners_come_and_go(database: Database) -> None:
         hub = EventHub(database)
         one = await asyncio.to_thread(write, database)
         first = await collect(hub.listen(Subject(), one - 1), one)
-        async with asyncio.timeout(PATIENCE):
-            while hub._poller is not None and not hub._poller.done():
-                await asyncio.sleep(0.01)
+        await everybody_gone(hub)
         assert hub.num_listeners == 0
         two = await asyncio.to_thread(write, database, 3)
         second = await collect(hub.listen(Subject(), one), two)
