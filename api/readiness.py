@@ -55,8 +55,8 @@ def check_cluster(settings: Settings) -> Check:
     address = settings.ray_address
     if address is None or address in {"auto", "local"}:
         return Check(ok=True, detail="none is named: the coordinator starts a local one")
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
     try:
+        parts = urlsplit(address if "://" in address else f"ray://{address}")
         host, port = parts.hostname, parts.port or 6379
         with socket.create_connection((host or "", port), timeout=CONNECT_SECONDS):
             return Check(ok=True, detail=f"{address} answers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -77,7 +77,6 @@ def _access(request: Request) -> Access:
 
 def _local(target: str) -> str:
     """A path of this service; anything else becomes the home page."""
-    parts = urlsplit(target)
-    plain = target.isprintable() and "\\" not in target and not target.startswith("//")
-    here = not parts.scheme and not parts.netloc and target.startswith("/")
-    return target if plain and here else "/"
+    here = target.startswith("/") and not target.startswith("//")  # no scheme and no host
+    plain = target.isprintable() and "\\" not in target
+    return target if here and plain else "/"

@@ -195,9 +195,20 @@ def test_failures_are_forgotten_and_counted_for_all_together() -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:x", "x", ""],
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "javascript:x",
+        "//[",
+        "http://[x",
+        "x",
+        "",
+    ],
 )
 def test_the_login_page_leads_nowhere_else(stranger: TestClient, target: str) -> None:
+    assert 'value="/"' in stranger.get("/login", params={"next": target}).text
     assert log_in(stranger, OPERATOR, next=target).headers["location"] == "/"
 
 
