@@ -96,9 +96,12 @@ def _evaluate(
 
     request = EvaluationSpec.read(record.spec[evaluations.REQUEST], f"evaluation {record.id}")
     prepared = prepare_evaluation(request, on_task)
+    work.check()
     (planned,) = prepared.tasks
     about = what_decides(prepared, planned, record.seed)
     with database.write() as session:
+        if evaluations.locked_evaluation(session, record.id).status != "running":
+            raise StoppedError  # known figures are looked up when it is resumed
         known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
         evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
         if known is not None:

@@ -73,21 +73,27 @@ def run_stored_build(
                 with database.write() as session:
                     latency_builds.note_build_share(session, build_id, share)
 
+        def end(
+            status: SearchStatus, error: str | None = None, profile_id: str | None = None
+        ) -> None:
+            """Write how it ended, unless it was paused or cancelled, or is another's by now."""
+            with database.write() as session:
+                present = latency_builds.locked_build(session, build_id).status
+                if present == "running" and not lost.is_set():
+                    latency_builds.set_build_status(
+                        session, build_id, status, error, profile_id=profile_id
+                    )
+
         try:
             if status() == "running":
                 profile_id = _build(build_id, database, settings, note)
-                with database.write() as session:
-                    latency_builds.set_build_status(
-                        session, build_id, "succeeded", profile_id=profile_id
-                    )
+                end("succeeded", profile_id=profile_id)
         except _StoppedError:
             pass
         except (ConflictError, DatabaseError):
             raise
         except Exception as error:
-            reason = str(error) if isinstance(error, KdnasError) else repr(error)
-            with database.write() as session:
-                latency_builds.set_build_status(session, build_id, "failed", reason)
+            end("failed", str(error) if isinstance(error, KdnasError) else repr(error))
             raise
         return status()
 

@@ -27,6 +27,7 @@ import structlog
 
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
+from kdnas.db.repository.evaluations import note_evaluation_progress
 from kdnas.db.repository.events import append_event
 from kdnas.errors import CancelledError, DatabaseError, NoRoomError, NotNowError, RequestError
 from kdnas.settings import Settings
@@ -64,7 +65,9 @@ class Drain:
 class Preparing:
     """Events about corpus, masked-LM head and latency table, about one a second."""
 
-    def __init__(self, database: Database, kind: Kind, row_id: str) -> None:
+    def __init__(
+        self, database: Database, kind: Literal["search", "distillation"], row_id: str
+    ) -> None:
         self._database, self._type = database, f"{kind}_preparing"
         self._subject = {f"{kind}_id": row_id}
         self._told, self._text = 0.0, ""
@@ -105,7 +108,8 @@ def run(kind: Kind, row_id: str, token: str, settings: Settings, drain: Callable
                 ended = _WORK[kind](row_id, token, database, settings, drain)
             except NotNowError as error:
                 what = "room" if isinstance(error, NoRoomError) else "the cluster"
-                Preparing(database, kind, row_id)(f"waiting for {what}: {error}", None)
+                log.info("left for later", waiting_for=what, reason=str(error))
+                _tell_of_waiting(kind, row_id, database, f"waiting for {what}", str(error))
                 return EXIT_LEFT_ALONE
         log.info("ended", status=ended)
     except CancelledError as error:
@@ -120,6 +124,15 @@ def run(kind: Kind, row_id: str, token: str, settings: Settings, drain: Callable
         log.exception("failed", reason=str(error))
         return EXIT_FAILED
     return 0
+
+
+def _tell_of_waiting(kind: Kind, row_id: str, database: Database, text: str, reason: str) -> None:
+    """Write an event about work that goes back to be tried again later, where its kind has any."""
+    if kind == "evaluation":
+        with database.write() as session:
+            note_evaluation_progress(session, row_id, text, 0, 1, None)
+    elif kind != "latency":
+        Preparing(database, kind, row_id)(f"{text}: {reason}", None)
 
 
 def _search(

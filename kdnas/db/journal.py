@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
@@ -120,7 +121,16 @@ class DatabaseJournal:
         with self._database.read() as session:
             return searches.get_search(session, search_id)
 
-    def set_status(self, search_id: str, status: SearchStatus, error: str | None = None) -> None:
-        """Change a search's status, with an event."""
+    def set_status(
+        self,
+        search_id: str,
+        status: SearchStatus,
+        error: str | None = None,
+        among: Sequence[SearchStatus] | None = None,
+    ) -> SearchStatus:
+        """Change a search's status, with an event, if it is one of ``among``; return what it is."""
         with self._database.write() as session:
-            searches.set_search_status(session, search_id, status, error)
+            present = searches.locked_search(session, search_id).status
+            if among is not None and present not in among:
+                return cast(SearchStatus, present)
+            return searches.set_search_status(session, search_id, status, error).status

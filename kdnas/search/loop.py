@@ -119,8 +119,8 @@ def run_search(
     except (ConflictError, DatabaseError):
         raise
     except Exception as error:
-        if journal.get_search(setup.search_id).status == "running":
-            journal.set_status(setup.search_id, "failed", str(error) or type(error).__name__)
+        reason = str(error) or type(error).__name__
+        journal.set_status(setup.search_id, "failed", reason, among=("running",))
         raise
     finally:
         backend.close()
@@ -339,11 +339,10 @@ class SearchLoop:
         """Write the final status, unless another party has cancelled or paused the search."""
         status: SearchStatus = "succeeded" if stop is None else stop.status
         reason = None if stop is None else stop.reason
-        present = self._journal.get_search(self._id).status
-        if present != "running":
-            status = present
-        elif status != "running":
-            self._journal.set_status(self._id, status, reason)
+        if status == "running":
+            status = self._journal.get_search(self._id).status
+        else:
+            status = self._journal.set_status(self._id, status, reason, among=("running",))
         self._tell_screen(SearchDone(status, reason, self._best))
         return status
 

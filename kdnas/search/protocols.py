@@ -167,5 +167,14 @@ class Journal(Protocol):
     def get_search(self, search_id: str) -> SearchRecord:
         """Read a search by its id."""
 
-    def set_status(self, search_id: str, status: SearchStatus, error: str | None = None) -> None:
-        """Change a search's status, with an event."""
+    def set_status(
+        self,
+        search_id: str,
+        status: SearchStatus,
+        error: str | None = None,
+        among: Sequence[SearchStatus] | None = None,
+    ) -> SearchStatus:
+        """Change a search's status, with an event, if it is one of ``among``; return what it is.
+
+        Others cannot change it in between.
+        """

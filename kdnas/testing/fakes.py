@@ -77,9 +77,17 @@ class MemoryJournal:
             raise NotFoundError(f"there is no search {search_id!r}")
         return self._searches[search_id]
 
-    def set_status(self, search_id: str, status: SearchStatus, error: str | None = None) -> None:
-        """Change a search's status, with an event."""
+    def set_status(
+        self,
+        search_id: str,
+        status: SearchStatus,
+        error: str | None = None,
+        among: Sequence[SearchStatus] | None = None,
+    ) -> SearchStatus:
+        """Change a search's status, with an event, if it is one of ``among``; return what it is."""
         search, now = self.get_search(search_id), datetime.now(UTC)
+        if among is not None and search.status not in among:
+            return search.status
         started_at = now if status == "running" and not search.started_at else search.started_at
         self._searches[search_id] = replace(
             search,
@@ -89,6 +97,7 @@ class MemoryJournal:
             finished_at=now if status in _TERMINAL else None,
         )
         self.events.append(("search_status", {"status": status, "error": error}))
+        return status
 
     def episodes(self, search_id: str) -> list[Episode]:
         """All episodes in order, with their candidates in the order of their position."""

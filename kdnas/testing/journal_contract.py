@@ -92,7 +92,7 @@ class JournalContract:
         started = journal.get_search(search_id)
         assert started.started_at is not None
         assert started.finished_at is None
-        journal.set_status(search_id, "failed", "no space left")
+        assert journal.set_status(search_id, "failed", "no space left") == "failed"
         failed = journal.get_search(search_id)
         assert (failed.status, failed.error) == ("failed", "no space left")
         assert failed.finished_at is not None
@@ -101,6 +101,17 @@ class JournalContract:
         again = journal.get_search(search_id)
         assert (again.started_at, again.finished_at) == (started.started_at, None)
         assert again.error is None
+
+    def test_a_status_is_changed_only_from_those_that_are_named(
+        self, journal: Journal, search_id: str
+    ) -> None:
+        """What others have paused or cancelled stays so."""
+        journal.set_status(search_id, "cancelled")
+        assert journal.set_status(search_id, "succeeded", among=("running",)) == "cancelled"
+        assert journal.get_search(search_id).status == "cancelled"
+        journal.set_status(search_id, "running")
+        assert journal.set_status(search_id, "paused", "later", among=("running",)) == "paused"
+        assert journal.get_search(search_id).error == "later"
 
     def test_an_episode_is_read_as_it_was_begun(
         self, journal: Journal, search_id: str, episode: Episode

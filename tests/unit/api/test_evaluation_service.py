@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api import evaluation_service, runner
+from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation
 from api.evaluation_service import run_stored_evaluation
 from api.run_files import evaluation_checkpoints, evaluation_folder
 from kdnas.db.engine import Database
-from kdnas.db.models import Evaluation
+from kdnas.db.models import Evaluation, Grid
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import claims, evaluations, events, leases
+from kdnas.db.repository import claims, evaluations, events, grids, leases
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import Action, apply_action
@@ -23,6 +26,8 @@ from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+GRID = {"learning_rates": [1e-5, 1e-3], "epochs": [1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,7 @@ class Place:
         self.database, self.settings = database, settings
         self.model, self.data = model, data
 
-    def queue(self, **changes: Any) -> str:
+    def spec(self, **changes: Any) -> EvaluationSpec:
         request = {
             "model": str(self.model),
             "suite": "glue",
@@ -56,7 +61,10 @@ class Place:
             "device": "cpu",
             "dtype": "float32",
         }
-        spec = EvaluationSpec.read(request | changes, "test")
+        return EvaluationSpec.read(request | changes, "test")
+
+    def queue(self, **changes: Any) -> str:
+        spec = self.spec(**changes)
         pair = NewEvaluation("glue", "SST-2", spec.seeds[0], spec.to_json())
         with self.database.write() as session:
             (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
@@ -83,6 +91,13 @@ class Place:
         with self.database.read() as session:
             found = events.events_since(session)
         return [event.payload for event in found if event.type == kind]
+
+
+@pytest.fixture
+def prepared_grid(place: Place) -> str:
+    """Key of the grid that an evaluation with a grid tries."""
+    prepared = prepare_evaluation(place.spec(grid=GRID))
+    return prepared.tasks[0].grid_key(prepared.model)
 
 
 @pytest.fixture
@@ -144,6 +159,46 @@ def test_what_is_not_wanted_any_more_is_let_go_of(
     assert place.run(row_id, act) == ("paused" if kept else "cancelled")
     assert evaluation_checkpoints(place.settings, row_id).exists() == kept
     assert 0 <= place.row(row_id).share < 1
+
+
+@pytest.mark.parametrize(("action", "after"), [("pause", "paused"), ("cancel", "cancelled")])
+def test_what_is_known_is_not_written_to_what_was_stopped(
+    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action, after: str
+) -> None:
+    monkeypatch.setattr("api.lease.WATCH_SECONDS", 60.0)
+    place.run(place.queue())
+    row_id = place.queue()
+
+    def act_then(spec: EvaluationSpec, on_task: Callable[[str], None]) -> PreparedEvaluation:
+        prepared = prepare_evaluation(spec, on_task)
+        place.act(row_id, action)
+        return prepared
+
+    monkeypatch.setattr(evaluation_service, "prepare_evaluation", act_then)
+    assert place.run(row_id) == after
+    assert place.row(row_id).metrics == {}
+    monkeypatch.undo()
+    if action == "pause":
+        place.act(row_id, "resume")
+        assert place.run(row_id) == "succeeded"
+
+
+def test_one_that_waits_for_anothers_grid_is_left_for_later(
+    place: Place, database_url: str, prepared_grid: str
+) -> None:
+    """It goes back to be tried again, and is no process that died."""
+    row_id = place.queue(grid=GRID)
+    with place.database.write() as session:
+        grids.open_grid(session, prepared_grid, model="m", task="SST-2")
+        leases.acquire(session, Grid, prepared_grid, LeaseOwner.of_this_process("service"), 60.0)
+        owner = LeaseOwner.of_this_process("service", "claim")
+        assert claims.claim_next(session, Evaluation, owner, 60)
+    settings = replace(place.settings, database_url=database_url)
+    assert runner.run("evaluation", row_id, "claim", settings, lambda: False) == 75
+    row = place.row(row_id)
+    assert (row.status, row.error) == ("running", None)
+    *_, last = place.told("evaluation_progress")
+    assert last["phase"] == "waiting for room"
 
 
 def test_a_failure_says_why(place: Place, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_cluster_that_answers_and_one_that_does_not(settings: Settings) -> Non
         port = listening.getsockname()[1]
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             assert check_cluster(replace(settings, ray_address=address)).ok
-    for address in (f"127.0.0.1:{port}", "127.0.0.1:notaport", "ray://"):
+    for address in (f"127.0.0.1:{port}", "127.0.0.1:notaport", "ray://", "ray://["):
         assert not check_cluster(replace(settings, ray_address=address)).ok, address
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import lease
+from api import latency_run, lease
 from api.latency_run import run_stored_build
 from kdnas.db.engine import Database
 from kdnas.db.models import LatencyBuild
@@ -16,9 +16,12 @@ from kdnas.db.records import LatencyBuildRecord
 from kdnas.db.repository import claims, latency_builds, leases
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import apply_action
-from kdnas.errors import SpecError
+from kdnas.errors import SpecError, TeacherError
+from kdnas.models.teacher import TeacherHandle
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
+from kdnas.specs.parts import TeacherSpec
+from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 AXES = {"layers": [1, 2], "heads": [2], "hidden": [24], "intermediate": [48]}
@@ -79,6 +82,32 @@ def test_a_cancelled_build_stops(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert place.run(build_id, cancel_and_wait) == "cancelled"
     record = place.row(build_id)
     assert (record.profile_id, record.error) == (None, None)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_build_that_is_cancelled_at_its_last_moment_stays_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """The table is there already, or the teacher is not, before anybody looks at the row again."""
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 60.0)
+    place.run(place.queue())
+    build_id, prepare = place.queue(), latency_run.prepare_teacher
+
+    def cancel_first(spec: TeacherSpec, store: Store) -> TeacherHandle:
+        with place.database.write() as session:
+            apply_action(session, LatencyBuild, build_id, "cancel")
+        if fails:
+            raise TeacherError("it is not there any more")
+        return prepare(spec, store)
+
+    monkeypatch.setattr(latency_run, "prepare_teacher", cancel_first)
+    if fails:
+        with pytest.raises(TeacherError):
+            place.run(build_id)
+    else:
+        assert place.run(build_id) == "cancelled"
+    record = place.row(build_id)
+    assert (record.status, record.profile_id, record.error) == ("cancelled", None, None)
 
 
 def test_a_drained_build_is_gone_on_with(place: Place) -> None:

@@ -201,11 +201,11 @@ class DyingJournal:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._journal, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
             self._left -= 1
             if self._left == 0 and not self._after:
                 raise Killed
-            value = method(*args)
+            value = method(*args, **named)
             if self._left == 0:
                 raise Killed
             return value
@@ -517,7 +517,7 @@ def test_the_journal_is_asked_once_an_episode_not_once_a_candidate() -> None:
     world.run(journal=Counting(world.journal, 0, after=False))
     assert asked.count("episodes") == 1
     assert asked.count("known_losses") == asked.count("begin_episode") == 4
-    assert asked.count("get_search") == 2
+    assert asked.count("get_search") == 1
 
 
 def test_the_loop_loads_no_torch() -> None:
