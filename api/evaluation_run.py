@@ -257,13 +257,15 @@ def evaluate_pair(
     work.check_lease()
     _write_predictions(evaluation_folder(settings, record.id), result)
     with database.write() as session:
-        cancelled = evaluations.locked_evaluation(session, record.id).status == "cancelled"
-        if not cancelled:
+        present = evaluations.locked_evaluation(session, record.id).status
+        if present == "running":
             record = evaluations.set_evaluation_status(
                 session, record.id, "succeeded", metrics=result.to_json()
             )
+    if present == "paused":  # at its very last step: it goes on from its last checkpoint
+        return None
     remove_evaluation_checkpoints(settings, record.id)
-    return None if cancelled else FinishedPair(record, result, known=False)
+    return None if present == "cancelled" else FinishedPair(record, result, known=False)
 
 
 def _evaluate(

@@ -21,6 +21,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import Action, apply_action
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.training import FinetuneProgress
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
@@ -70,13 +71,20 @@ class Place:
             (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
         return row_id
 
-    def run(self, row_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
+    def run(
+        self,
+        row_id: str,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
+    ) -> SearchStatus:
         with self.database.write() as session:
             owner = LeaseOwner.of_this_process("service")
             claim = claims.claim_next(session, Evaluation, owner, 60)
         assert claim is not None
         assert claim.row_id == row_id
-        return run_stored_evaluation(row_id, owner.token, self.database, self.settings, should_stop)
+        return run_stored_evaluation(
+            row_id, owner.token, self.database, self.settings, should_stop, on_progress
+        )
 
     def act(self, row_id: str, action: Action) -> None:
         with self.database.write() as session:
@@ -181,6 +189,29 @@ def test_what_is_known_is_not_written_to_what_was_stopped(
     if action == "pause":
         place.act(row_id, "resume")
         assert place.run(row_id) == "succeeded"
+
+
+@pytest.mark.parametrize("action", ["pause", "cancel"])
+def test_what_is_stopped_at_its_last_moment_stays_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    monkeypatch.setattr("api.lease.WATCH_SECONDS", 60.0)
+    row_id = place.queue()
+    acted: list[str] = []
+
+    def act(progress: FinetuneProgress) -> None:
+        if progress.phase == "dev" and not acted:
+            place.act(row_id, action)
+            acted.append(progress.phase)
+
+    after = place.run(row_id, on_progress=act)
+    assert after == place.row(row_id).status == {"pause": "paused", "cancel": "cancelled"}[action]
+    assert place.row(row_id).metrics == {}
+    if action == "pause":
+        place.act(row_id, "resume")
+        assert place.run(row_id) == "succeeded"
+        assert place.row(row_id).metrics["steps"] == 4
+    assert not evaluation_checkpoints(place.settings, row_id).exists()
 
 
 def test_one_that_waits_for_anothers_grid_is_left_for_later(
