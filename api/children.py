@@ -108,9 +108,8 @@ class LocalCluster:
         """End the cluster, if there is one."""
         if self._process is None:
             return
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         try:
             self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -120,11 +119,20 @@ class LocalCluster:
 
 
 def _first_line(process: subprocess.Popen[str], give_up: Callable[[], bool]) -> str:
-    """What a process prints first; nothing if it ends before, or takes too long."""
+    """What a process prints first; nothing if it ends before, or takes too long.
+
+    Its stdout belongs to a thread from now on: nobody else could close it while that one reads.
+    """
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     stream = process.stdout
     assert stream is not None
-    threading.Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()
+
+    def read() -> None:
+        with stream:
+            lines.put(stream.readline())
+            stream.read()  # to its end
+
+    threading.Thread(target=read, name="local-cluster", daemon=True).start()
     deadline = time.monotonic() + CLUSTER_START_SECONDS
     while time.monotonic() < deadline and not give_up():
         try:

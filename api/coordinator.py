@@ -179,6 +179,10 @@ class Coordinator:
         environment = self._environment
         if needs_cluster(kind, claim.spec) and not self._address:
             environment = environment | self._cluster.variables(self._stopping.is_set)
+            if self._stopping.is_set():
+                with self._database.write() as session:
+                    leases.release(session, table, claim.row_id, owner)
+                return False
         if kind == "evaluation":  # all cores for one; a part of them for each of several
             at_once = min(self._max_evaluations, num_waiting + num_beside)
             environment = environment | share_of_cores(environment, at_once)

@@ -129,6 +129,33 @@ def test_stopping_frees_the_row_at_once_and_blames_nobody(
     assert "search_interrupted" not in types
 
 
+@pytest.mark.ray
+def test_stopping_does_not_wait_for_a_cluster_to_start(
+    settings: Settings, database: Database, ray_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners at work are asked to end, and what would have used the cluster is given back."""
+    monkeypatch.setenv("HOME", str(ray_home))
+    queue(database, "at work")
+    with database.write() as session:
+        spec = SPEC | {"backend": {"name": "ray"}}
+        searches.create_search(session, spec, name="waiting", owner_kind="service")
+    made = Coordinator(settings, database, max_running=2)
+    made.start()
+    wait_until(lambda: made._cluster._process is not None)
+    began = time.monotonic()
+    made.stop(5)
+    assert time.monotonic() - began < 6.5
+    assert made.running == 0
+    assert not made._thread.is_alive()
+    for name in ("at work", "waiting"):
+        found = read(database, name)
+        assert found.status == "running"
+        with database.read() as session:
+            assert leases.holder(session, Search, found.id) is None
+    with database.read() as session:
+        assert "search_interrupted" not in [e.type for e in events.events_since(session)]
+
+
 def test_a_runner_that_does_not_see_a_pause_is_killed(
     database: Database, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
