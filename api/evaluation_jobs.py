@@ -67,7 +67,8 @@ def evaluate_with_jobs(
         should_stop: asked a few times a second; True ends all of them after a checkpoint.
 
     Raises:
-        ConflictError: another process works on one of them, or data have changed meanwhile.
+        ConflictError: another process works on one of them.
+        TaskDataError: data have changed meanwhile.
         KdnasError: a fine-tuning failed, and its row says why; the others have written checkpoints
             and are gone on with the next time.
     """

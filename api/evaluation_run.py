@@ -20,7 +20,7 @@ from api.work import Work, at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
-from kdnas.errors import ConflictError
+from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import KEPT_MODEL, finetune
 from kdnas.evaluation.grid import GRID_SEED
@@ -85,7 +85,8 @@ def run_evaluation(
         should_stop: asked between steps; True ends this run after a checkpoint.
 
     Raises:
-        ConflictError: another process works on one of them, or data have changed meanwhile.
+        ConflictError: another process works on one of them.
+        TaskDataError: data have changed meanwhile.
         KdnasError: a fine-tuning failed; its row says why, and finished ones are kept.
     """
     finished: list[FinishedPair] = []
@@ -161,12 +162,11 @@ def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskDa
     """Read the data of a planned task.
 
     Raises:
-        ConflictError: they are not those that were planned with.
-        TaskDataError: they are not there any more.
+        TaskDataError: they are not those that were planned with, or not there any more.
     """
     data = read_data(prepared.spec, planned.task)
     if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
-        raise ConflictError(
+        raise TaskDataError(
             f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since they "
             "were first read; run the command again"
         )

@@ -11,6 +11,7 @@
     │   ├── TeacherError        a teacher that cannot be read or is not supported
     │   ├── CorpusError         a corpus that cannot be read or is too small
     │   ├── TaskDataError       examples of a task that cannot be found or read
+    │   ├── OutputError         a folder for results that is used or cannot be made
     │   ├── NotFoundError       an id or a name that is not there
     │   └── ConflictError       the thing exists, but its state forbids the request
     └── WorkError               the request was right, the work failed; exit code 1
@@ -68,6 +69,10 @@ class CorpusError(RequestError):
 
 class TaskDataError(RequestError):
     """The examples of a task cannot be found or read."""
+
+
+class OutputError(RequestError):
+    """A folder for results is used, or cannot be made."""
 
 
 class NotFoundError(RequestError):

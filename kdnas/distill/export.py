@@ -15,7 +15,7 @@ from kdnas.distill.full import Distilled
 from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.distill.stages import plan_stages
 from kdnas.distill.tensorboard import write_student_events
-from kdnas.errors import ConflictError, StoreError
+from kdnas.errors import OutputError, StoreError
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
 from kdnas.models.sentence import write_student_modules
@@ -48,20 +48,20 @@ def refuse_used_folder(output: Path) -> None:
     """Refuse an output folder that holds something or cannot be made, before hours are spent.
 
     Raises:
-        ConflictError: it is a file, a folder that is not empty, or out of reach.
+        OutputError: it is a file, a folder that is not empty, or out of reach.
     """
     if output.is_file():
-        raise ConflictError(f"output {output} is a file; name a new folder with --output")
+        raise OutputError(f"output {output} is a file; name a new folder with --output")
     try:
         if output.is_dir() and any(output.iterdir()):
-            raise ConflictError(
+            raise OutputError(
                 f"output folder {output} is not empty; name a new one with --output, or empty it"
             )
         probe = output.parent / f".{output.name}.probe-{os.getpid()}"
         probe.mkdir(parents=True)
         probe.rmdir()
     except OSError as error:
-        raise ConflictError(
+        raise OutputError(
             f"output folder {output} cannot be made ({error.strerror}); name another with --output"
         ) from None
 
@@ -110,7 +110,7 @@ def export_student(
         events: folder of the run's TensorBoard events, which know its speed and its times.
 
     Raises:
-        ConflictError: the output folder is not empty.
+        OutputError: the output folder is not empty.
         StoreError: the disk is full or not writable.
     """
     refuse_used_folder(output)

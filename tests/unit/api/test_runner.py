@@ -123,3 +123,27 @@ def test_a_cluster_out_of_reach_leaves_the_row_alone_and_says_so(
     assert str(last.payload["text"]).startswith(
         "waiting for the cluster: the Ray cluster at '127.0.0.1:9' did not answer"
     )
+
+
+def test_an_output_folder_that_is_used_fails_the_row_at_once(
+    tmp_path: Path, sqlite_template: Path
+) -> None:
+    """It is the request that is wrong: neither a death nor somebody else who is at work."""
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "precious.txt").touch()
+    shutil.copy(sqlite_template, tmp_path / "kdnas.db")
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path)})
+    request = {"architecture": "2,12,384,768,gelu", "output": str(tmp_path / "used")}
+    spec = DistillationSpec.read(request, "test")
+    with open_database(settings) as database:
+        with database.write() as session:
+            made = distillations.create_distillation(
+                session, spec.to_json(), spec.arch, owner_kind="service"
+            )
+            owner = LeaseOwner.of_this_process("service", "claim")
+            assert claims.claim_next(session, Distillation, owner, 60)
+        assert runner.run("distillation", made.id, "claim", settings, lambda: False) == 2
+        with database.read() as session:
+            row = distillations.get_distillation(session, made.id)
+    assert row.status == "failed"
+    assert "used is not empty; name a new one with --output" in (row.error or "")

@@ -24,7 +24,7 @@ from kdnas.distill.export import (
 )
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.distill.tensorboard import read_events
-from kdnas.errors import ConflictError, StoreError
+from kdnas.errors import OutputError, StoreError
 from kdnas.evaluation.pooling import read_pooling
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.specs.distillation import DistillationSpec
@@ -205,10 +205,10 @@ def test_a_used_output_folder_is_refused(
     refuse_used_folder(used)
     refuse_used_folder(tmp_path / "new")
     (used / "precious.txt").write_text("mine")
-    with pytest.raises(ConflictError, match=r"used is not empty; name a new one with --output"):
+    with pytest.raises(OutputError, match=r"used is not empty; name a new one with --output"):
         export_student(distilled, lab.distillation(STUDENT), lab.teacher, FACTS, used)
     assert (used / "precious.txt").read_text() == "mine"
-    with pytest.raises(ConflictError, match="is a file"):
+    with pytest.raises(OutputError, match="is a file"):
         refuse_used_folder(used / "precious.txt")
 
 
