@@ -262,7 +262,7 @@ def evaluate_pair(
             record = evaluations.set_evaluation_status(
                 session, record.id, "succeeded", metrics=result.to_json()
             )
-    if present == "paused":  # at its very last step: it goes on from its last checkpoint
+    if present in {"paused", "queued"}:  # paused at its last moment, and perhaps resumed already
         return None
     remove_evaluation_checkpoints(settings, record.id)
     return None if present == "cancelled" else FinishedPair(record, result, known=False)

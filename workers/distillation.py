@@ -11,7 +11,7 @@ import pickle
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from math import floor
 from typing import Any, Self
@@ -134,6 +134,10 @@ def _run_group(
         except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             found.append(error)
 
+    def pass_on() -> None:
+        for told in _answer(line.take.remote()):
+            on_progress(pickle.loads(told))
+
     # Ray Train blocks, and takes over Ctrl-C if it runs in the main thread.
     thread = threading.Thread(target=fit, name="ray-train", daemon=True)
     try:
@@ -144,8 +148,9 @@ def _run_group(
             if not told_to_stop and should_stop():
                 told_to_stop = True
                 _answer(line.stop.remote())
-            for told in _answer(line.take.remote()):
-                on_progress(pickle.loads(told))
+            pass_on()
+        with suppress(_GroupDiedError):  # the result stands without the last word
+            pass_on()  # what came while the one before was passed on
     finally:
         ray.kill(line)  # a group that is still there ends when it finds nobody on the line
         thread.join(GOODBYE_SECONDS)

@@ -84,7 +84,10 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _docstrings(path: Path, report: ReadingReport) -> Iterator[str]:
-    source = path.read_bytes()
+    try:
+        source = path.read_bytes()
+    except OSError:
+        return  # an editor's lock, a package that is just being removed, or not for us to read
     if b'"""' not in source and b"'''" not in source:
         return
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from kdnas.architecture import Architecture
-from kdnas.errors import BackendError, ConflictError, DatabaseError, TrainingError
+from kdnas.errors import BackendError, ConflictError, DatabaseError, NotNowError, TrainingError
 from kdnas.records import (
     AttemptInterrupted,
     AttemptStarted,
@@ -110,13 +110,15 @@ def run_search(
         TrainingError: not one candidate could be trained.
         ConflictError: another process works on the same search; its status is left alone.
         DatabaseError: the journal is out of reach; the search keeps its status and can go on.
+        NotNowError: the cluster is out of reach or full; likewise, and the caller decides what
+            becomes of it.
     """
     try:
         loop = SearchLoop(
             setup, strategy, backend, journal, on_progress, should_stop, stopped_status, clock
         )
         return loop.run()
-    except (ConflictError, DatabaseError):
+    except (ConflictError, DatabaseError, NotNowError):
         raise
     except Exception as error:
         reason = str(error) or type(error).__name__

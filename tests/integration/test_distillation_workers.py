@@ -109,8 +109,15 @@ def worker_pids() -> list[int]:
 def undisturbed(
     lab: TinyLab, ray_cluster: None, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[FullProgress]]:
-    place, told = tmp_path_factory.mktemp("undisturbed") / "run", []
-    assert distil(lab, spec_of(lab), place, told.append) == STEPS
+    place = tmp_path_factory.mktemp("undisturbed") / "run"
+    told: list[FullProgress] = []
+
+    def tell(progress: FullProgress) -> None:
+        told.append(progress)
+        if progress.step == STEPS - EVERY:
+            time.sleep(6)  # as on a busy database, until after the end of the group
+
+    assert distil(lab, spec_of(lab), place, tell) == STEPS
     return place, told
 
 

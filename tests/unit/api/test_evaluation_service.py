@@ -191,9 +191,12 @@ def test_what_is_known_is_not_written_to_what_was_stopped(
         assert place.run(row_id) == "succeeded"
 
 
-@pytest.mark.parametrize("action", ["pause", "cancel"])
+@pytest.mark.parametrize(
+    ("actions", "status"),
+    [(["pause"], "paused"), (["pause", "resume"], "queued"), (["cancel"], "cancelled")],
+)
 def test_what_is_stopped_at_its_last_moment_stays_so(
-    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action
+    place: Place, monkeypatch: pytest.MonkeyPatch, actions: list[Action], status: str
 ) -> None:
     monkeypatch.setattr("api.lease.WATCH_SECONDS", 60.0)
     row_id = place.queue()
@@ -201,14 +204,15 @@ def test_what_is_stopped_at_its_last_moment_stays_so(
 
     def act(progress: FinetuneProgress) -> None:
         if progress.phase == "dev" and not acted:
-            place.act(row_id, action)
+            for action in actions:
+                place.act(row_id, action)
             acted.append(progress.phase)
 
-    after = place.run(row_id, on_progress=act)
-    assert after == place.row(row_id).status == {"pause": "paused", "cancel": "cancelled"}[action]
+    assert place.run(row_id, on_progress=act) == place.row(row_id).status == status
     assert place.row(row_id).metrics == {}
-    if action == "pause":
-        place.act(row_id, "resume")
+    if status != "cancelled":
+        if status == "paused":
+            place.act(row_id, "resume")
         assert place.run(row_id) == "succeeded"
         assert place.row(row_id).metrics["steps"] == 4
     assert not evaluation_checkpoints(place.settings, row_id).exists()

@@ -41,6 +41,7 @@ def test_packages_are_parsed_never_imported(
     )
     (tmp_path / "pkg" / "broken.py").write_text('"""Broken files are left out quietly."""\n(')
     (tmp_path / "pkg" / "tests" / "test_a.py").write_text('"""Tests are no prose for anybody."""')
+    (tmp_path / "pkg" / ".#edited.py").symlink_to("nowhere")  # an editor's lock
     (tmp_path / "lib").mkdir()
     places = {"stdlib": tmp_path / "lib", "purelib": tmp_path / "pkg", "platlib": tmp_path / "pkg"}
     monkeypatch.setattr(pydocs.sysconfig, "get_paths", lambda: places)

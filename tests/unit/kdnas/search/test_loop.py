@@ -4,12 +4,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kdnas.errors import BackendError, DatabaseError, SpecError, TrainingError
+from kdnas.errors import BackendError, DatabaseError, OutOfReachError, SpecError, TrainingError
 from kdnas.records import BackendEvent, Candidate, Episode, MiniKDRequest, Proposal
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import (
@@ -437,6 +438,21 @@ def test_a_failure_does_not_undo_a_cancellation() -> None:
     with pytest.raises(BackendError):
         world.run(should_stop=cancel)
     assert world.status[0] == "cancelled"
+
+
+def test_a_cluster_out_of_reach_leaves_the_status_to_whoever_tries_again() -> None:
+    class Lost(FakeBackend):
+        def run(self, requests: Sequence[MiniKDRequest]) -> Iterator[BackendEvent]:
+            yield from islice(super().run(requests), 3)
+            raise OutOfReachError("the cluster lost the node")
+
+    undisturbed, world, backend = World(), World(), Lost()
+    undisturbed.run()
+    with pytest.raises(OutOfReachError):
+        world.run(backend)
+    assert (world.status, backend.num_closed) == (("running", None), 1)
+    assert world.run() == "succeeded"
+    assert world.outcome == undisturbed.outcome
 
 
 def test_hours_run_out_and_count_anew() -> None:
