@@ -154,6 +154,18 @@ def test_a_search_is_paused_resumed_and_cancelled_by_its_buttons(
     assert page.locator("[data-action]").count() == 0
 
 
+def test_a_question_asked_outlives_what_happens_meanwhile(page: Page, empty: Service) -> None:
+    search_id = begin_search(empty, "asked-twice")
+    page.goto(f"{empty.url}/searches/asked-twice")
+    live(page)
+    cancel = page.get_by_role("button", name="Cancel").element_handle()
+    assert cancel is not None
+    cancel.click()
+    demo_data.add_episode(empty.database, search_id, 1, PICKS, epsilon=1.0)
+    expect(page.locator("#summary")).to_contain_text("8 of 24 candidates")
+    assert cancel.evaluate("(button) => button.isConnected && button === document.activeElement")
+
+
 def test_a_curve_grows_while_it_is_watched(page: Page, empty: Service) -> None:
     made = demo_data.add_distillation(
         empty.database, "growing", "4,8,384,1024,gelu", steps=1000, until=200

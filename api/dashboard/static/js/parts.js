@@ -48,33 +48,53 @@ export function facts(pairs, left = false) {
   );
 }
 
-/** The buttons that the state of a search or distillation allows; cancelling is asked twice. */
+// Path and action → button and what to call. A page is shown anew with each event; a new button
+// would have forgotten that "Cancel for good?" was asked.
+const buttons = new Map();
+
+/** The buttons that the state of a piece of work allows; cancelling is asked twice. */
 export function actionButtons(path, status, done, failed) {
   if (!isOperator()) return [];
   return (ACTIONS[status] ?? []).map((action) => {
-    const attributes = { type: "button", class: action === "cancel" && "danger", "data-action": action };
-    const button = el("button", attributes, WORDS[action]);
-    let sure = action !== "cancel";
-    button.addEventListener("click", async () => {
-      if (!sure) {
-        sure = true;
-        button.textContent = "Cancel for good?";
-        setTimeout(() => {
-          sure = false;
-          button.textContent = WORDS[action];
-        }, 4000);
-        return;
-      }
-      button.disabled = true;
-      try {
-        done(await send("PATCH", path, { action }));
-      } catch (error) {
-        button.disabled = false;
-        failed(error);
-      }
-    });
+    const key = `${path} ${action}`;
+    const { button } = buttons.get(key) ?? { button: actionButton(path, action, key) };
+    buttons.set(key, { button, done, failed });
     return button;
   });
+}
+
+function actionButton(path, action, key) {
+  const button = el(
+    "button",
+    {
+      type: "button", class: action === "cancel" && "danger", "data-action": action,
+      "data-key": key,
+    },
+    WORDS[action],
+  );
+  let sure = action !== "cancel";
+  button.addEventListener("click", async () => {
+    if (!sure) {
+      sure = true;
+      button.textContent = "Cancel for good?";
+      setTimeout(() => {
+        sure = false;
+        button.textContent = WORDS[action];
+      }, 4000);
+      return;
+    }
+    button.disabled = true;
+    try {
+      const answer = await send("PATCH", path, { action });
+      const { done } = buttons.get(key);
+      buttons.delete(key); // should the same be allowed again, it begins as a new button
+      done(answer);
+    } catch (error) {
+      button.disabled = false;
+      buttons.get(key)?.failed(error);
+    }
+  });
+  return button;
 }
 
 /** A list of events, the newest first. */

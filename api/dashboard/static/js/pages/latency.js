@@ -156,7 +156,6 @@ async function begin() {
 }
 
 const BUILDS_MS = 2000;
-const buttons = new Map(); // id and status of a build → its buttons
 let open = []; // ids of the builds that were not over at the last look
 let next = 0; // timer of the next look
 const FAILED_SHOWN_MS = 24 * 3600 * 1000;
@@ -164,14 +163,9 @@ const FAILED_SHOWN_MS = 24 * 3600 * 1000;
 const isOpen = (build) => ["queued", "running", "paused"].includes(build.status);
 const isNews = (build) => isOpen(build) || (build.status === "failed" && Date.now() - Date.parse(build.finished_at) < FAILED_SHOWN_MS);
 
-/** Buttons of a build; the same ones at every look, or a question asked would be forgotten. */
 function buttonsOf({ id, status }) {
-  const key = `${id} ${status}`;
-  if (!buttons.has(key)) {
-    const failed = (error) => show(byId("problem"), problem(error));
-    buttons.set(key, actionButtons(`/latency-builds/${id}`, status, () => watchBuilds(), failed));
-  }
-  return buttons.get(key);
+  const failed = (error) => show(byId("problem"), problem(error));
+  return actionButtons(`/latency-builds/${id}`, status, watchBuilds, failed);
 }
 
 /** Tables on their way; builds have no events of their own, so they are asked for. */
@@ -194,7 +188,9 @@ async function watchBuilds() {
     { label: "Asked for", cell: (b) => moment(b.created_at) },
     { label: "", cell: (b) => el("span", { class: "actions" }, buttonsOf(b)) },
   ];
+  const focused = document.activeElement;
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));
+  if (box.contains(focused)) focused.focus(); // the buttons are the same ones as before
   const before = open;
   open = builds.filter(isOpen).map((b) => b.id);
   clearTimeout(next);
