@@ -58,3 +58,20 @@ def test_the_login_leads_back_and_a_viewer_may_only_look(
     page.get_by_label("Token").fill(OPERATOR)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("link", name="Start the first search")).to_be_visible()
+
+
+def test_a_session_that_ends_while_a_page_is_open_leads_to_the_login(
+    page: Page, guarded: Service, complaints: Complaints
+) -> None:
+    complaints.expected += ["401", "ERR_"]
+    page.context.clear_cookies()
+    page.goto(f"{guarded.url}/login")
+    page.get_by_label("Token").fill(VIEWER)
+    page.get_by_role("button", name="Log in").click()
+    page.goto(f"{guarded.url}/distillations/guarded")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.context.clear_cookies()
+    guarded.kill()  # ends the stream; the next one is asked for without a session
+    guarded.start()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    assert page.url.endswith("/login?next=%2Fdistillations%2Fguarded")

@@ -2,6 +2,7 @@
 // off, and so is that of a page that was out of sight: browsers open six connections to a service at
 // a time, and streams of tabs in the background would leave none for the page that is looked at.
 
+import { get } from "./api.js";
 import { byId } from "./dom.js";
 
 const TYPES = [
@@ -48,13 +49,14 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
       if (lost) onBack();
       lost = false;
     });
-    source.addEventListener("error", () => {
+    source.addEventListener("error", async () => {
       lost = true;
       say("lost");
       // The browser tries again by itself unless the answer was no stream at all. It would then
       // ask with the first `since`; the stream's own numbering sees to the rest.
       if (source?.readyState !== EventSource.CLOSED) return;
       close();
+      await get("/session").catch(() => {}); // one that is over leads to the login
       setTimeout(open, RETRY_MS);
     });
     for (const type of TYPES) source.addEventListener(type, take);
