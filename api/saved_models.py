@@ -10,7 +10,11 @@ from typing import Literal
 
 from api.evaluation_preparation import PlannedTask, PreparedEvaluation
 from api.evaluation_run import FinishedPair, OnProgress, unchanged_data
+from api.lease import held_lease
 from api.run_files import evaluation_checkpoints, remove_evaluation_checkpoints
+from kdnas.db.engine import Database
+from kdnas.db.models import Evaluation
+from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, RequestError, StoreError
 from kdnas.evaluation.finetune import KEPT_MODEL, finetune
 from kdnas.latency.device_lock import training_lock
@@ -49,6 +53,7 @@ def save_models(
     finished: Sequence[FinishedPair],
     folder: Path,
     which: Which,
+    database: Database,
     settings: Settings,
     on_progress: OnProgress = lambda *_: None,
     on_retrain: Callable[[FinishedPair], None] = lambda _: None,
@@ -61,6 +66,7 @@ def save_models(
         finished: its pairs of task and seed.
         folder: gets a folder for each task, named by it; of each seed, by task and seed.
         which: the ``best`` seed of a task by its score, or ``each``.
+        database: where the figures are stored.
         settings: of this process.
         on_progress: is told how a fine-tuning goes.
         on_retrain: is told of a pair whose figures are known, but whose model was not kept.
@@ -70,6 +76,7 @@ def save_models(
         The folders, or None if it was stopped.
 
     Raises:
+        ConflictError: another process works on one of the pairs.
         KdnasError: a fine-tuning failed, or a model cannot be written.
     """
     written = []
@@ -83,7 +90,9 @@ def save_models(
         kept = evaluation_checkpoints(settings, pair.record.id).with_name(KEPT_MODEL)
         if not kept.is_dir():
             on_retrain(pair)
-            if not _trained(prepared, planned, pair, kept, settings, on_progress, should_stop):
+            if not _trained(
+                prepared, planned, pair, kept, database, settings, on_progress, should_stop
+            ):
                 return None
         name = folder_name(planned.task.name)
         target = folder / (name if which == "best" else f"{name}-seed{pair.result.seed}")
@@ -111,12 +120,17 @@ def _trained(
     planned: PlannedTask,
     pair: FinishedPair,
     kept: Path,
+    database: Database,
     settings: Settings,
     on_progress: OnProgress,
     should_stop: Callable[[], bool],
 ) -> bool:
-    """Do a fine-tuning again, to keep its model; False if it was stopped."""
-    with training_lock():
+    """Do a fine-tuning again, to keep its model; False if it was stopped.
+
+    The row has ended, and a coordinator removes checkpoints of those that nobody holds.
+    """
+    owner = LeaseOwner.of_this_process("cli")
+    with held_lease(database, Evaluation, pair.record.id, owner) as lost, training_lock():
         done = finetune(
             prepared.model,
             unchanged_data(prepared, planned),
@@ -127,11 +141,11 @@ def _trained(
             device=prepared.device,
             threads=prepared.spec.threads,
             on_progress=lambda progress: on_progress(planned, pair.result.seed, progress),
-            should_stop=should_stop,
+            should_stop=lambda: lost.is_set() or should_stop(),
         )
-    if done is None:
-        return False
-    remove_evaluation_checkpoints(settings, pair.record.id)
+        if done is None:
+            return False
+        remove_evaluation_checkpoints(settings, pair.record.id)
     return True
 
 

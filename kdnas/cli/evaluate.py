@@ -211,7 +211,7 @@ def _evaluate(
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))
             if saving is not None and not stopped:
                 own = outcome.finished
-                stopped = not saving.save(prepared, own, settings, tell, interrupt)
+                stopped = not saving.save(prepared, own, database, settings, tell, interrupt)
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.columns:
         _show(report)

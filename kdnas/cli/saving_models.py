@@ -12,6 +12,7 @@ from kdnas.errors import RequestError, unknown_name
 if TYPE_CHECKING:
     from api.evaluation_preparation import PreparedEvaluation
     from api.evaluation_run import FinishedPair
+    from kdnas.db.engine import Database
     from kdnas.settings import Settings
 
 WHICH = ("best", "each")
@@ -36,6 +37,7 @@ class Saving:
         self,
         prepared: PreparedEvaluation,
         finished: Sequence[FinishedPair],
+        database: Database,
         settings: Settings,
         tell: Callable[..., None],
         should_stop: Callable[[], bool],
@@ -52,7 +54,15 @@ class Saving:
             )
 
         folders = save_models(
-            prepared, finished, self.folder, self.which, settings, tell, retrain, should_stop
+            prepared,
+            finished,
+            self.folder,
+            self.which,
+            database,
+            settings,
+            tell,
+            retrain,
+            should_stop,
         )
         for folder in folders or ():
             say(f"model      {folder}  (kdnas predict {folder} TEXT)")

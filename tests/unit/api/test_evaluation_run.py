@@ -20,7 +20,7 @@ from api.stored_report import stored_report
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Evaluation
-from kdnas.db.repository import evaluations, leases
+from kdnas.db.repository import claims, evaluations, leases
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import (
     ConflictError,
@@ -283,15 +283,25 @@ def test_fine_tuned_models_are_saved(
         def note(pair: FinishedPair) -> None:
             again.append(pair.result.seed)
 
-        each = save_models(plan, finished, folder, "each", settings, on_retrain=note)
+        each = save_models(plan, finished, folder, "each", database, settings, on_retrain=note)
         assert each == [folder / "SST-2-seed0", folder / "SST-2-seed1"]
         assert again == []
         assert not list((settings.home / "evaluations").glob("*/model"))
         # What was not kept is trained again, to the same weights.
         best = max(finished, key=lambda pair: pair.result.main)
-        assert save_models(plan, finished, folder, "best", settings, on_retrain=note) == [
-            folder / "SST-2"
-        ]
+        ended: list[list[str]] = []
+
+        def look(*_: Any) -> None:
+            with database.read() as session:
+                ended.append(claims.ended_evaluations(session))
+
+        one = save_models(plan, finished, folder, "best", database, settings, look, note)
+        assert one == [folder / "SST-2"]
+        # Meanwhile its checkpoints are not taken for those of a row that nobody works on.
+        assert ended
+        assert not any(best.record.id in ids for ids in ended)
+        look()
+        assert best.record.id in ended[-1]
     assert again == [best.result.seed]
     twin = folder / f"SST-2-seed{best.result.seed}"
     weights = "model.safetensors"
