@@ -16,7 +16,7 @@ from api.run_files import (
     evaluation_folder,
     remove_evaluation_checkpoints,
 )
-from api.work import Work, at_work
+from api.work import StoppedStatus, Work, at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
@@ -106,7 +106,7 @@ def run_evaluation(
                 )
                 if hyper is None:
                     return EvaluationOutcome(tuple(finished), stopped=True)
-                with at_work(database, record, None, should_stop, "paused") as work:
+                with at_work(database, record, None, should_stop, stopped_status(record)) as work:
                     pair_or_none = evaluate_pair(
                         record, prepared, planned, data, database, settings, on_progress, work,
                         hyper,
@@ -145,6 +145,15 @@ def take(
             seed=seed,
             distillation_id=prepared.distillation_id,
         )
+
+
+def stopped_status(record: EvaluationRecord) -> StoppedStatus:
+    """Say what a row is after the command line has stopped its work on it.
+
+    One that the service was to do is left for a coordinator to take up.
+    """
+    wanted = record.owner_kind == "service" and record.status in {"queued", "running"}
+    return "running" if wanted else "paused"
 
 
 def what_decides(prepared: PreparedEvaluation, planned: PlannedTask, seed: int) -> dict[str, Any]:

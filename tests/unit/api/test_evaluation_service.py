@@ -11,6 +11,7 @@ import pytest
 
 from api import evaluation_service, runner
 from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation
+from api.evaluation_run import run_evaluation
 from api.evaluation_service import run_stored_evaluation
 from api.run_files import evaluation_checkpoints, evaluation_folder
 from kdnas.db.engine import Database
@@ -216,6 +217,30 @@ def test_what_is_stopped_at_its_last_moment_stays_so(
         assert place.run(row_id) == "succeeded"
         assert place.row(row_id).metrics["steps"] == 4
     assert not evaluation_checkpoints(place.settings, row_id).exists()
+
+
+@pytest.mark.parametrize(
+    ("action", "after", "waits"), [(None, "running", True), ("pause", "paused", False)]
+)
+def test_what_the_command_line_stops_goes_back_to_the_service(
+    place: Place, action: Action | None, after: str, waits: bool
+) -> None:
+    row_id = place.queue()
+    asked = iter(range(1000))
+    assert place.run(row_id, lambda: next(asked) > 4) == "running"
+    if action is not None:
+        place.act(row_id, action)
+    prepared = prepare_evaluation(place.spec())
+    again = iter(range(1000))
+    assert run_evaluation(
+        prepared, place.database, place.settings, should_stop=lambda: next(again) > 1
+    ).stopped
+    assert place.row(row_id).status == after
+    with place.database.read() as session:
+        assert [row.id for row in evaluations.list_evaluations(session)] == [row_id]
+        assert claims.waiting(session, Evaluation) == [row_id] * waits
+    (pair,) = run_evaluation(prepared, place.database, place.settings).finished
+    assert (pair.record.id, pair.record.status) == (row_id, "succeeded")
 
 
 def test_one_that_waits_for_anothers_grid_is_left_for_later(
