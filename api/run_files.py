@@ -13,6 +13,9 @@ from kdnas.specs.distillation import DistillationSpec
 PREDICTIONS_FILE = "predictions.jsonl"
 """In an evaluation's folder: what was said about each example, a line each."""
 
+_OF_EVALUATIONS = ("*/checkpoints", "*/model", "*/.model.draft")
+"""What evaluations would go on with: checkpoints, and models that were to be saved elsewhere."""
+
 ABANDONED_DAYS = 30
 """So long files of an evaluation are kept that nobody goes on with."""
 
@@ -68,15 +71,17 @@ def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Non
 def remove_abandoned_files(settings: Settings) -> list[Path]:
     """Remove what evaluations would go on with, if nobody has for ``ABANDONED_DAYS``.
 
-    Whoever works on one writes there much more often: into the checkpoints of a fine-tuning, or
-    among the files of a grid's trials. What is taken up later all the same begins anew.
+    Models go as well that were kept to be saved and never were. Whoever works on one writes there much
+    more often: into the checkpoints of a fine-tuning, or among the files of a grid's trials. What
+    is taken up later all the same begins anew.
 
     Returns:
         Folders that are gone.
     """
     oldest, removed = time.time() - ABANDONED_DAYS * 24 * 3600, []
     evaluations, grids = settings.home / "evaluations", settings.home / "grids"
-    for folder in (*evaluations.glob("*/checkpoints"), *grids.glob("*/")):
+    found = [folder for pattern in _OF_EVALUATIONS for folder in evaluations.glob(pattern)]
+    for folder in (*found, *grids.glob("*/")):
         try:
             newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
         except FileNotFoundError:  # somebody else has just removed it

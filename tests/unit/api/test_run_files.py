@@ -13,6 +13,7 @@ from api.run_files import (
     grid_folder,
     remove_abandoned_files,
 )
+from kdnas.evaluation.finetune import KEPT_MODEL
 from kdnas.settings import Settings
 
 
@@ -35,7 +36,11 @@ def test_files_that_nobody_went_on_with_are_removed(tmp_path: Path) -> None:
     (at_work / "checkpoint-6").mkdir()
     trials = touched(grid_folder(settings, "grid-1"), ABANDONED_DAYS + 1)
     (evaluation_folder(settings, "old") / "predictions.jsonl").touch()
-    assert sorted(remove_abandoned_files(settings)) == sorted([old, trials])
+    kept = touched(evaluation_folder(settings, "old") / KEPT_MODEL, ABANDONED_DAYS + 1)
+    draft = touched(kept.with_name(f".{KEPT_MODEL}.draft"), ABANDONED_DAYS + 1)
+    saved = touched(evaluation_folder(settings, "young") / KEPT_MODEL, ABANDONED_DAYS - 1)
+    assert sorted(remove_abandoned_files(settings)) == sorted([old, trials, kept, draft])
     assert young.is_dir()
+    assert saved.is_dir()
     assert at_work.is_dir()
     assert (evaluation_folder(settings, "old") / "predictions.jsonl").is_file()
