@@ -185,6 +185,49 @@ def test_a_curve_grows_while_it_is_watched(page: Page, empty: Service) -> None:
     assert was_not_reloaded(page)
 
 
+def test_a_page_recovers_from_an_answer_that_is_cut_off_and_charts_that_do_not_come(
+    page: Page, empty: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("ERR_FAILED")
+    made = demo_data.add_distillation(
+        empty.database, "recovers", "4,8,384,1024,gelu", steps=1000, until=200
+    )
+    cut = {"content_type": "application/json", "body": '{"points": ['}
+    page.route("**/curve", lambda route: route.fulfill(**cut), times=1)
+    page.route("**/plotly.min.js", lambda route: route.abort(), times=1)
+    page.goto(f"{empty.url}/distillations/recovers")
+    expect(page.locator("#problem")).to_contain_text("cut off")
+    live(page)
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#summary")).to_contain_text("Step 200 of 1,000")
+    expect(page.locator("#training")).to_contain_text("The charts could not be loaded.")
+    with empty.database.write() as session:
+        distillations.set_distillation_progress(
+            session, made, 400, 1000, [CurvePoint(400, 0.2, 1e-4)], []
+        )
+    expect(page.locator("#training[data-drawn]")).to_be_visible()
+
+
+def test_a_reading_that_throws_is_not_the_last_one(
+    page: Page, empty: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("thrown by the test")
+    page.goto(f"{empty.url}/login")
+    page.evaluate(
+        """async () => {
+          const { throttled } = await import("/static/js/dom.js");
+          window.calls = 0;
+          const read = throttled(async () => {
+            window.calls += 1;
+            if (window.calls === 1) throw new Error("thrown by the test");
+          }, 10);
+          read();
+          read();
+        }"""
+    )
+    page.wait_for_function("window.calls === 2")
+
+
 def test_what_others_named_is_text_and_no_markup(page: Page, empty: Service) -> None:
     search_id = begin_search(empty, "named")
     with empty.database.write() as session:

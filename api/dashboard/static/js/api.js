@@ -63,10 +63,19 @@ async function answer(url, options) {
     location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
   const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
-  const body = isJson ? await response.json() : null;
+  const body = isJson ? await bodyOf(response) : null;
   if (!response.ok) {
     const said = body?.detail ?? `The service answered ${response.status}.`;
     throw new ApiError(said, response.status, body?.errors ?? []);
   }
   return body;
+}
+
+async function bodyOf(response) {
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The service's answer was cut off.", response.status);
+  }
 }

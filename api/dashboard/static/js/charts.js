@@ -18,7 +18,10 @@ function plotly() {
     }
     const script = el("script", { src: "/static/plotly.min.js" });
     script.addEventListener("load", () => done(window.Plotly));
-    script.addEventListener("error", () => failed(new Error("The charts could not be loaded.")));
+    script.addEventListener("error", () => {
+      library = null; // the next chart asks again
+      failed(new Error("The charts could not be loaded."));
+    });
     document.head.append(script);
   });
   return library;
@@ -105,7 +108,13 @@ export class Chart {
       this.#plot.replaceChildren(el("div", { class: "empty slim" }, empty));
       return;
     }
-    const Plotly = await plotly();
+    let Plotly;
+    try {
+      Plotly = await plotly();
+    } catch (error) {
+      this.fail(error);
+      return;
+    }
     if (!this.#drawn) this.#plot.replaceChildren();
     await Plotly.react(this.#plot, traces, layoutOf(layout), CONFIG);
     if (!this.#drawn && this.onChoose) {

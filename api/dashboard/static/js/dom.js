@@ -59,12 +59,12 @@ export function throttled(action, milliseconds) {
   let busy = false;
   const run = async () => {
     busy = true;
-    while (wanted) {
-      wanted = false;
+    wanted = false;
+    try {
       await action();
-      await new Promise((done) => setTimeout(done, milliseconds));
+    } finally {
+      setTimeout(() => (wanted ? run() : (busy = false)), milliseconds);
     }
-    busy = false;
   };
   return () => {
     wanted = true;

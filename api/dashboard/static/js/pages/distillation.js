@@ -176,24 +176,29 @@ async function read() {
     showSummary(it);
     showSpec(it);
     await Promise.all([training.update(curve), heldOut.update(curve)]);
-    return it;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     show(byId("problem"), problem(error, readState));
     byId("summary").replaceChildren();
     for (const chart of [training, heldOut]) chart.fail(error);
-    return null;
   }
 }
 
 const readState = throttled(read, 1500);
 
 async function begin() {
-  const it = await read();
-  if (it) renewScores();
+  try {
+    await read();
+  } finally {
+    watch(); // also where a chart has failed
+  }
+}
+
+function watch() {
+  if (shown) renewScores();
   const since = Number(document.body.dataset.logSince);
   follow(
-    { distillation: it?.id ?? reference },
+    { distillation: shown?.id ?? reference },
     since,
     (event, isNew) => {
       log.add(event);
