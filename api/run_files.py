@@ -71,9 +71,9 @@ def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Non
 def remove_abandoned_files(settings: Settings) -> list[Path]:
     """Remove what evaluations would go on with, if nobody has for ``ABANDONED_DAYS``.
 
-    Models go as well that were kept to be saved and never were. Whoever works on one writes there much
-    more often: into the checkpoints of a fine-tuning, or among the files of a grid's trials. What
-    is taken up later all the same begins anew.
+    Models go as well that were kept to be saved and never were. Whoever works on one writes there
+    much more often: into the checkpoints of a fine-tuning, or among the files of a grid's trials.
+    What is taken up later all the same begins anew.
 
     Returns:
         Folders that are gone.
