@@ -111,7 +111,9 @@ def _build(
     )
     check_length("latency.length", spec.length, teacher)
     space = build_space(SpaceSpec.read(request.get("space", {}), what), teacher, HiddenStateSpec())
-    table = ensure_latencies(database, spec, teacher, space, note, lambda text: note(0.0, text))
+    table = ensure_latencies(
+        database, spec, teacher, space, note, check=lambda: note(0.0, "waiting for the machine")
+    )
     key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
     with database.read() as session:
         stored = latencies.list_latency_profiles(session)

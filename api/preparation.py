@@ -11,8 +11,9 @@ from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
 from kdnas.errors import SpecError
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
-from kdnas.latency.table import Progress, family
+from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
 from kdnas.models.student import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
@@ -24,7 +25,6 @@ from kdnas.specs.objectives import ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
-from workers.latency import build_table
 from workers.machine import Machine
 
 OnCorpus = Callable[[CorpusProgress], None]
@@ -159,17 +159,47 @@ def ensure_latencies(
     space: SearchSpace,
     on_progress: Progress | None = None,
     on_wait: Callable[[str], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> LatencyTable:
     """Return a table that has every state of the space; build and store it if there is none.
+
+    Args:
+        database: where tables are stored.
+        spec: the conditions, and how thorough a build is.
+        teacher: whose students are measured.
+        space: their architectures.
+        on_progress: is told how far the build is.
+        on_wait: is told once if trainings on this machine must end first.
+        check: asked while it waits for them; what it raises ends the wait.
 
     Raises:
         LatencyError: the device cannot be measured.
     """
     profile = current_profile(spec)
-    known = stored_latencies(database, profile, teacher)
-    if known is not None and all(str(state) in known.entries for state in space.states):
+
+    def stored() -> LatencyTable | None:
+        known = stored_latencies(database, profile, teacher)
+        whole = known is not None and all(str(state) in known.entries for state in space.states)
+        return known if whole else None
+
+    known = stored()
+    if known is not None:
         return known
-    kin, fingerprint = family(teacher.shape), teacher.fingerprint
+    with measuring_lock(on_wait=on_wait, check=check):
+        # Somebody else may have built it while this one waited.
+        return stored() or _built(database, spec, profile, teacher, space, on_progress)
+
+
+def _built(
+    database: Database,
+    spec: LatencySpec,
+    profile: LatencyProfile,
+    teacher: TeacherHandle,
+    space: SearchSpace,
+    on_progress: Progress | None,
+) -> LatencyTable:
+    """Build a table and add it to what is stored; this process measures alone on its machine."""
+    kin, fingerprint = family(teacher.shape), teacher.shape.fingerprint
 
     def store(entries: Sequence[LatencyEntry]) -> None:
         with database.write() as session:
@@ -177,19 +207,21 @@ def ensure_latencies(
 
     with database.read() as session:
         timed = latencies.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
-    table = build_table(
+    table = build_latency_table(
         teacher,
         space,
         profile,
-        spec,
+        budget_seconds=spec.budget_seconds,
+        exhaustive=spec.exhaustive,
+        progress=on_progress,
         known=timed if spec.exhaustive else None,
         on_entries=store,
-        progress=on_progress,
-        on_wait=on_wait,
     )
-    if known is not None:
-        table = _joined(known, table)
     with database.write() as session:
+        # Another machine of the same kind may have stored one meanwhile.
+        known = latencies.load_latency_table(session, profile.fingerprint, kin, fingerprint)
+        if known is not None:
+            table = _joined(known, table)
         latencies.save_latency_table(session, table)
     return table
 

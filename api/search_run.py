@@ -290,6 +290,7 @@ def _prepare_stored(
         prepared.space,
         on_latency,
         watchers.waiting,
+        work.check,
     )
     with database.write() as session:
         searches.set_search_facts(session, record.id, _facts(prepared, table))

@@ -49,33 +49,41 @@ def training_lock(
 
 @contextmanager
 def measuring_lock(
-    wait_seconds: float | None = None, on_wait: Callable[[str], None] | None = None
+    wait_seconds: float | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Hold the machine alone, to measure; new trainings wait from the moment this is asked for.
 
     Args:
         wait_seconds: longest time to wait for trainings to end; None waits for ever.
         on_wait: is told once, in a sentence, if there is something to wait for.
+        check: asked at every look; what it raises ends the wait.
 
     Raises:
         LatencyError: the machine is still taken after ``wait_seconds``, or the lock file cannot
             be opened.
     """
-    waiting = _Waiting("trainings or another measurement", wait_seconds, on_wait)
+    waiting = _Waiting("trainings or another measurement", wait_seconds, on_wait, check)
     with _locked("machine", fcntl.LOCK_EX, waiting, gate=fcntl.LOCK_EX):
         yield
 
 
 class _Waiting:
     def __init__(
-        self, what: str, seconds: float | None, on_wait: Callable[[str], None] | None
+        self,
+        what: str,
+        seconds: float | None,
+        on_wait: Callable[[str], None] | None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._what = what
+        self._what, self._check = what, check
         self._seconds = seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._on_wait = on_wait
 
     def pause(self) -> None:
+        self._check()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise LatencyError(
                 f"this machine is still taken by {self._what} after {self._seconds:g} s; wait for "

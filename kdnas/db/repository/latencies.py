@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from kdnas import records
@@ -18,21 +18,45 @@ from kdnas.records import LatencyEntry, LatencyTable
 _ROWS_A_STATEMENT = 500  # five values a row; SQLite takes 32 766 values in a statement
 
 
+_UNFINISHED = ", unfinished"
+"""Added to the family of a table that is being measured: apart from a whole one of the same key,
+whose ratios would be wrong with entries of another build in it."""
+
+
 def save_latency_table(session: Session, table: LatencyTable) -> str:
     """Write a whole table and mark it complete; entries that were there before are replaced.
+
+    Entries of other states stay, scaled to the new time of the teacher: every ratio is the one to
+    the teacher of its own build.
 
     Returns:
         The id of its profile.
     """
-    profile_id = save_latency_entries(
+    key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
+    known = _find(session, *key, lock=True)
+    if known is not None:
+        others = Latency.profile_id == known.id
+        if known.teacher_ms is None:  # unfinished, of an earlier version
+            session.execute(delete(Latency).where(others))
+        elif known.teacher_ms != table.teacher_ms:
+            scale = table.teacher_ms / known.teacher_ms
+            scaled = {
+                "latency_ms": Latency.latency_ms * scale,
+                "spread_ms": Latency.spread_ms * scale,
+            }
+            session.execute(update(Latency).where(others).values(scaled))
+    row = _write(
         session, table.profile, table.family, table.teacher_fingerprint, table.entries.values()
     )
-    row = session.get_one(LatencyProfile, profile_id, populate_existing=True)
+    unfinished = _find(session, key[0], table.family + _UNFINISHED, key[2])
+    if unfinished is not None:
+        session.execute(delete(Latency).where(Latency.profile_id == unfinished.id))
+        session.delete(unfinished)
     row.node = table.profile.node
     row.teacher_ms, row.build_seconds = table.teacher_ms, table.seconds
     row.quality, row.completed_at = dict(table.quality), utc_now()
     session.flush()
-    return profile_id
+    return row.id
 
 
 def save_latency_entries(
@@ -45,8 +69,18 @@ def save_latency_entries(
     """Write some entries of a table that is being built, so that the build can be resumed.
 
     Returns:
-        The id of the profile.
+        The id of the profile that they are kept under until :func:`save_latency_table`.
     """
+    return _write(session, profile, family + _UNFINISHED, teacher_fingerprint, entries).id
+
+
+def _write(
+    session: Session,
+    profile: records.LatencyProfile,
+    family: str,
+    teacher_fingerprint: str,
+    entries: Iterable[LatencyEntry],
+) -> LatencyProfile:
     session.execute(
         insert(session, LatencyProfile)
         .values(
@@ -88,7 +122,7 @@ def save_latency_entries(
                 },
             )
         )
-    return row.id
+    return row
 
 
 def load_latency_table(
@@ -112,8 +146,8 @@ def load_latency_table(
 def load_latency_entries(
     session: Session, profile_fingerprint: str, family: str, teacher_fingerprint: str
 ) -> dict[str, LatencyEntry]:
-    """Entries stored so far, of a finished table or not: architecture text → entry."""
-    row = _find(session, profile_fingerprint, family, teacher_fingerprint)
+    """Entries so far of a table that is being built: architecture text → entry."""
+    row = _find(session, profile_fingerprint, family + _UNFINISHED, teacher_fingerprint)
     return {} if row is None else _entries(session, row.id)
 
 
@@ -142,15 +176,14 @@ def list_latency_profiles(session: Session) -> list[LatencyProfileRecord]:
 
 
 def _find(
-    session: Session, fingerprint: str, family: str, teacher_fingerprint: str
+    session: Session, fingerprint: str, family: str, teacher_fingerprint: str, lock: bool = False
 ) -> LatencyProfile | None:
-    return session.scalar(
-        select(LatencyProfile).where(
-            LatencyProfile.fingerprint == fingerprint,
-            LatencyProfile.family == family,
-            LatencyProfile.teacher_fingerprint == teacher_fingerprint,
-        )
+    query = select(LatencyProfile).where(
+        LatencyProfile.fingerprint == fingerprint,
+        LatencyProfile.family == family,
+        LatencyProfile.teacher_fingerprint == teacher_fingerprint,
     )
+    return session.scalar(query.with_for_update() if lock else query)
 
 
 def _entries(session: Session, profile_id: str) -> dict[str, LatencyEntry]:

@@ -1,15 +1,24 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from api.preparation import build_space, check_length, ensure_latencies, pin, store_warnings
+from api.preparation import (
+    build_space,
+    check_length,
+    ensure_latencies,
+    pin,
+    store_warnings,
+    stored_latencies,
+)
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.errors import SearchSpaceError, SpecError
+from kdnas.errors import CancelledError, SearchSpaceError, SpecError
+from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, TeacherShape
@@ -101,6 +110,39 @@ def test_a_table_is_built_once_and_grows_without_changing(lab: TinyLab, database
     new = [e for name, e in grown.entries.items() if name not in first.entries]
     assert len(new) == 2
     assert all(isinstance(e, LatencyEntry) and e.latency_ms > 0 for e in new)
+
+
+def test_two_searches_that_begin_at_once_share_one_table(
+    lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the second one lacks is added at the pace of the first; nothing is built twice."""
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path))
+    spaces = [space(24), space(24), space(24, 48)]
+    with ThreadPoolExecutor(len(spaces)) as pool:
+        found = list(
+            pool.map(lambda own: ensure_latencies(database, QUICK, lab.teacher, own), spaces)
+        )
+    stored = stored_latencies(database, found[0].profile, lab.teacher)
+    assert stored is not None
+    for table in found:
+        assert table.teacher_ms == stored.teacher_ms
+        assert {name: stored.entries[name] for name in table.entries} == table.entries
+
+
+def test_a_wait_for_trainings_ends_with_the_search(
+    lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path))
+    said: list[str] = []
+
+    def check() -> None:
+        raise CancelledError("it was cancelled")
+
+    with training_lock(), pytest.raises(CancelledError):
+        ensure_latencies(database, QUICK, lab.teacher, space(24), on_wait=said.append, check=check)
+    with training_lock(wait_seconds=0):  # nobody stands in the way any more
+        pass
+    assert said == []
 
 
 def test_a_store_that_other_hosts_may_not_reach_is_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -181,6 +182,26 @@ def test_an_unfinished_table_can_be_resumed_but_not_used(database: Database) -> 
         latencies.save_latency_table(session, table(entries=stored))
     with database.read() as session:
         assert latencies.load_latency_table(session, *key) == table(entries=stored)
+
+
+def test_two_builds_do_not_mix_in_one_table(database: Database) -> None:
+    """Another state's ratio to the teacher is that of its own build, also after a third one."""
+    key = (PROFILE.fingerprint, "bert-512", "t1")
+    first = table()
+    (some, other) = first.entries
+    half = {some: replace(first.entries[some], latency_ms=99.0)}
+    with database.write() as session:
+        latencies.save_latency_table(session, first)
+        latencies.save_latency_entries(session, PROFILE, "bert-512", "t1", half.values())
+        assert latencies.load_latency_table(session, *key) == first
+        latencies.save_latency_table(session, table(teacher_ms=2 * first.teacher_ms, entries=half))
+        found = latencies.load_latency_table(session, *key)
+        assert found is not None
+        assert latencies.load_latency_entries(session, *key) == {}
+        assert len(latencies.list_latency_profiles(session)) == 1
+    assert found.entries[some].latency_ms == 99.0
+    before = first.entries[other].latency_ms / first.teacher_ms
+    assert found.entries[other].latency_ms / found.teacher_ms == pytest.approx(before)
 
 
 def test_events_become_visible_in_the_order_of_their_ids(database: Database) -> None:
