@@ -34,6 +34,7 @@ const refilter = () =>
 byId("architecture").addEventListener("input", debounced(refilter, 250));
 byId("status").addEventListener("change", refilter);
 
+// The browser's Back fills the fields as they were, but only once this script has run.
+addEventListener("pageshow", refilter, { once: true });
 const reload = throttled(() => table.load(), 1500);
-reload();
 follow({}, Number(document.body.dataset.since), (event) => event.distillation_id && reload(), reload);

@@ -11,6 +11,7 @@ export class CandidateTable {
   #form;
   #section;
   #path;
+  #isFirst = true;
 
   constructor(section, path, choose) {
     this.#section = section;
@@ -46,7 +47,10 @@ export class CandidateTable {
 
   /** Read the page again that is shown. */
   load() {
-    return this.#table.load();
+    const isFirst = this.#isFirst;
+    this.#isFirst = false;
+    // The browser's Back may have filled the fields without a word.
+    return isFirst ? this.#table.filter(this.#filters()) : this.#table.load();
   }
 
   #filters() {
