@@ -66,6 +66,19 @@ def test_the_list_shows_all_searches_and_filters_them(page: Page, service: Servi
     expect(page.get_by_text("Nothing fits these filters.")).to_be_visible()
 
 
+def test_a_filter_that_the_browser_brings_back_counts(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches")
+    rows = page.locator("#table tbody tr")
+    page.get_by_label("Status").select_option("failed")
+    expect(rows).to_have_count(1)
+    page.get_by_role("link", name="gpu-trial").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-trial")
+    page.go_back()
+    expect(page.get_by_label("Status")).to_have_value("failed")
+    expect(rows.first).to_contain_text("gpu-trial")
+    expect(rows).to_have_count(1)
+
+
 def test_the_list_is_sorted_by_name(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches")
     button = page.get_by_role("button", name="Name")
@@ -185,6 +198,24 @@ def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) 
     expect(rows.first).to_be_visible()
     page.get_by_role("button", name="Clear").click()
     expect(rows).to_have_count(25)
+
+
+def test_a_page_of_rows_is_turned_once_however_often_next_is_pressed(
+    page: Page, service: Service
+) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    following = page.locator("#candidates").get_by_role("button", name="Next")
+    expect(following).to_be_visible()
+    following.evaluate("(button) => { button.click(); button.click(); }")
+    expect(page.get_by_text("Rows 26 to 50")).to_be_visible()
+    following.evaluate(  # the sorting is on its way when the old page's button is pressed
+        """(button) => {
+          document.querySelector("#candidates [data-key=sort-latency_ms]").click();
+          button.click();
+        }"""
+    )
+    expect(page.locator("#candidates").get_by_text("Rows 1 to 25")).to_be_visible()
+    expect(page.locator("#candidates th[aria-sort]")).to_have_text("Latency")
 
 
 def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Service) -> None:

@@ -111,19 +111,21 @@ export class PagedTable {
 
   #pager(count) {
     if (this.isFirstPage && this.#next === null) return null;
-    const first = (this.#cursors.length - 1) * this.#options.limit + 1;
-    const go = (change) => () => {
-      change();
+    const cursors = this.#cursors;
+    const first = (cursors.length - 1) * this.#options.limit + 1;
+    const go = (to) => () => {
+      if (this.#cursors !== cursors) return; // another page or other rows are on their way
+      this.#cursors = to;
       this.load();
     };
-    const button = (text, enabled, change) =>
+    const button = (text, enabled, to) =>
       el(
         "button",
         {
           type: "button",
           class: "small",
           disabled: !enabled,
-          onclick: go(change),
+          onclick: go(to),
           "data-key": `page-${text}`,
         },
         text,
@@ -132,9 +134,9 @@ export class PagedTable {
       "div",
       { class: "pager" },
       el("span", { class: "grow" }, `Rows ${first} to ${first + count - 1}`),
-      button("First", !this.isFirstPage, () => (this.#cursors = [null])),
-      button("Previous", !this.isFirstPage, () => this.#cursors.pop()),
-      button("Next", this.#next !== null, () => this.#cursors.push(this.#next)),
+      button("First", !this.isFirstPage, [null]),
+      button("Previous", !this.isFirstPage, cursors.slice(0, -1)),
+      button("Next", this.#next !== null, [...cursors, this.#next]),
     );
   }
 }
