@@ -22,6 +22,7 @@ from api.work import StoppedError, StoppedStatus, Work, at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
+from kdnas.errors import NoRoomError
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -87,6 +88,7 @@ def _evaluate(
 
     Raises:
         StoppedError: it was to stop before it began.
+        NoRoomError: an older one comes to the same figures, and this one is for the service.
     """
     noted = Noted(database, record.id, on_progress)
 
@@ -102,13 +104,19 @@ def _evaluate(
     with database.write() as session:
         if evaluations.locked_evaluation(session, record.id).status != "running":
             raise StoppedError  # known figures are looked up when it is resumed
-        known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
         evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
+        # Asked before the figures are looked for, so that one that ends in between is found.
+        twice = claimed and evaluations.is_older_at_work(session, record.id)
+        known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
         if known is not None:
             evaluations.set_evaluation_status(
                 session, record.id, "succeeded", metrics=known.metrics
             )
             return
+    if twice:
+        raise NoRoomError(
+            "another evaluation does the same at present; this one goes on when that has ended"
+        )
     work.check()
 
     def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:

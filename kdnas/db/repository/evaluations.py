@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation, PipelineMember
 from kdnas.db.records import EvaluationRecord, OwnerKind
+from kdnas.db.repository import leases
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.errors import NotFoundError
 from kdnas.records import SearchStatus
@@ -285,6 +286,30 @@ def note_prepared(
     if distillation_id and session.get(Distillation, distillation_id):
         row.distillation_id = distillation_id
     session.flush()
+
+
+def is_older_at_work(session: Session, evaluation_id: str) -> bool:
+    """Whether somebody works on an older row that comes to the same figures.
+
+    One without a key yet is compared by its request. The younger one of two is told of the other
+    and never both, so that they do not wait for each other.
+
+    Raises:
+        NotFoundError: no such evaluation.
+    """
+    row = locked_evaluation(session, evaluation_id)
+    older = select(Evaluation).where(
+        Evaluation.id < row.id,
+        Evaluation.task == row.task,
+        Evaluation.seed == row.seed,
+        Evaluation.status == "running",
+    )
+    now = leases.database_time(session)
+    return any(
+        leases.live_holder(other, now) is not None and other.spec.get(entry) == row.spec.get(entry)
+        for other in session.scalars(older)
+        for entry in [KEY if KEY in other.spec else REQUEST]
+    )
 
 
 def locked_evaluation(session: Session, evaluation_id: str) -> Evaluation:

@@ -11,7 +11,7 @@ import pytest
 
 from api import evaluation_service, runner
 from api.evaluation_preparation import PreparedEvaluation, prepare_evaluation
-from api.evaluation_run import run_evaluation
+from api.evaluation_run import run_evaluation, what_decides
 from api.evaluation_service import run_stored_evaluation
 from api.run_files import evaluation_checkpoints, evaluation_folder
 from kdnas.db.engine import Database
@@ -259,6 +259,31 @@ def test_one_that_waits_for_anothers_grid_is_left_for_later(
     assert (row.status, row.error) == ("running", None)
     *_, last = place.told("evaluation_progress")
     assert last["phase"] == "waiting for room"
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_of_two_that_are_the_same_the_younger_one_waits(
+    place: Place, database_url: str, has_key: bool
+) -> None:
+    older, younger = place.queue(), place.queue()
+    prepared = prepare_evaluation(place.spec())
+    other, own = (LeaseOwner.of_this_process("service") for _ in range(2))
+    with place.database.write() as session:
+        for owner, row_id in ((other, older), (own, younger)):
+            claim = claims.claim_next(session, Evaluation, owner, 60)
+            assert claim is not None
+            assert claim.row_id == row_id
+        if has_key:
+            about = what_decides(prepared, prepared.tasks[0], 0)
+            evaluations.note_prepared(session, older, about)
+    settings = replace(place.settings, database_url=database_url)
+    assert runner.run("evaluation", younger, own.token, settings, lambda: False) == 75
+    row = place.row(younger)
+    assert (row.status, row.error) == ("running", None)
+    assert runner.run("evaluation", older, other.token, settings, lambda: False) == 0
+    assert place.run(younger) == "succeeded"
+    assert place.row(younger).metrics == place.row(older).metrics
+    assert not evaluation_folder(place.settings, younger).exists()
 
 
 def test_a_failure_says_why(place: Place, tmp_path: Path) -> None:
