@@ -12,7 +12,7 @@ pytest.importorskip("playwright", reason="the browser tests need the package pla
 
 if TYPE_CHECKING:
     from conftest import MakeService, Service
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
     from kdnas.testing.demo_data import DemoIds
 
@@ -61,6 +61,24 @@ def test_the_scores_of_a_model_stand_beside_published_ones(page: Page, service: 
     expect(page.get_by_role("link", name="Markdown")).to_have_attribute(
         "href", re.compile(r"report\?model=bert-base-uncased&suite=glue&format=md")
     )
+
+
+def test_scores_that_come_late_do_not_replace_those_chosen_since(
+    page: Page, service: Service
+) -> None:
+    page.goto(f"{service.url}/evaluations")
+    measured = page.locator("table.scores tr[data-origin=measured]")
+    expect(measured).to_contain_text("student-5-ms")
+    held: list[Route] = []
+    page.route("**/evaluations/report?*", lambda route: held.append(route), times=1)
+    page.get_by_label("Compared with").select_option(label="bert-base-uncased")
+    page.get_by_label("Model and suite").select_option(index=1)
+    expect(measured).to_contain_text("bert-base-uncased")
+    with page.expect_request_finished():
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    expect(measured).to_have_count(1)
+    expect(measured).to_contain_text("bert-base-uncased")
 
 
 def test_a_student_is_evaluated_from_its_page(page: Page, service: Service, ids: DemoIds) -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("playwright", reason="the browser tests need the package pla
 
 if TYPE_CHECKING:
     from conftest import Complaints, OpenPage, Service
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 
 from playwright.sync_api import expect
@@ -242,6 +242,24 @@ def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Servi
     panel.get_by_role("link", name="Distil").click()
     expect(page.get_by_label("Architecture")).to_have_value(best)
     expect(page.locator("#form .notice")).to_contain_text("distil-bert-week-09")
+
+
+def test_a_late_answer_does_not_replace_what_was_chosen_since(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    names = page.locator("#candidates tbody td:first-child button")
+    first, second = names.nth(0).inner_text(), names.nth(1).inner_text()
+    assert first != second
+    held: list[Route] = []
+    page.route("**/api/v1/candidates/*", lambda route: held.append(route), times=1)
+    title = page.locator("#panel-title")
+    names.nth(0).click()
+    expect(title).to_have_text("Candidate")
+    names.nth(1).click()
+    expect(title).to_have_text(second)
+    with page.expect_request_finished():
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    expect(title).to_have_text(second)
 
 
 def test_a_distillation_shows_its_curves_and_where_the_student_is(

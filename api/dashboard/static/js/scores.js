@@ -9,15 +9,26 @@ const FORMATS = { md: "Markdown", csv: "CSV", tex: "LaTeX" };
 const RUNTIMES = { pytorch: "PyTorch", "onnx-int8": "ONNX int8" };
 const OTHER_SPLIT = "not the official split";
 
+const asked = new WeakMap(); // place → what it was asked to show last
+
 /** Read the report of a model over a suite and show it; `against` may be empty. */
 export async function showScores(place, { model, suite, against = [] }, heading = null) {
   const query = { model, suite, against };
+  asked.set(place, query);
   try {
     const report = await get("/evaluations/report", query);
+    if (asked.get(place) !== query) return; // a later question is under way
     show(place, heading && el("h3", {}, heading), scoreTable(report), figuresTable(report), ...below(report, query));
   } catch (error) {
+    if (asked.get(place) !== query) return;
     show(place, problem(error, () => showScores(place, { model, suite, against }, heading)));
   }
+}
+
+/** Show something else in place of scores; those under way stay away. */
+export function showNoScores(place, ...children) {
+  asked.delete(place);
+  show(place, ...children);
 }
 
 /** The table of a report: `suite`, `columns`, `rows`, `against` and `notes`. */

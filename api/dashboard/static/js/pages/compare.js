@@ -128,7 +128,10 @@ async function readOne(id) {
   return { search, episodes, front };
 }
 
+let last = 0; // number of the last question
+
 async function load() {
+  const asked = ++last;
   const ids = chosen();
   byId("nothing").hidden = ids.length > 0;
   byId("result").hidden = ids.length === 0;
@@ -136,11 +139,13 @@ async function load() {
   if (!ids.length) return;
   try {
     const all = await Promise.all(ids.map(readOne));
+    if (asked !== last) return; // a later question is under way
     show(byId("problem"), caution(all));
     show(byId("figures"), figures(all));
     await Promise.all([best.update(all), fronts.update(all)]);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (asked !== last) return;
     byId("result").hidden = true;
     show(byId("problem"), problem(error, load));
   }

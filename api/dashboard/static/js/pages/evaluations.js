@@ -5,7 +5,7 @@ import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, plural } from "../format.js";
 import { actionButtons, bar, chip } from "../parts.js";
-import { showScores } from "../scores.js";
+import { showNoScores, showScores } from "../scores.js";
 import { PagedTable } from "../table.js";
 
 const query = new URLSearchParams(location.search);
@@ -76,7 +76,7 @@ function noteChoice() {
 async function showReport() {
   const it = chosen();
   if (!it.num_succeeded) {
-    show(scores, el("div", { class: "empty slim" }, it.num_unfinished ? "The scores appear with the first finished run." : "No run of this model has succeeded."));
+    showNoScores(scores, el("div", { class: "empty slim" }, it.num_unfinished ? "The scores appear with the first finished run." : "No run of this model has succeeded."));
     return;
   }
   const model = it.distillation_id ? `distillation:${it.distillation_id}` : it.model;

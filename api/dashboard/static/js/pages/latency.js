@@ -67,14 +67,20 @@ const nameOf = (t) =>
     .filter(Boolean)
     .join(" · ");
 
+let last = 0; // number of the last question
+
 async function load(id) {
+  const asked = ++last;
   byId("problem").replaceChildren();
   try {
-    table = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 1 });
+    const chosen = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 1 });
     const found = await getAllEntries(id);
+    if (asked !== last) return; // a later question is under way
+    table = chosen;
     entries = found.map((row) => ({ ...row, ...parts(row.architecture) }));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (asked !== last) return;
     byId("content").hidden = true;
     show(byId("problem"), problem(error, () => load(id)));
     return;

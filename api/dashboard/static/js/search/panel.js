@@ -13,6 +13,7 @@ export class Panel {
   #title = byId("panel-title");
   #reference;
   #before = null;
+  #last = null; // of the candidates, the one asked for last
   search = null;
 
   constructor(reference) {
@@ -22,15 +23,17 @@ export class Panel {
   }
 
   async open(id) {
+    this.#last = id;
     if (this.#panel.hidden) this.#before = document.activeElement;
     this.#panel.hidden = false;
     this.#title.textContent = "Candidate";
     show(this.#body, el("div", { class: "skeleton tall" }));
     this.#title.focus({ preventScroll: true });
     try {
-      this.#render(await get(`/candidates/${encodeURIComponent(id)}`));
+      const candidate = await get(`/candidates/${encodeURIComponent(id)}`);
+      if (id === this.#last) this.#render(candidate);
     } catch (error) {
-      show(this.#body, problem(error, () => this.open(id)));
+      if (id === this.#last) show(this.#body, problem(error, () => this.open(id)));
     }
   }
 
