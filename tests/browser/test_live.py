@@ -239,6 +239,25 @@ def test_what_others_named_is_text_and_no_markup(page: Page, empty: Service) -> 
     assert page.locator("main img, main b").count() == 0
 
 
+def test_a_search_beyond_the_sliders_is_ranked_under_its_own_reward(
+    page: Page, empty: Service
+) -> None:
+    asked = demo_data.spec("beyond", episodes=3, candidates=len(PICKS))
+    asked["reward"]["beta"] = 3.0
+    with empty.database.write() as session:
+        search = searches.create_search(session, asked, name="beyond", owner_kind="service")
+    demo_data.add_episode(empty.database, search.id, 1, PICKS, epsilon=1.0)
+    page.goto(f"{empty.url}/searches/beyond")
+    beta, reset = page.locator("[data-beta-out]"), page.locator("#ranking [data-reset]")
+    expect(beta).to_have_text("3.00")
+    expect(reset).to_be_disabled()
+    page.locator("#ranking [data-beta]").fill("0.5")
+    expect(beta).to_have_text("0.50")
+    with page.expect_request("**/ranking?limit=15"):
+        reset.click()
+    expect(beta).to_have_text("3.00")
+
+
 def test_a_held_out_reading_is_shown(page: Page, empty: Service) -> None:
     made = demo_data.add_distillation(
         empty.database, "read-out", "4,8,384,1024,gelu", steps=1000, until=200

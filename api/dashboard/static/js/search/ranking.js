@@ -12,6 +12,7 @@ export class Ranking {
   #path;
   #reference;
   #own = null; // α and β of the search
+  #rest = null; // where the sliders stand for these: they round, and end somewhere
   #abort = null;
 
   constructor(section, path, reference) {
@@ -33,37 +34,39 @@ export class Ranking {
     }
     this.reset.addEventListener("click", () => {
       this.#place.dataset.moved = "";
-      this.alpha.value = this.#own.alpha;
-      this.beta.value = this.#own.beta;
-      this.#moved = false;
+      this.alpha.value = this.#rest.alpha;
+      this.beta.value = this.#rest.beta;
       this.#say();
       this.load();
     });
     show(this.#place, el("div", { class: "skeleton" }), el("div", { class: "skeleton" }));
   }
 
-  #moved = false;
+  /** What the sliders ask for; null is the search's own. */
+  #asked() {
+    if (this.#own === null) return {};
+    const asked = (name) => (this[name].value === this.#rest[name] ? null : this[name].value);
+    return { alpha: asked("alpha"), beta: asked("beta") };
+  }
 
   #say() {
-    this.alphaOut.textContent = fixed(Number(this.alpha.value), 2);
-    this.betaOut.textContent = fixed(Number(this.beta.value), 2);
-    this.#moved =
-      this.#own !== null &&
-      (Math.abs(this.alpha.value - this.#own.alpha) > 0.005 ||
-        Math.abs(this.beta.value - this.#own.beta) > 0.005);
-    this.reset.disabled = !this.#moved;
+    const { alpha, beta } = this.#asked();
+    this.alphaOut.textContent = fixed(Number(alpha ?? this.#own.alpha), 2);
+    this.betaOut.textContent = fixed(Number(beta ?? this.#own.beta), 2);
+    this.reset.disabled = alpha === null && beta === null;
   }
 
   async load() {
     this.#abort?.abort();
     this.#abort = new AbortController();
-    const asked = this.#moved ? { alpha: this.alpha.value, beta: this.beta.value } : {};
+    const asked = { ...this.#asked(), limit: SHOWN };
     try {
-      const found = await get(`${this.#path}/ranking`, { ...asked, limit: SHOWN }, this.#abort.signal);
+      const found = await get(`${this.#path}/ranking`, asked, this.#abort.signal);
       if (this.#own === null) {
         this.#own = { alpha: found.alpha, beta: found.beta };
         this.alpha.value = found.alpha;
         this.beta.value = found.beta;
+        this.#rest = { alpha: this.alpha.value, beta: this.beta.value };
         this.alpha.disabled = this.beta.disabled = false;
         this.#say();
       }
