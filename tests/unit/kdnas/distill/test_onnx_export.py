@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from kdnas.distill.onnx_card import doubt_text, export_card
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
-from kdnas.errors import ConflictError, RequestError, StoreError, TeacherError
+from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
@@ -161,7 +161,7 @@ def test_wrong_requests_are_refused_before_anything_is_made(
     used = tmp_path / "used"
     used.mkdir()
     (used / "precious.txt").write_text("mine")
-    with pytest.raises(ConflictError, match="used is not empty"):
+    with pytest.raises(OutputError, match="used is not empty"):
         export_onnx(str(model), used)
     with pytest.raises(RequestError, match=r"65 tokens is longer than the 64 .*--sequence-length"):
         export_onnx(str(model), tmp_path / "out", length=65)
