@@ -32,7 +32,7 @@ def test_a_cluster_that_does_not_start_is_given_up(
     monkeypatch.setattr(children, "CLUSTER_START_SECONDS", 60.0 if gives_up else 0.5)
     cluster, began = start(monkeypatch, SILENT), time.monotonic()
     assert cluster.variables(lambda: gives_up) == {}
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 30  # of the 60 that it would go on for
     assert cluster._process is None
 
 
