@@ -54,12 +54,16 @@ class Family:
         dropout_keys: configuration keys of all dropout probabilities.
         layers: attribute path to the list of transformer layers.
         silent: paths inside a layer to the matrices that end its two residual branches.
+        inner: path inside a layer to the product that makes its neurons.
+        norms: paths inside a layer to the layer norms of attention and feed-forward.
         projection_paths: paths inside a layer to the projections of Q, K and V, or the one path
             to a fused projection.
         has_pooler: whether the model takes ``add_pooling_layer``.
         factorised_embedding: whether a configuration may give the embedding its own width.
         words: path to the embedding of words.
         positions: path to the embedding of positions; None where positions are rotary.
+        token_types: path to the embedding of token types, where there is one.
+        embedding_norm: path to the layer norm of the embeddings.
         final: path to the module that gives the encoder's output; None where the last layer does.
         padded_positions: whether positions count from the padding token's id on, which makes the
             longest sequence shorter than the table of positions.
@@ -75,11 +79,15 @@ class Family:
     dropout_keys: tuple[str, ...]
     layers: str
     silent: tuple[str, str]
+    inner: str
+    norms: tuple[str, str]
     projection_paths: tuple[str, ...]
     has_pooler: bool
     factorised_embedding: bool = False
     words: str = "embeddings.word_embeddings"
     positions: str | None = "embeddings.position_embeddings"
+    token_types: str | None = "embeddings.token_type_embeddings"
+    embedding_norm: str = "embeddings.LayerNorm"
     final: str | None = None
     padded_positions: bool = False
     layer_types: str | None = None
@@ -90,6 +98,16 @@ class Family:
     def head_multiple(self) -> int:
         """What divides the width of an attention head: rotary positions turn pairs of values."""
         return 2 if self.positions is None else 1
+
+    @property
+    def normalises_first(self) -> bool:
+        """Whether a block normalises what it reads (pre-LN), and not the sum it leads to."""
+        return self.final is not None
+
+    @property
+    def feed_forward_entry(self) -> str:
+        """Path inside a layer to the module that is given the states behind the attention."""
+        return self.norms[1] if self.normalises_first else self.inner
 
     @property
     def lm_head(self) -> LMHeadNames:
@@ -198,6 +216,8 @@ _BERT_KEYS = {
 }
 _BERT_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _BERT_SILENT = ("attention.output.dense", "output.dense")
+_BERT_INNER = "intermediate.dense"
+_BERT_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _BERT_PROJECTIONS = ("attention.self.query", "attention.self.key", "attention.self.value")
 
 FAMILIES: dict[str, Family] = {
@@ -210,6 +230,8 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_INNER,
+            _BERT_NORMS,
             _BERT_PROJECTIONS,
             has_pooler=True,
         ),
@@ -220,6 +242,8 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_INNER,
+            _BERT_NORMS,
             _BERT_PROJECTIONS,
             has_pooler=True,
             padded_positions=True,
@@ -231,6 +255,8 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_INNER,
+            _BERT_NORMS,
             _BERT_PROJECTIONS,
             has_pooler=True,
             padded_positions=True,
@@ -242,6 +268,8 @@ FAMILIES: dict[str, Family] = {
             _BERT_DROPOUT,
             "encoder.layer",
             _BERT_SILENT,
+            _BERT_INNER,
+            _BERT_NORMS,
             _BERT_PROJECTIONS,
             has_pooler=False,
             factorised_embedding=True,
@@ -259,8 +287,11 @@ FAMILIES: dict[str, Family] = {
             ("dropout", "attention_dropout"),
             "transformer.layer",
             ("attention.out_lin", "ffn.lin2"),
+            "ffn.lin1",
+            ("sa_layer_norm", "output_layer_norm"),
             ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
             has_pooler=False,
+            token_types=None,
         ),
         Family(
             "modernbert",
@@ -269,10 +300,14 @@ FAMILIES: dict[str, Family] = {
             ("embedding_dropout", "attention_dropout", "mlp_dropout"),
             "layers",
             ("attn.Wo", "mlp.Wo"),
+            "mlp.Wi",
+            ("attn_norm", "mlp_norm"),
             ("attn.Wqkv",),
             has_pooler=False,
             words="embeddings.tok_embeddings",
             positions=None,
+            token_types=None,
+            embedding_norm="embeddings.norm",
             final="final_norm",
             layer_types="layer_types",
             gated=True,

@@ -1,0 +1,1 @@
+"""A student cut from its teacher, whatever its architecture: no gradient, seconds of work."""

@@ -1,0 +1,249 @@
+"""What a teacher makes of some text: all that a student's start has to know of the teacher's work.
+
+Shapes: N tokens of S sequences, one after the other without padding; D width, f neurons of the
+teacher, L^T layers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from kdnas.errors import StoreError, TeacherError
+from kdnas.models.batch import Batch
+from kdnas.models.families import Family
+from kdnas.models.start.basis import principal_components
+from kdnas.models.taps import Tap, TapPoints
+
+FORMAT = 1
+META = "states.json"
+
+
+class TeacherStates:
+    """States of a teacher at the tokens of its calibration text, memory-mapped.
+
+    Attributes:
+        folder: where the files lie.
+        input_ids: (N,) token ids.
+        lengths: (S,) tokens of each sequence.
+        num_layers: L^T.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            meta: dict[str, Any] = json.loads((folder / META).read_bytes())
+            if meta["format"] != FORMAT:
+                raise StoreError(
+                    f"the teacher's states in {folder} have format {meta['format']}, this program "
+                    f"reads {FORMAT}; remove the folder, they are collected again"
+                )
+            self.num_layers = int(meta["layers"])
+            self.input_ids = torch.from_numpy(np.load(folder / "input_ids.npy"))
+            self.lengths: list[int] = [int(n) for n in np.load(folder / "lengths.npy")]
+            self._hidden = [_mapped(folder, "hidden", i) for i in range(self.num_layers + 1)]
+            self._attended = [_mapped(folder, "attended", i + 1) for i in range(self.num_layers)]
+            self._output = _mapped(folder, "output", 0) if meta["output"] else self._hidden[-1]
+            self._covariances: NDArray[np.float32] = np.load(folder / "covariances.npy")
+            self._activity: NDArray[np.float32] = np.load(folder / "activity.npy")
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise StoreError(
+                f"{folder} does not hold a teacher's states: {error}; remove it, they are "
+                "collected again"
+            ) from None
+        self.folder = folder
+        self._components = lru_cache(maxsize=None)(self._components_of)
+
+    def hidden(self, layer: int) -> Tensor:
+        """The residual stream behind a layer, 0 for the embeddings': (N, D)."""
+        return torch.from_numpy(self._hidden[layer])
+
+    def attended(self, layer: int) -> Tensor:
+        """The residual stream between attention and feed-forward of a layer: (N, D)."""
+        return torch.from_numpy(self._attended[layer - 1])
+
+    def output(self, layer: int) -> Tensor:
+        """What objectives call a layer's hidden states: of the last layer the encoder's output."""
+        return torch.from_numpy(self._output) if layer == self.num_layers else self.hidden(layer)
+
+    def activity(self, layer: int) -> Tensor:
+        """Deviation of each neuron of a layer over all tokens: (f,)."""
+        return torch.from_numpy(self._activity[layer - 1])
+
+    def components(self, layers: Iterable[int]) -> Tensor:
+        """Principal components of the embeddings and some layers together: (D, D), made once."""
+        return self._components(tuple(sorted({0, *layers})))
+
+    def _components_of(self, layers: tuple[int, ...]) -> Tensor:
+        return principal_components(torch.from_numpy(self._covariances[list(layers)]))
+
+    @property
+    def num_tokens(self) -> int:
+        """N."""
+        return len(self.input_ids)
+
+
+def collect_states(
+    model: nn.Module, family: Family, batches: Iterable[Batch], folder: Path, name: str
+) -> None:
+    """Run a teacher over some text and write what it makes of it into a folder.
+
+    Sums are float64, states float32.
+
+    Args:
+        model: the whole teacher, frozen, in eval mode.
+        family: of the teacher.
+        batches: of the text; sequences keep their order.
+        folder: for the files.
+        name: how the user knows the teacher, for messages.
+
+    Raises:
+        TeacherError: states are not finite, or a layer's are the same for all tokens.
+    """
+    layers = family.transformer_layers(model)
+    count = len(layers)
+    ids: list[Tensor] = []
+    lengths: list[int] = []
+    hidden: list[list[Tensor]] = [[] for _ in range(count + 1)]
+    attended: list[list[Tensor]] = [[] for _ in range(count)]
+    outputs: list[Tensor] = []
+    neurons = [_Moments() for _ in range(count)]
+    held: dict[tuple[str, int], Tensor] = {}
+
+    def keep_input(kind: str, index: int) -> Any:
+        def hook(module: nn.Module, inputs: Any) -> None:
+            held[kind, index] = inputs[0]
+
+        return hook
+
+    def keep_output(index: int) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            held["hidden", index] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    with ExitStack() as stack, torch.no_grad():
+        embeddings = family.embedding_output(model)
+        handles = [embeddings.register_forward_hook(keep_output(0))]
+        for i, layer in enumerate(layers):
+            entry, end = (
+                layer.get_submodule(path) for path in (family.feed_forward_entry, family.silent[1])
+            )
+            handles += [
+                layer.register_forward_hook(keep_output(i + 1)),
+                entry.register_forward_pre_hook(keep_input("attended", i)),
+                end.register_forward_pre_hook(keep_input("neurons", i)),
+            ]
+        for handle in handles:
+            stack.callback(handle.remove)
+        tap = stack.enter_context(Tap(model, family, TapPoints(hidden=frozenset({count}))))
+        for batch in batches:
+            model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+            rows = batch.real_rows
+
+            def real(states: Tensor, rows: Tensor = rows) -> Tensor:
+                return states.flatten(0, 1).index_select(0, rows).float().cpu()
+
+            ids.append(batch.input_ids.flatten().index_select(0, rows).cpu())
+            lengths += batch.attention_mask.sum(1).tolist()
+            for i in range(count + 1):
+                hidden[i].append(real(held["hidden", i]))
+            for i in range(count):
+                attended[i].append(real(held["attended", i]))
+                neurons[i].add(real(held["neurons", i]))
+            if family.normalises_first:
+                outputs.append(tap.take(batch).rows(count).cpu())
+    covariances = []
+    for i, parts in enumerate(hidden):
+        states = torch.cat(parts)
+        covariances.append(_covariance(states, i, name))
+        np.save(folder / f"hidden_{i:02}.npy", states.numpy())
+    for i, parts in enumerate(attended, 1):
+        np.save(folder / f"attended_{i:02}.npy", torch.cat(parts).numpy())
+    if outputs:
+        np.save(folder / "output_00.npy", torch.cat(outputs).numpy())
+    activity = torch.stack([moments.deviation() for moments in neurons])
+    np.save(folder / "covariances.npy", torch.stack(covariances).numpy())
+    np.save(folder / "activity.npy", activity.numpy())
+    np.save(folder / "input_ids.npy", torch.cat(ids).numpy())
+    np.save(folder / "lengths.npy", np.array(lengths, np.int64))
+    meta = {"format": FORMAT, "layers": count, "output": bool(outputs)}
+    (folder / META).write_text(json.dumps(meta))
+
+
+def _covariance(states: Tensor, layer: int, name: str) -> Tensor:
+    """Covariance of (N, D) states, divided by its trace."""
+    where = f"layer {layer}" if layer else "the embeddings"
+    if not torch.isfinite(states).all():
+        raise TeacherError(
+            f"teacher {name!r} is broken: the states of {where} are not finite on the corpus; "
+            "check its weights"
+        )
+    centred = (states - states.mean(0)).double()
+    covariance = centred.T @ centred / len(centred)
+    trace = covariance.trace()
+    if trace <= 1e-12 * states.double().square().sum(1).mean().clamp_min(1e-30):
+        raise TeacherError(
+            f"teacher {name!r} is broken: the states of {where} are the same for every token of "
+            "the corpus; check its weights"
+        )
+    return (covariance / trace).float()
+
+
+class _Moments:
+    """Mean and deviation of each neuron, batch by batch."""
+
+    def __init__(self) -> None:
+        self._first: Tensor | float = 0.0
+        self._second: Tensor | float = 0.0
+        self._count = 0
+
+    def add(self, rows: Tensor) -> None:
+        values = rows.double()
+        self._first = self._first + values.sum(0)
+        self._second = self._second + values.square().sum(0)
+        self._count += len(rows)
+
+    def deviation(self) -> Tensor:
+        mean = torch.as_tensor(self._first) / self._count
+        return (torch.as_tensor(self._second) / self._count - mean**2).clamp_min(0).sqrt().float()
+
+
+def _mapped(folder: Path, kind: str, number: int) -> NDArray[np.float32]:
+    # Copy on write: torch wants arrays that it could write to.
+    array: NDArray[np.float32] = np.load(folder / f"{kind}_{number:02}.npy", mmap_mode="c")
+    return array
+
+
+class Layout:
+    """Where the tokens of each sequence stand among N rows, in blocks of padded sequences.
+
+    Args:
+        lengths: tokens of each sequence, sorted or nearly so.
+        block: sequences of a block.
+    """
+
+    def __init__(self, lengths: list[int], block: int = 32) -> None:
+        self.places = torch.cat([torch.arange(n) for n in lengths])  # (N,) within the sequence
+        self._blocks: list[tuple[slice, Tensor]] = []
+        start = 0
+        for first in range(0, len(lengths), block):
+            part = torch.tensor(lengths[first : first + block])
+            real = torch.arange(int(part.max()))[None] < part[:, None]  # (B, T)
+            self._blocks.append((slice(start, start + int(part.sum())), real))
+            start += int(part.sum())
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Each block's rows, and which places of its (B, T) grid are theirs."""
+        yield from self._blocks
+
+
+
