@@ -164,6 +164,25 @@ class Family:
             path = self.projection_paths[0 if fused else part]
             yield name, layer.get_submodule(path), part if fused else None
 
+    def layer_kinds(self, model: nn.Module) -> list[str]:
+        """Kind of each layer, such as global or local attention; empty where all are alike."""
+        return list(getattr(model.config, self.layer_types)) if self.layer_types else []
+
+    def rotary_frequencies(self, model: nn.Module, layer: int) -> Tensor | None:
+        """Radians a token by which each plane of a head turns, (d_h / 2,); None if none does."""
+        if self.positions is not None:
+            return None
+        kind = self.layer_kinds(model)[layer - 1]
+        frequencies: Tensor = getattr(model.rotary_emb, f"{kind}_inv_freq")
+        return frequencies.detach().cpu()
+
+    def window(self, model: nn.Module, layer: int) -> int | None:
+        """Tokens that a layer sees to either side; None where it sees the whole sequence."""
+        kinds = self.layer_kinds(model)
+        if not kinds or kinds[layer - 1] != "sliding_attention":
+            return None
+        return int(model.config.sliding_window)
+
     def embedding_output(self, model: nn.Module) -> nn.Module:
         """Return the module whose output is layer 0; ELECTRA widens its embeddings afterwards."""
         projection = getattr(model, "embeddings_project", None)

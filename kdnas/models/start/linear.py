@@ -84,11 +84,6 @@ class InputMap(NamedTuple):
     there: Tensor
 
 
-def identity_map(inputs: Inputs) -> InputMap:
-    """The map of rows that already are the teacher's."""
-    return InputMap(torch.eye(len(inputs.mean)).to(inputs.rows), inputs.mean)
-
-
 def low_rank(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Best factors of a given rank of the product ``left @ right.mH``.
 

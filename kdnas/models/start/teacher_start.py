@@ -13,9 +13,12 @@ from kdnas.models.families import Family
 from kdnas.models.start.basis import student_basis
 from kdnas.models.start.embeddings import start_embeddings
 from kdnas.models.start.layers import shares
-from kdnas.models.start.post_norm import PostNormWalk, Teacher
+from kdnas.models.start.norms import fitted_norm
+from kdnas.models.start.post_norm import PostNormWalk
+from kdnas.models.start.pre_norm import PreNormWalk
 from kdnas.models.start.states import Layout, TeacherStates
-from kdnas.models.start.weights import norm_eps, read_layer, write_layer
+from kdnas.models.start.walk import Model, Task, Walk
+from kdnas.models.start.weights import norm_eps, write_layer, write_norm
 from kdnas.search_space import AXES
 
 
@@ -30,8 +33,10 @@ def start_from_teacher(
 ) -> None:
     """Write the weights that a student of any architecture begins with.
 
+    A student of its teacher's own architecture gets the teacher's weights.
+
     Args:
-        student: as built, in the teacher's family.
+        student: as built, in the teacher's family, on the CPU.
         teacher: the whole teacher.
         family: of both.
         architecture: of the student.
@@ -39,34 +44,35 @@ def start_from_teacher(
         seed: of the turn of the basis, and of dimensions that nothing is known of.
     """
     config: Any = teacher.config
-    if all(getattr(config, family.config_keys[axis]) == getattr(architecture, axis) for axis in AXES):
+    if all(
+        getattr(config, family.config_keys[axis]) == getattr(architecture, axis) for axis in AXES
+    ):
         student.load_state_dict(teacher.state_dict())
         return
-    layers = family.transformer_layers(teacher)
-    pieces = shares(architecture.layers, len(layers))
+    whole = Model.of(teacher, family)
+    pieces = shares(
+        architecture.layers,
+        len(whole.layers),
+        family.layer_kinds(student),
+        family.layer_kinds(teacher),
+    )
     components = states.components(share.target for share in pieces)
     basis = student_basis(components, architecture.hidden, seed)
     layout = Layout(states.lengths)
-    own = start_embeddings(
-        student, teacher, family, basis, states.input_ids, layout, states.hidden(0) @ basis
-    )
+    target = states.hidden(0) @ basis
+    own = start_embeddings(student, teacher, family, basis, states.input_ids, layout, target)
     generator = torch.Generator().manual_seed(_derived(seed, architecture))
-    walk = PostNormWalk(
-        Teacher(
-            tuple(read_layer(family, layer) for layer in layers),
-            getattr(config, family.config_keys["heads"]),
-            getattr(config, family.config_keys["activation"]),
-            norm_eps(layers[0].get_submodule(family.norms[0])),
-        ),
-        states,
-        layout,
-        architecture,
-        basis,
-        generator,
-    )
-    for share, layer in zip(pieces, family.transformer_layers(student), strict=True):
-        weights, own = walk.layer(share, own)
-        write_layer(family, layer, weights)
+    built = Model.of(student, family)
+    task = Task(whole, built, states, layout, architecture, basis, generator)
+    walk: Walk = PreNormWalk(task) if family.normalises_first else PostNormWalk(task)
+    for number, share in enumerate(pieces, 1):
+        weights, own = walk.layer(number, share, own)
+        write_layer(family, family.transformer_layers(student)[number - 1], weights)
+    if family.final:
+        final = student.get_submodule(family.final)
+        biased = getattr(final, "bias", None) is not None
+        norm, _ = fitted_norm(own, states.output(len(whole.layers)) @ basis, norm_eps(final), biased)
+        write_norm(final, norm)
 
 
 def _derived(seed: int, architecture: Architecture) -> int:

@@ -1,0 +1,125 @@
+"""The walk through a student whose blocks normalise what they read (ModernBERT).
+
+The scale of a norm is taken into the products behind it, so a student's norms begin at 1. What a
+block writes is rescaled, channel by channel, to what its teacher's stream moves by on the way.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kdnas.models.start.attending import attend
+from kdnas.models.start.feed_forward import Neurons, chosen_neurons
+from kdnas.models.start.layers import Share, head_groups
+from kdnas.models.start.linear import Affine, Inputs, by_channel
+from kdnas.models.start.norms import normalised
+from kdnas.models.start.rotary import merged_rotary_attention, turned
+from kdnas.models.start.walk import (
+    ACTIVATIONS,
+    Walk,
+    silent_attention,
+    silent_feed_forward,
+)
+from kdnas.models.start.weights import Attention, FeedForward, LayerWeights, Norm
+
+
+class PreNormWalk(Walk):
+    """Rotary positions, local attention, gated neurons."""
+
+    def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
+        """Make one layer; see :class:`~kdnas.models.start.walk.Walk`."""
+        task, states, basis = self.task, self.task.states, self.task.basis
+        built = task.student.layers[number - 1]
+        coming = own if built.attention_norm is None else normalised(own, task.student.eps)
+        attention = self._attention(number, share, coming)
+        frequencies = task.student.frequencies[number - 1]
+        if not share.span:
+            attention = silent_attention(attention)
+        read = attend(
+            coming,
+            attention,
+            task.student.heads,
+            task.layout,
+            None if frequencies is None else lambda values: turned(values, frequencies),
+            task.student.windows[number - 1],
+        )
+        output, middle = self._onwards(
+            attention.output, read, own, states.attended(share.target) @ basis
+        )
+        attention = Attention(attention.query, attention.key, attention.value, output)
+        coming = normalised(middle, task.student.eps)
+        feed_forward = self._feed_forward(share, coming)
+        if not share.span:
+            feed_forward = silent_feed_forward(feed_forward)
+        inner, gate = feed_forward.inner(coming).chunk(2, 1)
+        active = ACTIVATIONS[task.architecture.activation](inner) * gate
+        outer, after = self._onwards(
+            feed_forward.outer, active, middle, states.hidden(share.target) @ basis
+        )
+        norm = Norm(torch.ones(own.shape[1]), torch.zeros(own.shape[1]))
+        weights = LayerWeights(
+            attention,
+            None if built.attention_norm is None else norm,
+            FeedForward(feed_forward.inner, outer),
+            norm,
+        )
+        return weights, after
+
+    def _onwards(
+        self, product: Affine, rows: Tensor, stream: Tensor, target: Tensor
+    ) -> tuple[Affine, Tensor]:
+        """Rescale a block's last product to what is missing from the stream; return the sum too."""
+        written = product(rows)
+        scale, shift = by_channel(written, target - stream, self.task.student.biased)
+        fitted = Affine(product.weight * scale, product.bias * scale + shift)
+        return fitted, stream + written * scale + shift
+
+    def _attention(self, number: int, share: Share, coming: Tensor) -> Attention:
+        task, teacher = self.task, self.task.teacher
+        inputs = Inputs(coming, task.student.biased)
+        frequencies = teacher.frequencies[share.attention - 1], task.student.frequencies[number - 1]
+        if frequencies[0] is None or frequencies[1] is None:
+            raise ValueError("a family that normalises first is expected to have rotary positions")
+        return merged_rotary_attention(
+            inputs,
+            inputs.map_to(self._read_by_attention(share.attention)),
+            teacher.layers[share.attention - 1].attention,
+            (frequencies[0], frequencies[1]),
+            head_groups(teacher.heads, task.student.heads),
+            task.basis,
+            task.generator,
+        )
+
+    def _read_by_attention(self, layer: int) -> Tensor:
+        """What comes into the attention of a teacher layer: (N, D)."""
+        stream = self.task.states.hidden(layer - 1)
+        norm = self.task.teacher.layers[layer - 1].attention_norm
+        return stream if norm is None else norm(normalised(stream, self.task.teacher.eps))
+
+    def _read_by_feed_forward(self, layer: int) -> Tensor:
+        """What comes into the feed-forward block of a teacher layer: (N, D)."""
+        norm = self.task.teacher.layers[layer - 1].feed_forward_norm
+        stream = self.task.states.attended(layer)
+        return stream if norm is None else norm(normalised(stream, self.task.teacher.eps))
+
+    def _feed_forward(self, share: Share, coming: Tensor) -> FeedForward:
+        task, teacher = self.task, self.task.teacher
+        inputs = Inputs(coming, task.student.biased)
+        neurons = [
+            Neurons(
+                teacher.layers[j - 1].feed_forward,
+                inputs.map_to(self._read_by_feed_forward(j)),
+                task.states.activity(j),
+            )
+            for j in share.span or (share.target,)
+        ]
+        return chosen_neurons(
+            inputs,
+            neurons,
+            task.basis,
+            task.architecture.intermediate,
+            True,
+            task.generator,
+            (teacher.activation, task.architecture.activation),
+        )

@@ -1,0 +1,110 @@
+"""Attention whose queries and keys are turned by their positions (rotary, ModernBERT).
+
+A head turns pairs of its values, each pair in a plane and at a frequency of its own, so its basis
+cannot be chosen freely. Read as one complex number a plane, q = x·a and k = y·b, a score is
+Re Σ q·k̄·e^{iωΔ} for the distance Δ: what can be merged are forms M = a·bᴴ of planes that turn
+alike. So planes of a student go with those planes of its teacher that turn most nearly as fast, and
+within such a set the best low-rank form is found as for any attention, in complex numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kdnas.models.start.attention import fill_values, merged_values
+from kdnas.models.start.linear import Affine, InputMap, Inputs, low_rank
+from kdnas.models.start.weights import Attention
+
+
+def plane_sets(student: Tensor, teacher: Tensor) -> list[tuple[list[int], list[int]]]:
+    """Which planes of a student head stand for which planes of a teacher head.
+
+    Args:
+        student: (r/2,) frequencies.
+        teacher: (d_h/2,) frequencies.
+
+    Returns:
+        (student planes, teacher planes) of each set: of the one that has fewer, each plane with all
+        of the other's that are nearest to it on a logarithmic scale.
+    """
+    own, theirs = student.double().log(), teacher.double().log()
+    nearest = (own[:, None] - theirs[None]).abs()
+    if len(student) < len(teacher):
+        best = nearest.argmin(0).tolist()
+        found = [([j], [i for i, b in enumerate(best) if b == j]) for j in range(len(student))]
+    else:
+        best = nearest.argmin(1).tolist()
+        found = [([j for j, b in enumerate(best) if b == i], [i]) for i in range(len(teacher))]
+    return [(mine, yours) for mine, yours in found if mine]
+
+
+def merged_rotary_attention(
+    inputs: Inputs,
+    mapped: InputMap,
+    teacher: Attention,
+    frequencies: tuple[Tensor, Tensor],
+    groups: Sequence[range],
+    basis: Tensor,
+    generator: torch.Generator,
+) -> Attention:
+    """Attention of a student whose positions turn its queries and keys.
+
+    Args:
+        inputs: what comes into the student's attention.
+        mapped: from there to what comes into the teacher's.
+        teacher: the teacher's attention.
+        frequencies: of the planes of a teacher head, and of a student head.
+        groups: the teacher heads that each student head stands for.
+        basis: (D, d) from the teacher's space to the student's.
+        generator: of the values in dimensions that are left over.
+    """
+    width, planes = len(inputs.mean), len(frequencies[0])
+    size, own_size = 2 * planes, width // len(groups)
+    scale = math.sqrt(own_size / size)
+    queries = _planes(inputs, mapped, teacher.query, size)  # (d + 1, heads, planes)
+    keys = _planes(inputs, mapped, teacher.key, size)
+    query = torch.zeros(width + 1, len(groups), own_size // 2, dtype=queries.dtype)
+    key = torch.zeros_like(query)
+    for head, group in enumerate(groups):
+        for mine, yours in plane_sets(frequencies[1], frequencies[0]):
+            left = queries[:, list(group)][:, :, yours].flatten(1) * (scale / len(group))
+            right = keys[:, list(group)][:, :, yours].flatten(1)
+            query[:, head, mine], key[:, head, mine] = low_rank(left, right, len(mine))
+    empty = key.abs().sum(0) == 0
+    fresh = torch.randn(width, int(empty.sum()), 2, generator=generator) * inputs.root.diagonal().mean().float() * 0.02
+    query[:-1, empty] = torch.view_as_complex(fresh.double())
+    return Attention(
+        _projection(inputs, query),
+        _projection(inputs, key),
+        *fill_values(*merged_values(inputs, mapped, teacher, size, groups, basis), generator),
+    )
+
+
+def _planes(inputs: Inputs, mapped: InputMap, projection: Affine, size: int) -> Tensor:
+    """A teacher's projection by heads and planes, weighted: (d + 1, heads, d_h / 2), complex.
+
+    The last row is the constant.
+    """
+    slope = inputs.root.T @ (mapped.slope @ projection.weight).double()
+    constant = (mapped.there @ projection.weight + projection.bias).double()
+    rows = torch.cat([slope, constant[None]]).unflatten(1, (-1, 2, size // 2))
+    return torch.complex(rows[:, :, 0], rows[:, :, 1])
+
+
+def _projection(inputs: Inputs, planes: Tensor) -> Affine:
+    """Undo the weights; heads side by side, in each the real parts before the imaginary ones."""
+    rows = torch.stack([planes.real, planes.imag], 2).flatten(1)  # (d + 1, heads · r)
+    weight = inputs.unweighted(rows[:-1])
+    return Affine(weight.float(), (rows[-1] - inputs.mean.double() @ weight).float())
+
+
+def turned(values: Tensor, frequencies: Tensor) -> Tensor:
+    """Turn (B, A, T, d) queries or keys by their places 0 … T − 1."""
+    angles = torch.arange(values.shape[2])[:, None] * frequencies  # (T, d / 2)
+    cos, sin = angles.cos(), angles.sin()
+    first, second = values.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)

@@ -1,0 +1,125 @@
+"""What both kinds of walk through a student's layers share.
+
+Layer by layer the student's own states on the calibration text are carried along, so that each
+piece is fitted to what really comes in, the errors of the pieces before it included.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kdnas.architecture import Architecture
+from kdnas.models.families import Family
+from kdnas.models.start.layers import Share
+from kdnas.models.start.linear import Affine
+from kdnas.models.start.states import Layout, TeacherStates
+from kdnas.models.start.weights import Attention, FeedForward, LayerWeights, norm_eps, read_layer
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": torch.relu,
+    "silu": F.silu,
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the walk knows of a teacher, or of a student whose weights are still to come.
+
+    Attributes:
+        layers: weights of its layers, first layer first.
+        heads: of each of them.
+        activation: of its feed-forward blocks.
+        eps: of its layer norms.
+        frequencies: of the planes of a head, by layer; None where positions are not rotary.
+        windows: tokens that each layer sees to either side; None where it is all of them.
+        biased: whether projections have biases.
+    """
+
+    layers: tuple[LayerWeights, ...]
+    heads: int
+    activation: str
+    eps: float
+    frequencies: tuple[Tensor | None, ...]
+    windows: tuple[int | None, ...]
+    biased: bool
+
+    @classmethod
+    def of(cls, model: nn.Module, family: Family) -> Model:
+        """Read a model of the family's."""
+        layers = family.transformer_layers(model)
+        numbers = range(1, len(layers) + 1)
+        config = model.config
+        query = next(module for _, module, _ in family.projections(layers[0]))
+        return cls(
+            tuple(read_layer(family, layer) for layer in layers),
+            int(getattr(config, family.config_keys["heads"])),
+            str(getattr(config, family.config_keys["activation"])),
+            norm_eps(layers[0].get_submodule(family.norms[1])),
+            tuple(family.rotary_frequencies(model, number) for number in numbers),
+            tuple(family.window(model, number) for number in numbers),
+            getattr(query, "bias", None) is not None,
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A student to be made: of which teacher, on which text, of which sizes.
+
+    Attributes:
+        teacher: whose pieces are taken.
+        student: as built.
+        states: the teacher's, on the calibration text.
+        layout: of that text.
+        architecture: of the student.
+        basis: P, (D, d).
+        generator: of what is left to chance.
+    """
+
+    teacher: Model
+    student: Model
+    states: TeacherStates
+    layout: Layout
+    architecture: Architecture
+    basis: Tensor
+    generator: torch.Generator
+
+
+class Walk(ABC):
+    """Makes a student's layers one after the other."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    @abstractmethod
+    def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
+        """Make one layer.
+
+        Args:
+            number: of the layer, from 1.
+            share: what it stands for.
+            own: (N, d) the student's residual stream below it.
+
+        Returns:
+            Its weights, and the stream behind it.
+        """
+
+
+def silent_attention(attention: Attention) -> Attention:
+    """The block with nothing written: its layer changes nothing, and can still learn."""
+    return Attention(attention.query, attention.key, attention.value, _silent(attention.output))
+
+
+def silent_feed_forward(block: FeedForward) -> FeedForward:
+    """The block with nothing written."""
+    return FeedForward(block.inner, _silent(block.outer))
+
+
+def _silent(product: Affine) -> Affine:
+    return Affine(torch.zeros_like(product.weight), torch.zeros_like(product.bias))
