@@ -32,6 +32,7 @@ from kdnas.latency.measure import current_profile
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import LatencySpec
+from kdnas.store import Store
 
 OnProgress = Callable[[FullProgress], None]
 
@@ -234,6 +235,7 @@ def _run(
             spec,
             pinned.teacher,
             pinned.corpus,
+            Store.from_settings(settings),
             checkpoints,
             choose_device(prepared.device),
             prepared.dtype,

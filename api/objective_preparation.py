@@ -11,7 +11,7 @@ from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.distill.layer_search import try_teacher_layers
 from kdnas.distill.numerics import choose_dtype, num_threads, own_device
-from kdnas.distill.setup import Setup
+from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.errors import TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.lm_head import has_lm_head
@@ -94,7 +94,7 @@ def prepare_objective(
             return objective, teacher
         with training_lock(), num_threads(threads):
             trials = try_teacher_layers(
-                Setup(teacher, own, dtype, student),
+                Setup(teacher, CalibrationText(corpus, store), own, dtype, student),
                 corpus,
                 architecture,
                 objective,

@@ -45,6 +45,7 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         prepared.context,
         teacher,
         corpus,
+        prepared.store,
         [middle] * group_size,
         own_device(backend.device),
         min(backend.threads or 1, available_cores()),

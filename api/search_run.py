@@ -92,6 +92,7 @@ class PreparedSearch:
     pinned: Pinned
     space: SearchSpace
     context: MiniKDContext
+    store: Store
     warnings: tuple[str, ...] = ()
 
     def params_millions(self, architecture: Architecture) -> float:
@@ -166,7 +167,9 @@ def prepare_search(
         engine_version=ENGINE_VERSION,
     )
     warnings = (*pinned.corpus.meta["warnings"], *store_warnings(machine, settings))
-    return PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, warnings)
+    return PreparedSearch(
+        resolved, replace(pinned, teacher=teacher), space, context, store, warnings
+    )
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:

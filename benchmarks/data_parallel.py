@@ -164,6 +164,7 @@ def work(
             spec_of(configuration.batch_size),
             handle,
             TokenizedCorpus.open(Path((folder / "corpus").read_text())),
+            Store.from_settings(Settings.from_environment()),
             Checkpoints(f"memory://{configuration.title}"),
             "cpu",
             dtype,

@@ -247,7 +247,7 @@ def make_trainer(
 ) -> Peer | Ours:
     """Load the teacher and make a variant's trainer."""
     dtype = dtype or (choose_dtype("auto", device) if variant.fast else "float32")
-    setup = Setup(prepare_teacher(TEACHER), device, dtype, StudentSpec())
+    setup = Setup(prepare_teacher(TEACHER), None, device, dtype, StudentSpec(init="warm"))
     return Peer(setup, dtype, scratch) if variant.textbrewer else Ours(setup, variant)
 
 

@@ -142,6 +142,7 @@ class MiniKDResult:
     steps: int
     train_seconds: float
     curve: tuple[CurvePoint, ...] = ()
+    loss_start: float | None = None
 
     @property
     def succeeded(self) -> bool:

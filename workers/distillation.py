@@ -282,6 +282,7 @@ def _worker(config: dict[str, Any]) -> int:
             spec,
             open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
             TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
+            store,
             Checkpoints(work.checkpoints_url),
             device,
             choose_dtype(training.dtype, device),

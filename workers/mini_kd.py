@@ -47,6 +47,7 @@ class MiniKDWorker:
                 context,
                 open_teacher(context.teacher, store, context.objective.get("lm_head")),
                 TokenizedCorpus.open(store.fetch("corpus", context.corpus)),
+                store,
                 choose_device(device),
             )
 
@@ -72,7 +73,7 @@ class StudentTiming:
 
     Attributes:
         steps: of a whole mini-KD.
-        seconds_per_student: of a whole mini-KD, the teacher's share included.
+        seconds_per_student: of a whole mini-KD, start and the teacher's share included.
     """
 
     steps: int
@@ -83,16 +84,20 @@ def time_students(
     context: MiniKDContext,
     teacher: TeacherHandle,
     corpus: TokenizedCorpus,
+    store: Store,
     architectures: Sequence[Architecture],
     device: str,
     threads: int,
 ) -> StudentTiming:
     """Train a group for a few steps in this process and extrapolate to the whole."""
     with training_lock(), num_threads(threads):
-        mini_kd = MiniKD(context, teacher, corpus, choose_device(device))
+        mini_kd = MiniKD(context, teacher, corpus, store, choose_device(device))
+        mini_kd.prepare()
         requests = [MiniKDRequest(str(i), a) for i, a in enumerate(architectures)]
+        began = time.monotonic()
         steps = mini_kd.train(requests)
         marks = [time.monotonic() for _ in islice(steps, TIMED_STEPS)]
         steps.close()
     seconds = statistics.median(b - a for a, b in pairwise(marks)) if len(marks) > 1 else 0.0
-    return StudentTiming(mini_kd.steps, mini_kd.steps * seconds / len(architectures))
+    start = max(0.0, marks[0] - began - seconds)
+    return StudentTiming(mini_kd.steps, (start + mini_kd.steps * seconds) / len(architectures))

@@ -163,7 +163,7 @@ class _Fitting:
         dtype: str,
         seed: int,
     ) -> None:
-        self._setup = Setup(teacher, device, dtype, StudentSpec())
+        self._setup = Setup(teacher, None, device, dtype, StudentSpec())
         self._corpus, self._steps, self._seed = corpus, steps, seed
         self._device, self._dtype, self._layer = device, dtype, teacher.shape.layers
         self._batches = BatchPlan(corpus.lengths, corpus.train_indices, BATCH_SIZE, seed)

@@ -25,7 +25,7 @@ from kdnas.distill.held_out import held_out_losses
 from kdnas.distill.numerics import Device, check_compiler, keep_freed_memory, num_threads
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import total_steps
-from kdnas.distill.setup import Setup
+from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
@@ -37,6 +37,7 @@ from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_stages
 from kdnas.records import CurvePoint, Losses
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.store import Store
 
 PROGRESS_SECONDS = 0.5
 
@@ -107,6 +108,7 @@ class FullDistillation:
         spec: what to distil and how, with ``threads`` written out.
         teacher: the teacher.
         corpus: the tokenised corpus.
+        store: keeps the teacher's states that the student starts from.
         checkpoints: where the run keeps its checkpoints.
         device: where it runs.
         dtype: format of training's forward passes.
@@ -122,6 +124,7 @@ class FullDistillation:
         spec: DistillationSpec,
         teacher: TeacherHandle,
         corpus: TokenizedCorpus,
+        store: Store,
         checkpoints: Checkpoints,
         device: Device,
         dtype: str,
@@ -139,8 +142,9 @@ class FullDistillation:
         self.steps = total_steps(self._training, self._batches.num_batches_per_epoch)
         self._stages = plan_stages(build_stages(spec.objective), self.steps)
         self._every = spec.training.checkpoint_every or min(200, max(1, self.steps // 10))
-        self._setup = Setup(teacher, device, dtype, spec.student, origin)
-        self._student = self._setup.student(spec.arch, self._stages[0], self._training)
+        self._setup = Setup(
+            teacher, CalibrationText(corpus, store), device, dtype, spec.student, origin
+        )
         self._curve: list[CurvePoint] = []
         self._held_out: list[HeldOutPoint] = []
         self._best: dict[str, Any] | None = None
@@ -166,12 +170,15 @@ class FullDistillation:
         threads = self._training.threads or torch.get_num_threads()
         state = self._newest()
         with num_threads(threads):
+            student = self._setup.student(
+                self._spec.arch, self._stages[0], self._training, started=state is None
+            )
             for plan in self._stages:
                 if plan.end <= self._step:
                     continue
                 with ExitStack() as stack:
                     trainer = self._setup.trainer(
-                        self._student,
+                        student,
                         self._spec.arch,
                         plan,
                         self._training,
@@ -181,8 +188,10 @@ class FullDistillation:
                     stack.enter_context(closing(trainer))
                     if state is not None and self._step > plan.first_step:
                         trainer.load_state_dict(state["trainer"])
-                    elif state is not None:  # the checkpoint is the end of the stage before
-                        trainer.student.load_state_dict(state["trainer"]["student"])
+                    else:
+                        if state is not None:  # the checkpoint is the end of the stage before
+                            trainer.student.load_state_dict(state["trainer"]["student"])
+                        self._setup.fit(trainer)
                     state = None
                     self._parallel.lead(trainer.weights())
                     teacher = stack.enter_context(self._setup.teacher_pass([trainer]))

@@ -8,26 +8,29 @@ architecture alone, so on a CPU its losses are the same to the bit in any group.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 from torch import nn
 
+from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.proxy_set import proxy_set
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.held_out import held_out_losses
 from kdnas.distill.numerics import Device, keep_freed_memory
 from kdnas.distill.schedule import total_steps
-from kdnas.distill.setup import Setup
-from kdnas.distill.stages import plan_stages
+from kdnas.distill.setup import CalibrationText, Setup
+from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
+from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_stages
 from kdnas.records import CurvePoint, Losses, MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import StudentSpec
 from kdnas.specs.search import ProxySpec
+from kdnas.store import Store
 
 
 class MiniKD:
@@ -37,6 +40,7 @@ class MiniKD:
         context: what decides losses beside the architecture.
         teacher: the teacher that the context names.
         corpus: the tokenised corpus that the context names.
+        store: keeps the teacher's states that students start from.
         device: where everything runs.
     """
 
@@ -45,18 +49,40 @@ class MiniKD:
         context: MiniKDContext,
         teacher: TeacherHandle,
         corpus: TokenizedCorpus,
+        store: Store,
         device: Device,
     ) -> None:
         keep_freed_memory()
         self._corpus = corpus
         self._spec = ProxySpec.model_validate(context.proxy)
-        start = StudentSpec.model_validate(context.student)
-        self._setup = Setup(teacher, device, context.dtype, start)
+        self._start = StudentSpec.model_validate(context.student)
+        self._setup = Setup(
+            teacher, CalibrationText(corpus, store), device, context.dtype, self._start
+        )
         indices = proxy_set(corpus, self._spec.fraction, self._spec.seed)
         self._batches = BatchPlan(corpus.lengths, indices, self._spec.batch_size, self._spec.seed)
         self.steps = total_steps(self._spec, self._batches.num_batches_per_epoch)
         stages = build_stages(objective_spec(context.objective))
         self._stages = plan_stages(stages, self.steps)
+
+    def prepare(self) -> None:
+        """Collect what all students start from, unless it is in the store already."""
+        if self._start.init != "random":
+            _ = self._setup.states
+
+    def read(self, architectures: Sequence[Architecture]) -> Iterator[tuple[Architecture, Losses]]:
+        """Read the held-out losses of students as they start, without training any.
+
+        They are of the first stage's objective. A student is built, read and forgotten before the
+        next one, so any number of them needs the memory of one.
+        """
+        plan = self._stages[0]
+        for architecture in architectures:
+            member = self._member(MiniKDRequest("", architecture))
+            with closing(self._trainer(member, plan)) as trainer:
+                self._setup.fit(trainer)
+                with self._setup.teacher_pass([trainer]) as teacher:
+                    yield architecture, self._held_out(teacher, [member])[0]
 
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
@@ -64,21 +90,19 @@ class MiniKD:
         A student whose loss is not finite is given up where it stands, and the others go on.
         """
         started = time.monotonic()
-        setup, first = self._setup, self._stages[0]
-        group = [
-            _Pupil(request, setup.student(request.architecture, first, self._spec))
-            for request in requests
-        ]
+        setup = self._setup
+        group = [self._member(request) for request in requests]
         for plan in self._stages:
-            alive = [pupil for pupil in group if pupil.error is None]
+            alive = [member for member in group if member.error is None]
             if not alive:
                 break
             with ExitStack() as stack:
-                for pupil in alive:
-                    architecture = pupil.request.architecture
-                    pupil.trainer = setup.trainer(pupil.student, architecture, plan, self._spec)
-                    stack.enter_context(closing(pupil.trainer))
+                for member in alive:
+                    setup.fit(stack.enter_context(closing(self._trainer(member, plan))))
                 teacher = stack.enter_context(setup.teacher_pass(p.trainer for p in alive))
+                if plan is self._stages[0]:
+                    for member, losses in zip(alive, self._held_out(teacher, alive), strict=True):
+                        member.loss_start = losses.relative
                 for step in range(plan.first_step, plan.end):
                     training = [p.trainer for p in alive if p.trainer.error is None]
                     if not training:
@@ -91,19 +115,34 @@ class MiniKD:
                     yield step + 1
                 finished = [p for p in alive if p.trainer.error is None]
                 if plan is self._stages[-1] and finished:
-                    trainers = [p.trainer for p in finished]
-                    found = held_out_losses(setup, teacher, trainers, self._corpus, self._spec)
-                    for pupil, losses in zip(finished, found, strict=True):
-                        pupil.losses = losses
-                for pupil in alive:
-                    pupil.curve += pupil.trainer.curve
-                    pupil.error = pupil.trainer.error
+                    for member, losses in zip(
+                        finished, self._held_out(teacher, finished), strict=True
+                    ):
+                        member.losses = losses
+                for member in alive:
+                    member.curve += member.trainer.curve
+                    member.error = member.trainer.error
         seconds = (time.monotonic() - started) / len(requests)
-        for pupil in group:
-            yield pupil.result(seconds)
+        for member in group:
+            yield member.result(seconds)
+
+    def _member(self, request: MiniKDRequest) -> _Member:
+        return _Member(
+            request, self._setup.student(request.architecture, self._stages[0], self._spec)
+        )
+
+    def _trainer(self, member: _Member, plan: StagePlan) -> StudentTrainer:
+        member.trainer = self._setup.trainer(
+            member.student, member.request.architecture, plan, self._spec
+        )
+        return member.trainer
+
+    def _held_out(self, teacher: TeacherPass, group: Sequence[_Member]) -> list[Losses]:
+        trainers = [member.trainer for member in group]
+        return held_out_losses(self._setup, teacher, trainers, self._corpus, self._spec)
 
 
-class _Pupil:
+class _Member:
     """A student of the group on its way through the stages."""
 
     trainer: StudentTrainer
@@ -111,6 +150,7 @@ class _Pupil:
     def __init__(self, request: MiniKDRequest, student: nn.Module) -> None:
         self.request, self.student = request, student
         self.curve: list[CurvePoint] = []
+        self.loss_start: float | None = None
         self.losses: Losses | None = None
         self.error: str | None = None
 
@@ -124,4 +164,5 @@ class _Pupil:
             steps=self.trainer.step_number,
             train_seconds=seconds,
             curve=tuple(self.curve),
+            loss_start=self.loss_start,
         )

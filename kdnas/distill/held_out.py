@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from kdnas.corpus.batches import eval_batches
 from kdnas.corpus.tokenized import TokenizedCorpus
@@ -42,6 +41,7 @@ def held_out_losses(
         meter.losses(trainer.training_loss) for trainer, meter in zip(trainers, meters, strict=True)
     ]
     for trainer, found in zip(trainers, losses, strict=True):
-        if not all(map(math.isfinite, astuple(found))):
+        read = (found.mean, found.relative, found.output)  # before a step there is no training loss
+        if not all(map(math.isfinite, read)):
             trainer.error = trainer.diverged(f"the held-out loss was {found.relative}")
     return losses

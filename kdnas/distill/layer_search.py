@@ -77,6 +77,7 @@ def try_teacher_layers(
             plan = StagePlan(build_stages(named)[0].objective, 0, steps, steps)
             student = setup.student(architecture, plan, spec)
             trainer = setup.trainer(student, architecture, plan, spec)
+            setup.fit(trainer)
             trainers[layer] = stack.enter_context(closing(trainer))
         teacher = stack.enter_context(setup.teacher_pass(trainers.values()))
         for step in range(steps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 from torch import nn
@@ -10,6 +11,8 @@ from torch import nn
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import PaddedBatch
 from kdnas.corpus.masking import TokenMasking
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.calibration import calibration_states
 from kdnas.distill.numerics import Device, derived_seed
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.stages import StagePlan
@@ -19,10 +22,27 @@ from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
+from kdnas.models.start.states import TeacherStates
+from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.student import EmbeddingBasis, build_student, load_weights, start_student
-from kdnas.models.taps import TapPoints
+from kdnas.models.taps import TapPoints, read_token_states
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
+from kdnas.objectives.base import Head
 from kdnas.specs.parts import StudentSpec, TrainingSpec
+from kdnas.store import Store
+
+
+@dataclass(frozen=True)
+class CalibrationText:
+    """Where a start finds text to watch the teacher on, and where it keeps what it saw.
+
+    Attributes:
+        corpus: the text.
+        store: for the teacher's states.
+    """
+
+    corpus: TokenizedCorpus
+    store: Store
 
 
 class Setup:
@@ -30,6 +50,7 @@ class Setup:
 
     Args:
         teacher: the teacher.
+        text: what starts are fitted on; None where no student is made.
         device: where everything runs.
         dtype: format of training's forward passes.
         start: how students start.
@@ -39,6 +60,7 @@ class Setup:
     def __init__(
         self,
         teacher: TeacherHandle,
+        text: CalibrationText | None,
         device: Device,
         dtype: str,
         start: StudentSpec,
@@ -47,11 +69,25 @@ class Setup:
         self.teacher, self.device, self.dtype = teacher, device, dtype
         self.family = family_of(teacher.shape.model_type)
         self.model = load_teacher_model(teacher).to(device)
-        self._start, self._origin = start, origin
+        self._text, self._start, self._origin = text, start, origin
 
     @cached_property
     def _basis(self) -> EmbeddingBasis:
         return EmbeddingBasis.of(self.model, self.family)
+
+    @cached_property
+    def states(self) -> TeacherStates:
+        """The teacher's states on the calibration text, from the store or collected now."""
+        if self._text is None:
+            raise ValueError("a start that is fitted to text needs some")
+        return calibration_states(
+            self.teacher,
+            self.model,
+            self._text.corpus,
+            self._start.calibration_tokens,
+            self._text.store,
+            self.device,
+        )
 
     @cached_property
     def _lm_head(self) -> MaskedLMHead:
@@ -63,19 +99,48 @@ class Setup:
         mask_id, special_ids = mask_token(self.teacher)
         return TokenMasking(mask_id, special_ids, self.teacher.shape.vocab_size)
 
-    def student(self, architecture: Architecture, plan: StagePlan, spec: TrainingSpec) -> nn.Module:
-        """Build a student and give it its start."""
+    def student(
+        self,
+        architecture: Architecture,
+        plan: StagePlan,
+        spec: TrainingSpec,
+        *,
+        started: bool = True,
+    ) -> nn.Module:
+        """Build a student and give it its start, unless its weights are still to be loaded."""
         student = build_student(
             self.teacher.config, architecture, seed=spec.seed, dropout=spec.dropout
         )
         use_training_attention(student)
+        if not started:
+            return student
         if self._origin is not None:
             load_weights(student, self._origin)
             return student
         init = "copy" if plan.objective.copies_layers else self._start.init
+        if init == "teacher":
+            start_from_teacher(
+                student, self.model, self.family, architecture, self.states, spec.seed
+            )
+            return student
         basis = self._basis if init == "warm" else None
         start_student(student, self.family, init, basis, self.model)
         return student
+
+    def fit(self, trainer: StudentTrainer) -> None:
+        """Fit what the objective learns beside the student to where the student starts.
+
+        A random start is left as random as its paper has it.
+        """
+        head = trainer.head
+        if self._start.init == "random" or type(head).fit is Head.fit:
+            return
+        states, family = self.states, self.family
+        batches = states.batches(self.teacher.config.pad_token_id or 0, self.device)
+        trainer.student.eval()
+        own = read_token_states(trainer.student, family, head.student_taps, batches)
+        trainer.student.train()
+        head.fit(own, states.token_states(self.model, family, head.teacher_taps))
 
     def trainer(
         self,

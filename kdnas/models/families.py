@@ -131,11 +131,15 @@ class Family:
     ) -> dict[str, Any]:
         """Return the configuration entries that make a student of this architecture.
 
-        Kinds of layers follow the teacher's pattern from the first layer on: where every third of
-        its layers looks at the whole sequence, so does every third of the student's.
+        A factorised embedding becomes as wide as the student, but that of the teacher's own
+        architecture stays as it is. Kinds of layers follow the teacher's pattern from the first
+        layer on: where every third of its layers looks at the whole sequence, so does every third
+        of the student's.
         """
         values = {key: getattr(architecture, axis) for axis, key in self.config_keys.items()}
-        if self.factorised_embedding:
+        if self.factorised_embedding and any(
+            getattr(teacher, key) != value for key, value in values.items()
+        ):
             values["embedding_size"] = architecture.hidden
         if self.layer_types:
             pattern = _pattern(getattr(teacher, self.layer_types))
@@ -181,7 +185,8 @@ class Family:
         kinds = self.layer_kinds(model)
         if not kinds or kinds[layer - 1] != "sliding_attention":
             return None
-        return int(model.config.sliding_window)
+        config: Any = model.config
+        return int(config.sliding_window)
 
     def embedding_output(self, model: nn.Module) -> nn.Module:
         """Return the module whose output is layer 0; ELECTRA widens its embeddings afterwards."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from kdnas.models.families import Family, family_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.records import TeacherShape
 from kdnas.search_space import AXES
+from kdnas.specs.parts import Start
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -31,8 +32,9 @@ def student_config(
     """Return the configuration of a student: the teacher's, with the architecture's numbers.
 
     Family, vocabulary, positions, special tokens and attention windows stay; a factorised
-    embedding becomes as wide as the student, the kinds of its layers follow the teacher's pattern,
-    and fresh weights have a deviation of 0.02 whatever the teacher's had.
+    embedding becomes as wide as the student, unless that is of the teacher's own architecture; the
+    kinds of its layers follow the teacher's pattern, and fresh weights have a deviation of 0.02
+    whatever the teacher's had.
     """
     family = family_of(teacher.model_type)
     config = deepcopy(teacher)
@@ -110,11 +112,13 @@ class EmbeddingBasis:
 def start_student(
     student: nn.Module,
     family: Family,
-    init: Literal["warm", "random", "copy"],
+    init: Start,
     basis: EmbeddingBasis | None,
     teacher: nn.Module | None = None,
 ) -> None:
     """Give a student its start (science §8); ``random`` leaves it as built.
+
+    ``teacher`` is :func:`kdnas.models.start.teacher_start.start_from_teacher`, and not made here.
 
     ``warm`` restricts no architecture and does two things:
 
@@ -139,6 +143,10 @@ def start_student(
         return
     if basis is None:
         raise ValueError("a warm start needs the teacher's embedding basis")
+    _silence(student, family)
+    if hasattr(student, "embeddings_project") and teacher is not None:
+        _copy_embeddings(student, teacher)  # as factorised as its teacher's
+        return
     width = min(basis.words.shape[1], family.word_embeddings(student).shape[1])
     words, positions = basis.words[:, :width], basis.positions[:, :width]
     scale = INITIALIZER_STD / words.std()
@@ -147,9 +155,19 @@ def start_student(
         places = family.position_embeddings(student)
         if places is not None:
             places[: len(positions), :width] = positions * scale
+
+
+def _silence(student: nn.Module, family: Family) -> None:
+    with torch.no_grad():
         for layer in family.transformer_layers(student):
             for path in family.silent:
                 layer.get_submodule(path).get_parameter("weight").zero_()
+
+
+def _copy_embeddings(student: nn.Module, teacher: nn.Module) -> None:
+    for part in ("embeddings", "embeddings_project"):
+        if hasattr(student, part):
+            student.get_submodule(part).load_state_dict(teacher.get_submodule(part).state_dict())
 
 
 def start_problem(init: str, student: Architecture, teacher: TeacherShape) -> str | None:
@@ -179,17 +197,16 @@ def _copy_layers(student: nn.Module, family: Family, teacher: nn.Module) -> None
     if problem := _copy_problem(own, wanted):
         raise ArchitectureError(problem)
     width = family.word_embeddings(teacher).shape[1]
-    if width != own["hidden"]:
+    if width != family.word_embeddings(student).shape[1]:
         raise ArchitectureError(
             f"a student of width {own['hidden']} cannot copy the embeddings of its teacher, which "
             f"are {width} wide; choose student.init warm"
         )
     layers, sources = map(family.transformer_layers, (student, teacher))
-    parts: list[tuple[nn.Module, nn.Module]] = [
-        (student.get_submodule(path), teacher.get_submodule(path))
-        for path in ("embeddings", family.final)
-        if path
-    ]
+    _copy_embeddings(student, teacher)
+    parts: list[tuple[nn.Module, nn.Module]] = []
+    if family.final:
+        parts.append((student.get_submodule(family.final), teacher.get_submodule(family.final)))
     for i, layer in enumerate(layers, 1):
         parts.append((layer, sources[-(-i * len(sources) // len(layers)) - 1]))
     for part, source in parts:

@@ -8,11 +8,12 @@ before a rotary embedding turns them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from kdnas.models.batch import Batch
@@ -49,6 +50,19 @@ class TapPoints:
     def last_layer(self) -> int:
         """The last layer that has to run; 0 is the embeddings."""
         return max(self.hidden | self.projections, default=0)
+
+
+@dataclass(frozen=True)
+class TokenStates:
+    """States of a model at the tokens of some text, without padding.
+
+    Attributes:
+        hidden: layer → (N, D).
+        projections: layer → {"q", "k", "v"} → (N, D), heads side by side.
+    """
+
+    hidden: Mapping[int, Tensor]
+    projections: Mapping[int, Mapping[Projection, Tensor]]
 
 
 class Activations:
@@ -91,6 +105,33 @@ class Activations:
     def rows(self, layer: int) -> Tensor:
         """Return a layer's hidden states at the real tokens alone, (N, D) in float32."""
         return self.flat(layer).index_select(0, self.batch.real_rows)
+
+
+def read_token_states(
+    model: nn.Module, family: Family, points: TapPoints, batches: Iterable[Batch]
+) -> TokenStates:
+    """Run a model over some text and return what it makes of its tokens, in float32."""
+    hidden: dict[int, list[Tensor]] = {layer: [] for layer in points.hidden}
+    projections: dict[int, dict[Projection, list[Tensor]]] = {
+        layer: {name: [] for name in PROJECTIONS} for layer in points.projections
+    }
+    with torch.no_grad(), Tap(model, family, points) as tap:
+        for batch in batches:
+            model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+            found = tap.take(batch)
+            for layer, parts in hidden.items():
+                parts.append(found.rows(layer))
+            for layer, by_name in projections.items():
+                for name, parts in by_name.items():
+                    values = found.projections[layer][name].flatten(0, 1).float()
+                    parts.append(values.index_select(0, batch.real_rows))
+    return TokenStates(
+        {layer: torch.cat(parts) for layer, parts in hidden.items()},
+        {
+            layer: {name: torch.cat(parts) for name, parts in by_name.items()}
+            for layer, by_name in projections.items()
+        },
+    )
 
 
 class Tap:

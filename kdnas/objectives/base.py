@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.models.lm_head import MaskedLMHead
-from kdnas.models.taps import Activations, TapPoints
+from kdnas.models.taps import Activations, TapPoints, TokenStates
 from kdnas.records import Losses, TeacherShape
 
 
@@ -34,6 +34,16 @@ class Head(nn.Module, ABC):
     def student_lm_head(self) -> MaskedLMHead | None:
         """The student's masked-LM head, where the objective trains one."""
         return None
+
+    def fit(self, student: TokenStates, teacher: TokenStates) -> None:
+        """Bring what is learned beside the student to where it fits the student's start best.
+
+        Args:
+            student: its states on the calibration text, at :attr:`student_taps`.
+            teacher: the teacher's on the same tokens, at :attr:`teacher_taps`.
+
+        Where nothing is learned beside the student there is nothing to do.
+        """
 
     @abstractmethod
     def forward(self, student: Activations, teacher: Activations) -> Tensor:

@@ -21,7 +21,8 @@ from torch.nn.utils.parametrizations import orthogonal
 from kdnas.architecture import Architecture
 from kdnas.errors import RequestError
 from kdnas.models.lm_head import MaskedLMHead
-from kdnas.models.taps import PROJECTIONS, Activations, Projection, TapPoints
+from kdnas.models.start.linear import least_squares, nearest_orthogonal
+from kdnas.models.taps import PROJECTIONS, Activations, Projection, TapPoints, TokenStates
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.hidden_state import PROJECTION_STD
 from kdnas.objectives.relation_heads import relation_heads_problem
@@ -107,6 +108,7 @@ class DirectMiniLMHead(Head):
         generator = torch.Generator().manual_seed(seed)
         self.weight = nn.Parameter(torch.randn(shape, generator=generator) * PROJECTION_STD)
         self.relation_heads = shape[1]
+        self._orthogonal = keep_orthogonal
         if keep_orthogonal:
             with torch.random.fork_rng(devices=[]):  # torch completes W to a square matrix
                 torch.default_generator.manual_seed(seed)
@@ -135,6 +137,22 @@ class DirectMiniLMHead(Head):
         """(B, T, D) → (A_r, R, d_r)."""
         heads = torch.unflatten(values.flatten(0, 1), 1, (self.relation_heads, -1))
         return heads.transpose(0, 1)
+
+    def fit(self, student: TokenStates, teacher: TokenStates) -> None:
+        """Set each W_α,a by least squares; under the constraint, by the nearest orthogonal map."""
+        fit = nearest_orthogonal if self._orthogonal else least_squares
+        heads = (self.relation_heads, -1)
+        fitted = torch.empty_like(self.weight)
+        for number, name in enumerate(PROJECTIONS):
+            own = torch.unflatten(student.projections[self.student_layer][name], 1, heads)
+            target = torch.unflatten(teacher.projections[self.teacher_layer][name], 1, heads)
+            for head in range(self.relation_heads):
+                fitted[number, head] = fit(own[:, head], target[:, head].to(own))
+        with torch.no_grad():
+            if self._orthogonal:
+                self.weight = fitted
+            else:
+                self.weight.copy_(fitted)
 
     def forward(self, student: Activations, teacher: Activations) -> Tensor:
         """Sum of all MSE: a float32 scalar; 0 for a batch without real tokens."""

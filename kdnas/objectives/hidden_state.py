@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from kdnas.architecture import Architecture
 from kdnas.errors import LayerMappingError
 from kdnas.models.lm_head import MaskedLMHead
-from kdnas.models.taps import Activations, TapPoints
+from kdnas.models.start.linear import least_squares
+from kdnas.models.taps import Activations, TapPoints, TokenStates
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.layer_mapping import LayerMapping, layer_mapping
 from kdnas.records import Losses, TeacherShape
@@ -88,6 +89,14 @@ class HiddenStateHead(Head):
             for j, part in zip(layers, masked.chunk(len(layers), dim=1), strict=True):
                 target = teacher.masked(j)
                 yield (i, j), F.mse_loss(part, target, reduction="sum") / target.shape[1]
+
+    def fit(self, student: TokenStates, teacher: TokenStates) -> None:
+        """Set each W_i^j by least squares."""
+        with torch.no_grad():
+            for i, layers in self.mapping.items():
+                targets = torch.cat([teacher.hidden[j] for j in layers], 1)
+                fitted = least_squares(student.hidden[i], targets.to(student.hidden[i]))
+                self.projections[str(i)].copy_(fitted)
 
     def forward(self, student: Activations, teacher: Activations) -> Tensor:
         """Sum of the pairs' MSE: a float32 scalar; 0 for a batch without real tokens."""

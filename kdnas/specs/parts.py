@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from kdnas.specs.base import Spec
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
+Start = Literal["teacher", "warm", "random", "copy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 
 
@@ -87,11 +88,18 @@ class CorpusSpec(Spec):
 class StudentSpec(Spec):
     """How a student starts.
 
-    ``warm`` takes the teacher's embeddings, ``random`` nothing, ``copy`` the embeddings and the
-    layers of the ``uniform`` mapping (a student that differs from its teacher in depth alone).
+    ``teacher`` cuts any architecture out of the teacher, ``warm`` takes its embeddings, ``random``
+    nothing, ``copy`` the embeddings and the layers of the ``uniform`` mapping (a student that
+    differs from its teacher in depth alone). What an objective learns beside the student, such as
+    projections, is fitted to the start, except to a random one.
+
+    Attributes:
+        init: one of them.
+        calibration_tokens: tokens of the corpus on which the teacher is watched for that.
     """
 
-    init: Literal["warm", "random", "copy"] = "warm"
+    init: Start = "teacher"
+    calibration_tokens: int = Field(8192, ge=256)
 
     @model_validator(mode="before")
     @classmethod

@@ -127,7 +127,7 @@ def test_two_workers_learn_what_one_does(
     spec = spec_of(lab, dropout=0.0, steps=30)
     assert distil(lab, spec, tmp_path / "two") == 30
     alone = Checkpoints(str(tmp_path / "one"))
-    FullDistillation(spec, lab.teacher, lab.corpus, alone, "cpu", "float32").run()
+    FullDistillation(spec, lab.teacher, lab.corpus, lab.store, alone, "cpu", "float32").run()
     expected, found = result(lab, spec, tmp_path / "one"), result(lab, spec, tmp_path / "two")
     losses = [point.loss for point in expected.curve]
     assert [point.loss for point in found.curve] == pytest.approx(losses, rel=ORDER_OF_SUMS)

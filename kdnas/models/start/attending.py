@@ -41,7 +41,7 @@ def attend(
         projected = rows.new_zeros(*real.shape, 3 * width)
         projected[real] = torch.addmm(biases, rows[part], joined)
         query, key, value = (
-            t.unflatten(2, (heads, -1)).transpose(1, 2) for t in projected.chunk(3, -1)
+            torch.unflatten(t, 2, (heads, -1)).transpose(1, 2) for t in projected.chunk(3, -1)
         )  # (B, A, T, d)
         if turn is not None:
             query, key = turn(query), turn(key)

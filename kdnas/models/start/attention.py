@@ -111,9 +111,7 @@ def merged_values(
     return Affine(value_weight, zeros), Affine(output_weight, constant - shift)
 
 
-def fill_values(
-    value: Affine, output: Affine, generator: torch.Generator
-) -> tuple[Affine, Affine]:
+def fill_values(value: Affine, output: Affine, generator: torch.Generator) -> tuple[Affine, Affine]:
     """Give the values' empty dimensions something to learn from; nothing is read off them yet."""
     empty = value.weight.abs().sum(0) == 0
     value.weight[:, empty] = _fresh((len(value.weight), int(empty.sum())), generator).to(
@@ -121,8 +119,6 @@ def fill_values(
     )
     output.weight[empty] = 0.0
     return value, output
-
-
 
 
 def _through(mapped: InputMap, projection: Affine) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ def principal_components(covariances: Tensor) -> Tensor:
         covariances: (n, D, D) of the layers that a student ends its own in, each divided by its
             trace, so that a layer of small states counts like any other.
     """
-    vectors = torch.linalg.eigh(covariances.double().sum(0)).eigenvectors
+    vectors: Tensor = torch.linalg.eigh(covariances.double().sum(0)).eigenvectors
     return vectors.flip(1).float()
 
 
@@ -28,7 +28,7 @@ def student_basis(components: Tensor, width: int, seed: int) -> Tensor:
     if width == teacher_width:
         return torch.eye(width).to(components)
     generator = torch.Generator().manual_seed(seed)
-    size = max(width, teacher_width)
     turn = torch.linalg.qr(torch.randn(width, width, generator=generator, dtype=torch.float64))[0]
-    kept = min(width, size, teacher_width)
-    return components[:, :kept] @ turn[:kept].float().to(components)
+    kept = min(width, teacher_width)
+    turned: Tensor = components[:, :kept] @ turn[:kept].float().to(components)
+    return turned

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -68,7 +70,7 @@ def start_embeddings(
 
 def first_position(model: nn.Module, family: Family) -> int:
     """Row of the table of positions that a sequence begins with."""
-    config = model.config
+    config: Any = model.config
     return int(config.pad_token_id) + 1 if family.padded_positions else 0
 
 

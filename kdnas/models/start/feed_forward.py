@@ -99,7 +99,9 @@ def _with_fresh(
     """Add random neurons of the same length as the others."""
     width = len(weight)
     length = weight.norm(dim=0).mean() / width**0.5
-    halves = list(zip(weight.chunk(2, 1), bias.chunk(2), strict=True)) if gated else [(weight, bias)]
+    halves = (
+        list(zip(weight.chunk(2, 1), bias.chunk(2), strict=True)) if gated else [(weight, bias)]
+    )
     weights, biases = [], []
     for w, b in halves:
         fresh = torch.randn(width, missing, generator=generator).to(w) * length

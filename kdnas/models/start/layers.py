@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,6 @@ def head_groups(teacher_heads: int, student_heads: int) -> list[range]:
     """
     if student_heads < teacher_heads:
         cuts = [g * teacher_heads // student_heads for g in range(student_heads + 1)]
-        return [range(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [range(a, b) for a, b in pairwise(cuts)]
     base, extra = divmod(student_heads, teacher_heads)
     return [range(k, k + 1) for k in range(teacher_heads) for _ in range(base + (k < extra))]

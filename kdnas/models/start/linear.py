@@ -37,18 +37,15 @@ class Inputs:
     everything else. Without biases the mean counts as 0.
 
     Attributes:
-        rows: (N, d) the rows.
-        mean: (d,) their mean; 0 without biases.
+        mean: (d,) mean of the rows; 0 without biases.
         covariance: (d, d) second moments about that mean, float64.
     """
 
     def __init__(self, rows: Tensor, biased: bool = True) -> None:
-        self.rows = rows
         self.mean = rows.mean(0) if biased else rows.new_zeros(rows.shape[1])
-        self.biased = biased
-        gram = (rows.T @ rows).double() / len(rows)
-        mean = self.mean.double()
-        self.covariance = gram - torch.outer(mean, mean)
+        self._biased = biased
+        self._centred = rows - self.mean if biased else rows
+        self.covariance = (self._centred.T @ self._centred).double() / len(rows)
 
     @cached_property
     def _regular(self) -> Tensor:
@@ -62,13 +59,13 @@ class Inputs:
 
     def unweighted(self, matrix: Tensor) -> Tensor:
         """Undo ``root.T @ matrix``."""
-        return torch.linalg.solve_triangular(self.root.T, matrix, upper=True)
+        solved: Tensor = torch.linalg.solve_triangular(self.root.T, matrix, upper=True)
+        return solved
 
     def map_to(self, targets: Tensor) -> InputMap:
         """The best linear map from the rows to (N, D) targets, by ridge regression."""
-        there = targets.mean(0) if self.biased else targets.new_zeros(targets.shape[1])
-        cross = (self.rows.T @ targets).double() / len(targets)
-        cross -= torch.outer(self.mean.double(), there.double())
+        there = targets.mean(0) if self._biased else targets.new_zeros(targets.shape[1])
+        cross = (self._centred.T @ targets).double() / len(targets)
         return InputMap(torch.cholesky_solve(cross, self._regular).float(), there)
 
 
@@ -125,8 +122,28 @@ def least_squares(rows: Tensor, targets: Tensor, penalty: float = 1e-6) -> Tenso
     return torch.cholesky_solve((rows.T @ targets).double(), _cholesky(gram, penalty)).float()
 
 
+def nearest_orthogonal(rows: Tensor, targets: Tensor) -> Tensor:
+    """W with orthonormal rows or columns that brings rows closest to targets: (d, D), float32.
+
+    The orthogonal Procrustes problem: W = U·Vᵀ of the singular value decomposition U·Σ·Vᵀ of
+    rowsᵀ·targets.
+    """
+    u, _, v = torch.linalg.svd((rows.T @ targets).double(), full_matrices=False)
+    turned: Tensor = (u @ v).float()
+    return turned
+
+
 def _cholesky(matrix: Tensor, share: float) -> Tensor:
-    """Cholesky factor of a symmetric matrix with a share of its mean diagonal added."""
-    lifted = matrix.clone()
-    lifted.diagonal().add_(matrix.diagonal().mean().clamp_min(1e-12) * share)
-    return torch.linalg.cholesky(lifted)
+    """Cholesky factor of a symmetric matrix with a share of its mean diagonal added.
+
+    Where rounding leaves it indefinite all the same, the share grows tenfold until it is not.
+    """
+    size = matrix.diagonal().mean().clamp_min(1e-12)
+    while True:
+        lifted = matrix.clone()
+        lifted.diagonal().add_(size * share)
+        factor: Tensor
+        factor, failed = torch.linalg.cholesky_ex(lifted)
+        if not failed:
+            return factor
+        share *= 10

@@ -14,7 +14,9 @@ def normalised(rows: Tensor, eps: float) -> Tensor:
     return F.layer_norm(rows, rows.shape[-1:], eps=eps)
 
 
-def fitted_norm(sums: Tensor, targets: Tensor, eps: float, biased: bool = True) -> tuple[Norm, Tensor]:
+def fitted_norm(
+    sums: Tensor, targets: Tensor, eps: float, biased: bool = True
+) -> tuple[Norm, Tensor]:
     """Scale and shift by which the normalised sums come closest to their targets, and the result.
 
     Args:

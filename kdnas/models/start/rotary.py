@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kdnas.models.start.attention import fill_values, merged_values
+from kdnas.models.start.attention import FRESH, fill_values, merged_values
 from kdnas.models.start.linear import Affine, InputMap, Inputs, low_rank
 from kdnas.models.start.weights import Attention
 
@@ -75,8 +75,8 @@ def merged_rotary_attention(
             right = keys[:, list(group)][:, :, yours].flatten(1)
             query[:, head, mine], key[:, head, mine] = low_rank(left, right, len(mine))
     empty = key.abs().sum(0) == 0
-    fresh = torch.randn(width, int(empty.sum()), 2, generator=generator) * inputs.root.diagonal().mean().float() * 0.02
-    query[:-1, empty] = torch.view_as_complex(fresh.double())
+    fresh = torch.randn(width, int(empty.sum()), 2, generator=generator, dtype=torch.float64)
+    query[:-1, empty] = inputs.root.T.to(query) @ torch.view_as_complex(fresh * FRESH)
     return Attention(
         _projection(inputs, query),
         _projection(inputs, key),
@@ -91,7 +91,7 @@ def _planes(inputs: Inputs, mapped: InputMap, projection: Affine, size: int) -> 
     """
     slope = inputs.root.T @ (mapped.slope @ projection.weight).double()
     constant = (mapped.there @ projection.weight + projection.bias).double()
-    rows = torch.cat([slope, constant[None]]).unflatten(1, (-1, 2, size // 2))
+    rows = torch.unflatten(torch.cat([slope, constant[None]]), 1, (-1, 2, size // 2))
     return torch.complex(rows[:, :, 0], rows[:, :, 1])
 
 

@@ -22,7 +22,7 @@ from kdnas.errors import StoreError, TeacherError
 from kdnas.models.batch import Batch
 from kdnas.models.families import Family
 from kdnas.models.start.basis import principal_components
-from kdnas.models.taps import Tap, TapPoints
+from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
 FORMAT = 1
 META = "states.json"
@@ -84,6 +84,36 @@ class TeacherStates:
 
     def _components_of(self, layers: tuple[int, ...]) -> Tensor:
         return principal_components(torch.from_numpy(self._covariances[list(layers)]))
+
+    def token_states(self, model: nn.Module, family: Family, points: TapPoints) -> TokenStates:
+        """What objectives learn from, at the calibration tokens.
+
+        Args:
+            model: the teacher whose states these are.
+            family: of the teacher.
+            points: what is learned from.
+        """
+        layers = family.transformer_layers(model)
+        projections: dict[int, dict[Projection, Tensor]] = {}
+        with torch.no_grad():
+            for number in points.projections:
+                layer = layers[number - 1]
+                device = family.word_embeddings(model).device
+                coming = self.hidden(number - 1).to(device)
+                if family.normalises_first:
+                    coming = layer.get_submodule(family.norms[0])(coming)
+                projections[number] = {
+                    name: _part(module(coming), part)
+                    for name, module, part in family.projections(layer)
+                }
+        return TokenStates({layer: self.output(layer) for layer in points.hidden}, projections)
+
+    def batches(self, pad_id: int, device: str) -> Iterator[Batch]:
+        """The calibration text as batches, in the order of the states."""
+        for rows, real in Layout(self.lengths).blocks():
+            ids = torch.full(real.shape, pad_id)
+            ids[real] = self.input_ids[rows]
+            yield Batch.of(ids, real.long(), device=device)
 
     @property
     def num_tokens(self) -> int:
@@ -198,6 +228,10 @@ def _covariance(states: Tensor, layer: int, name: str) -> Tensor:
     return (covariance / trace).float()
 
 
+def _part(output: Tensor, part: int | None) -> Tensor:
+    return output if part is None else output.chunk(3, dim=-1)[part]
+
+
 class _Moments:
     """Mean and deviation of each neuron, batch by batch."""
 
@@ -244,6 +278,3 @@ class Layout:
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Each block's rows, and which places of its (B, T) grid are theirs."""
         yield from self._blocks
-
-
-

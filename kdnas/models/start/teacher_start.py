@@ -71,7 +71,9 @@ def start_from_teacher(
     if family.final:
         final = student.get_submodule(family.final)
         biased = getattr(final, "bias", None) is not None
-        norm, _ = fitted_norm(own, states.output(len(whole.layers)) @ basis, norm_eps(final), biased)
+        norm, _ = fitted_norm(
+            own, states.output(len(whole.layers)) @ basis, norm_eps(final), biased
+        )
         write_norm(final, norm)
 
 

@@ -59,9 +59,7 @@ class LayerWeights:
 def read_layer(family: Family, layer: nn.Module) -> LayerWeights:
     """Read a layer of the family's."""
     found = {name: _affine(module, part) for name, module, part in family.projections(layer)}
-    attention_end, feed_forward_end = (
-        _affine(layer.get_submodule(path)) for path in family.silent
-    )
+    attention_end, feed_forward_end = (_affine(layer.get_submodule(path)) for path in family.silent)
     first, second = (_norm(layer.get_submodule(path)) for path in family.norms)
     inner = _affine(layer.get_submodule(family.inner))
     return LayerWeights(

@@ -19,7 +19,7 @@ STUDENT = "1,2,24,48,gelu"
 def distil(lab: TinyLab, folder: Path, compiled: bool) -> Distilled:
     spec = lab.distillation(STUDENT, steps=40, batch_size=9, checkpoint_every=15, compile=compiled)
     place = Checkpoints(str(folder / f"compiled-{compiled}"))
-    FullDistillation(spec, lab.teacher, lab.corpus, place, "cpu", "float32").run()
+    FullDistillation(spec, lab.teacher, lab.corpus, lab.store, place, "cpu", "float32").run()
     found = load_distilled(spec, lab.teacher, place)
     assert found is not None
     return found

@@ -38,7 +38,7 @@ FACTS = CardFacts("d-1", "c0ffee", 270, "float32", "cpu", "1.25 ms")
 def distilled(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> Distilled:
     spec = lab.distillation(STUDENT, checkpoint_every=5)
     checkpoints = Checkpoints(str(tmp_path_factory.mktemp("run")))
-    FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32").run()
+    FullDistillation(spec, lab.teacher, lab.corpus, lab.store, checkpoints, "cpu", "float32").run()
     found = load_distilled(spec, lab.teacher, checkpoints)
     assert found is not None
     assert found.finished

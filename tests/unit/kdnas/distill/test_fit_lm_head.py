@@ -127,7 +127,7 @@ def test_frequencies_are_those_of_the_training_split(lab: TinyLab) -> None:
 def train(lab: TinyLab, teacher: TeacherHandle, objective: Any, **proxy: Any) -> MiniKDResult:
     context = lab.context(objective=objective, learning_rate=5e-3, fraction=1.0, **proxy)
     architecture = Architecture.parse(STUDENTS[context.objective["name"]])
-    engine = MiniKD(context, teacher, lab.corpus, "cpu")
+    engine = MiniKD(context, teacher, lab.corpus, lab.store, "cpu")
     items = list(engine.train([MiniKDRequest("one", architecture)]))
     result = items[-1]
     assert isinstance(result, MiniKDResult)
@@ -168,7 +168,7 @@ def test_a_full_distillation_gives_a_masked_lm_that_others_go_on_from(
 ) -> None:
     spec = lab.distillation("2,2,24,48,relu", {"name": "od"}, steps=8)
     checkpoints = Checkpoints(str(tmp_path / "checkpoints"))
-    run = FullDistillation(spec, teacher, lab.corpus, checkpoints, "cpu", "float32")
+    run = FullDistillation(spec, teacher, lab.corpus, lab.store, checkpoints, "cpu", "float32")
     assert run.run() == 8
     distilled = load_distilled(spec, teacher, checkpoints)
     assert distilled is not None
@@ -180,7 +180,14 @@ def test_a_full_distillation_gives_a_masked_lm_that_others_go_on_from(
     origin = prepare_teacher(str(tmp_path / "student"))
     assert has_lm_head(origin)
     onward = FullDistillation(
-        spec, teacher, lab.corpus, Checkpoints(str(tmp_path / "more")), "cpu", "float32", origin
+        spec,
+        teacher,
+        lab.corpus,
+        lab.store,
+        Checkpoints(str(tmp_path / "more")),
+        "cpu",
+        "float32",
+        origin,
     )
     plan = onward._stages[0]
     trainer = onward._setup.trainer(onward._student, spec.arch, plan, spec.training)

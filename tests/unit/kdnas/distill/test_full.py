@@ -39,7 +39,13 @@ class Run:
 
     def worker(self) -> FullDistillation:
         return FullDistillation(
-            self.spec, self.lab.teacher, self.lab.corpus, self.checkpoints, "cpu", self.dtype
+            self.spec,
+            self.lab.teacher,
+            self.lab.corpus,
+            self.lab.store,
+            self.checkpoints,
+            "cpu",
+            self.dtype,
         )
 
     def go_on(self, stop_after: int | None = None) -> Distilled:

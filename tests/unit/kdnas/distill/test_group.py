@@ -49,7 +49,7 @@ found = {}
 for number, data in enumerate(work["contexts"]):
     context = MiniKDContext(**data)
     corpus = TokenizedCorpus.open(store.fetch("corpus", context.corpus))
-    engine = MiniKD(context, open_teacher(context.teacher, store), corpus, "cpu")
+    engine = MiniKD(context, open_teacher(context.teacher, store), corpus, store, "cpu")
     requests = [MiniKDRequest(name, Architecture.parse(name)) for name in work["students"]]
     for item in engine.train(requests):
         if not isinstance(item, int):
@@ -78,7 +78,7 @@ def bits(result: MiniKDResult) -> object:
 
 
 def engine_of(lab: TinyLab, **settings: Any) -> MiniKD:
-    return MiniKD(lab.context(**settings), lab.teacher, lab.corpus, "cpu")
+    return MiniKD(lab.context(**settings), lab.teacher, lab.corpus, lab.store, "cpu")
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -110,7 +110,7 @@ def test_losses_are_equal_to_the_bit_in_another_process(lab: TinyLab) -> None:
     )
     here = {}
     for number, context in enumerate(contexts):
-        engine = MiniKD(context, lab.teacher, lab.corpus, "cpu")
+        engine = MiniKD(context, lab.teacher, lab.corpus, lab.store, "cpu")
         for name, result in train(engine, STUDENTS[:2]).items():
             assert result.losses is not None
             curve = [asdict(point) for point in result.curve]
@@ -143,10 +143,10 @@ def test_a_student_that_diverges_fails_alone(
     lab: TinyLab, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     context = lab.context(dropout=0.1)
-    calm = train(MiniKD(context, lab.teacher, lab.corpus, "cpu"), STUDENTS[:2])
+    calm = train(MiniKD(context, lab.teacher, lab.corpus, lab.store, "cpu"), STUDENTS[:2])
     group = requests(STUDENTS[:2])
     group.insert(position, MiniKDRequest("wild", Architecture.parse(STUDENTS[2])))
-    engine = MiniKD(context, lab.teacher, lab.corpus, "cpu")
+    engine = MiniKD(context, lab.teacher, lab.corpus, lab.store, "cpu")
     let_one_go_wild(engine, STUDENTS[2], monkeypatch)
     found = {r.candidate_id: r for r in engine.train(group) if isinstance(r, MiniKDResult)}
     wild = found.pop("wild")

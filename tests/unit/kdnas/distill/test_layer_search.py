@@ -14,7 +14,7 @@ from kdnas.distill.layer_search import (
     try_teacher_layers,
     upper_half,
 )
-from kdnas.distill.setup import Setup
+from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import StagePlan
 from kdnas.errors import TrainingError
 from kdnas.models.teacher import load_teacher_model
@@ -39,7 +39,9 @@ def plan() -> StagePlan:
 
 @pytest.fixture
 def setup(lab: TinyLab) -> Setup:
-    return Setup(lab.teacher, "cpu", "float32", StudentSpec())
+    return Setup(
+        lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec()
+    )
 
 
 def test_the_upper_half_ends_with_the_last_layer() -> None:

@@ -33,7 +33,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 def train(lab: TinyLab, *students: str, **context: Any) -> dict[str, MiniKDResult]:
-    engine = MiniKD(lab.context(**context), lab.teacher, lab.corpus, "cpu")
+    engine = MiniKD(lab.context(**context), lab.teacher, lab.corpus, lab.store, "cpu")
     requests = [MiniKDRequest(name, Architecture.parse(name)) for name in students]
     return {r.candidate_id: r for r in engine.train(requests) if isinstance(r, MiniKDResult)}
 
@@ -74,7 +74,9 @@ def distil(lab: TinyLab, objective: dict[str, Any], place: Path, *stops: int) ->
     checkpoints = Checkpoints(str(place))
     for stop in (*stops, 0):
         asked = count(1)
-        run = FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32")
+        run = FullDistillation(
+            spec, lab.teacher, lab.corpus, lab.store, checkpoints, "cpu", "float32"
+        )
         run.run(should_stop=lambda asked=asked, stop=stop: next(asked) == stop)
     found = load_distilled(spec, lab.teacher, checkpoints)
     assert found is not None

@@ -64,6 +64,7 @@ for name, task in work["tasks"].items():
         spec,
         open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
         TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
+        store,
         place(task["places"][rank]),
         "cpu",
         "float32",
@@ -143,7 +144,9 @@ class Outcome:
             self._lab.store,
             getattr(spec.objective, "lm_head", None),
         )
-        FullDistillation(spec, teacher, self._lab.corpus, place, "cpu", "float32").run()
+        FullDistillation(
+            spec, teacher, self._lab.corpus, self._lab.store, place, "cpu", "float32"
+        ).run()
         found = load_distilled(spec, self._lab.teacher, place)
         assert found is not None
         return found

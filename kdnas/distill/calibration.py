@@ -1,0 +1,118 @@
+"""The teacher's states on some text of the corpus: collected once, kept in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import FileLock
+from torch import nn
+
+from kdnas.corpus.batches import pad_batch
+from kdnas.corpus.strata import Indices, generator
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.errors import CorpusError
+from kdnas.models.batch import Batch
+from kdnas.models.families import family_of
+from kdnas.models.start.states import FORMAT, TeacherStates, collect_states
+from kdnas.models.teacher import TeacherHandle
+from kdnas.records import TeacherShape, fingerprint
+from kdnas.store import Store
+
+KIND = "teacher-states"
+_CALIBRATION = 7  # tells this choice from other choices of sequences
+_SEQUENCES = 32  # of a batch
+TOKENS_A_CHANNEL = 2
+"""Calibration tokens that it takes at least for each channel of the teacher: with fewer, maps are
+fitted to chance."""
+
+
+def calibration_problem(teacher: TeacherShape, tokens: int) -> str | None:
+    """Say that so many tokens are too few to cut students of this teacher by, or None."""
+    needed = TOKENS_A_CHANNEL * teacher.hidden
+    if tokens >= needed:
+        return None
+    return (
+        f"a start from the teacher takes at least {needed} tokens of training text "
+        f"({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and there "
+        f"are {tokens}"
+    )
+
+
+def training_tokens(corpus: TokenizedCorpus) -> int:
+    """Tokens of all sequences that may be trained on."""
+    return int(corpus.lengths[corpus.train_indices].sum())
+
+
+def calibration_states(
+    teacher: TeacherHandle,
+    model: nn.Module,
+    corpus: TokenizedCorpus,
+    tokens: int,
+    store: Store,
+    device: str,
+) -> TeacherStates:
+    """Return the teacher's states on a piece of the corpus, collected now or before.
+
+    The sequences are drawn from the training split by the corpus alone, the same for every seed
+    of a training. Processes of one machine that want the same states wait for the first of them.
+
+    Args:
+        teacher: the teacher.
+        model: its encoder, whole, on the device.
+        corpus: where the text comes from.
+        tokens: how many to take, or a little more.
+        store: keeps the states.
+        device: where the teacher runs.
+
+    Raises:
+        CorpusError: the corpus has too few tokens.
+        TeacherError: the teacher's states are not finite, or constant.
+        StoreError: they cannot be written.
+    """
+    name = fingerprint(
+        {
+            "format": FORMAT,
+            "teacher": teacher.fingerprint,
+            "layers": teacher.shape.layers,
+            "corpus": corpus.fingerprint,
+            "tokens": tokens,
+        }
+    )
+    if not store.has(KIND, name):
+        available = min(tokens, training_tokens(corpus))
+        if problem := calibration_problem(teacher.shape, available):
+            raise CorpusError(
+                f"{problem}; give more text or calibration_tokens, or choose student.init warm"
+            )
+        store.cache_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(store.cache_dir / f".{KIND}-{name}.lock"):
+            if not store.has(KIND, name):
+                with store.create(KIND) as draft:
+                    _collect(teacher, model, corpus, tokens, device, draft.folder)
+                    draft.publish(name, {"teacher": teacher.ref, "tokens": tokens})
+    return TeacherStates(store.fetch(KIND, name))
+
+
+def calibration_sequences(corpus: TokenizedCorpus, tokens: int) -> Indices:
+    """Sequences of the training split that hold so many tokens together, shortest first."""
+    order = generator(_CALIBRATION, 0).permutation(corpus.train_indices)
+    enough = int((corpus.lengths[order].cumsum() < tokens).sum()) + 1
+    chosen = order[:enough]
+    by_length: Indices = chosen[corpus.lengths[chosen].argsort(kind="stable")]
+    return by_length
+
+
+def _collect(
+    teacher: TeacherHandle,
+    model: nn.Module,
+    corpus: TokenizedCorpus,
+    tokens: int,
+    device: str,
+    folder: Path,
+) -> None:
+    chosen = calibration_sequences(corpus, tokens)
+    padded = (
+        pad_batch(corpus, chosen[i : i + _SEQUENCES]) for i in range(0, len(chosen), _SEQUENCES)
+    )
+    batches = (Batch.of(p.input_ids, p.attention_mask, device=device) for p in padded)
+    collect_states(model, family_of(teacher.shape.model_type), batches, folder, teacher.ref)
