@@ -16,6 +16,7 @@ import structlog
 from api.evaluation_pairs import evaluation_pairs
 from api.pipeline_choice import choose
 from api.pipeline_state import MemberState, PipelineState, Step, next_step
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import (
@@ -160,7 +161,8 @@ def _state(
         distilled = None
         if member.architecture is not None:
             distilled = member.distillation.status if member.distillation else "cancelled"
-        states.append(MemberState(distilled, tuple(e.status for e in member.evaluations)))
+        scored = tuple(evaluation.status for evaluation in member.evaluations)
+        states.append(MemberState(distilled, scored, member.role == "undistilled"))
     return PipelineState(record.status, "succeeded", tuple(states))
 
 
@@ -180,14 +182,16 @@ def _choose(
         found = "; ".join(choice.notes) or f"search {search.name!r} explored no student"
         return f"{found}; ask for others in `choose` of a new pipeline, or for a longer search"
     ids = pipelines.add_members(session, record.id, choice.members, choice.notes)
-    students = [
-        (member_id, member.architecture)
-        for member_id, member in zip(ids, choice.members, strict=True)
-        if member.architecture is not None
-    ]
-    for number, (member_id, architecture) in enumerate(students, 1):
-        name = _free_name(session, f"{record.name}-{number}")
-        request = spec.distillation_of(str(architecture), ran, name)
+    numbers: dict[Architecture, int] = {}  # a student as it starts has the number of its own
+    for member_id, member in zip(ids, choice.members, strict=True):
+        architecture = member.architecture
+        if architecture is None:
+            continue
+        number = numbers.setdefault(architecture, len(numbers) + 1)
+        undistilled = member.reasons[0].role == "undistilled"
+        wanted = f"{record.name}-{number}" + ("-undistilled" if undistilled else "")
+        name = _free_name(session, wanted)
+        request = spec.distillation_of(str(architecture), ran, name, undistilled=undistilled)
         made = distillations.create_distillation(
             session,
             request.to_json(),

@@ -26,7 +26,8 @@ class Choice:
     """The members of a pipeline in their order, and what to say of the choice.
 
     Attributes:
-        members: the teacher first if it is evaluated, then its variants, then each student once.
+        members: the teacher first if it is evaluated, then its variants, then each student once,
+            and at last each as it starts.
         num_chosen: how many of them the search has chosen.
         notes: sentences for the reader of the results.
     """
@@ -75,6 +76,8 @@ def choose(
         )
         for name, why in reasons.items()
     ]
+    if spec.baselines.undistilled:
+        students += [_undistilled(student) for student in students]
     forms = list(_variants(spec, search, facts, latencies))
     if spec.evaluation.teacher:
         whole = MemberFigures(
@@ -86,6 +89,17 @@ def choose(
     return Choice((*forms, *students), num_chosen, tuple(notes))
 
 
+def _undistilled(student: NewMember) -> NewMember:
+    """Return a student as it starts: as large and as fast, and unknown to the search."""
+    known = student.figures
+    figures = MemberFigures(
+        latency_ms=known.latency_ms,
+        latency_ratio=known.latency_ratio,
+        params_millions=known.params_millions,
+    )
+    return NewMember((Reason("undistilled", "as it starts"),), student.architecture, figures)
+
+
 def _variants(
     spec: PipelineSpec, search: SearchSpec, facts: SearchFacts, latencies: LatencyTable | None
 ) -> Iterator[NewMember]:
@@ -93,11 +107,11 @@ def _variants(
     seen = set()
     for variant in spec.baselines.variants:
         layers = facts.teacher["layers"]
-        kept = layers if variant.layers is None else max(1, _rounded(variant.layers * layers))
+        kept = variant.kept_layers(layers)
         asked = {"int8": variant.int8, "keep_layers": kept if kept < layers else None}
         model = spec.evaluation_of(ModelSpec(ref=search.teacher.ref), asked)
         if not model.variant or model.variant in seen:
-            continue  # a teacher of one layer cannot lose half of it
+            continue  # all of its layers are kept, or it is there already
         seen.add(model.variant)
         cut = _teacher(facts, kept)
         figures = _figures(cut, None, facts, latencies)

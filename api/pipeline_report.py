@@ -9,7 +9,7 @@ from typing import Any
 from api.paired_scores import Files, prediction_files
 from api.pipeline_results import Beside, ModelLine, Pick, PipelineReport
 from api.pipeline_scores import ScoredModel, Scoring
-from api.pipeline_story import failures, remedy, setup, stage_times
+from api.pipeline_story import failures, member_name, remedy, setup, stage_times
 from api.pipeline_verdict import (
     Budget,
     Case,
@@ -78,10 +78,13 @@ def build_pipeline_report(
     """
     with database.read() as session:
         stored = _read(session, settings, pipeline_id)
-    results = {_name(one): _results(one) for one in stored.members}
+    results = {member_name(one): _results(one) for one in stored.members}
     scoring = Scoring(
         stored.spec.evaluation.suite,
-        [ScoredModel(_name(m), results[_name(m)], stored.files[m.id]) for m in stored.members],
+        [
+            ScoredModel(member_name(m), results[member_name(m)], stored.files[m.id])
+            for m in stored.members
+        ],
     )
     scores = _scores(stored, results, ())
     models = tuple(_line(member, stored, scores, scoring) for member in stored.members)
@@ -132,10 +135,6 @@ def _read(session: Session, settings: Settings, pipeline_id: str) -> _Stored:
     return _Stored(record, spec, members, search, search_spec, facts, counts, files)
 
 
-def _name(member: MemberRecord) -> str:
-    return member.reasons[0].about if member.architecture is None else str(member.architecture)
-
-
 def _results(member: MemberRecord) -> tuple[TaskResult, ...]:
     """Read a member's results, the tasks in the order in which they were asked for."""
     return tuple(
@@ -158,8 +157,16 @@ def _scores(
 
 
 def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scoring) -> ModelLine:
-    name, figures, made = _name(member), member.figures, member.distillation
-    teacher = next((_name(one) for one in stored.members if one.role == "teacher"), None)
+    name, figures, made = member_name(member), member.figures, member.distillation
+    start = next(
+        (
+            member_name(one)
+            for one in stored.members
+            if one.role == "undistilled" and one.architecture == member.architecture
+        ),
+        None,
+    )
+    teacher = next((member_name(one) for one in stored.members if one.role == "teacher"), None)
     shape = None if member.architecture is None else str(member.architecture)
     params = figures.params_millions
     latency_ms, ratio = figures.latency_ms, figures.latency_ratio
@@ -183,6 +190,8 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         scores=cells[0] if cells else {},
         score=scoring.score(name),
         retained=scoring.retained(name, teacher) if teacher not in (None, name) else None,
+        gained=scoring.difference(name, start) if start not in (None, name) else None,
+        kept_layers=(member.variant or {}).get("keep_layers"),
         distillation=None if made is None else made.status,
         num_evaluated=sum(one.status == "succeeded" for one in member.evaluations),
         num_evaluations=len(member.evaluations),
@@ -226,7 +235,10 @@ def _unscored_teacher(stored: _Stored) -> ModelLine | None:
         return None
     shape, params = _teacher_size(stored.facts)
     nothing: dict[str, Any] = dict.fromkeys(
-        ("reward", "search_loss", "held_out_loss", "score", "retained", "distillation")
+        (
+            *("reward", "search_loss", "held_out_loss", "score", "retained", "gained"),
+            *("kept_layers", "distillation"),
+        )
     )
     return ModelLine(
         id="",
@@ -279,7 +291,11 @@ def _headline(stored: _Stored, case: Case, found: Sequence[object]) -> str:
 
 def _state(stored: _Stored) -> str:
     """Say how far a pipeline is."""
-    made = [m.distillation for m in stored.members if m.architecture is not None]
+    made = [
+        m.distillation
+        for m in stored.members
+        if m.architecture is not None and m.role != "undistilled"
+    ]
     scored = [one for m in stored.members for one in m.evaluations]
     parts = []
     if made:
@@ -305,18 +321,21 @@ def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, 
             f"Models are compared without {', '.join(missing)}: some of them have no score of it."
         )
     elsewhere = [
-        _name(m) for m in stored.members if len(results[_name(m)]) > len(stored.files[m.id])
+        member_name(m)
+        for m in stored.members
+        if len(results[member_name(m)]) > len(stored.files[m.id])
     ]
     if elsewhere:
         notes.append(
             f"The predictions of {', '.join(elsewhere)} lie on another machine, where this report "
             "can tell more of how sure the differences are."
         )
-    unknown = [m.name for m in case.models if m.latency_ms is None]
+    own = [m for m in case.models if m.role != "undistilled"]  # as fast as when distilled
+    unknown = [m.name for m in own if m.latency_ms is None]
     if unknown:
         notes.append(f"The search's latency table has no figure for {', '.join(unknown)}.")
-    table = {_name(m) for m in stored.members if m.figures.latency_ms is not None}
-    timed = [m.name for m in case.models if m.latency_ms is not None and m.name not in table]
+    table = {member_name(m) for m in stored.members if m.figures.latency_ms is not None}
+    timed = [m.name for m in own if m.latency_ms is not None and m.name not in table]
     if timed:
         notes.append(
             f"{', '.join(timed)}: not in the search's latency table, but timed beside the teacher."

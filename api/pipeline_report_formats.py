@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from api.pipeline_results import Beside, ModelLine, PipelineReport, StageTime
-from api.pipeline_verdict import ROLE_NAMES, difference_text
+from api.pipeline_results import Beside, Estimate, ModelLine, PipelineReport, StageTime
+from api.pipeline_words import ROLE_NAMES, difference_text
 from kdnas.evaluation.report import Cell
 from kdnas.evaluation.report_formats import ABSENT, cell_text, latex_table, markdown_table
 
@@ -61,7 +61,9 @@ def _legend(report: PipelineReport) -> str:
         "Loss: relative, on held-out text, 0 is the teacher: after the short training of the "
         "search, and after the full distillation (layers are learned from differently in students "
         "of other depths, so it is a guide, not a ranking). Latency: by the search's table, and as "
-        "a share of the teacher's."
+        "a share of the teacher's. An undistilled student is one as it starts, fine-tuned and "
+        "scored alike: its loss is that of the start, and what the distilled one is above it was "
+        "gained by distilling."
         + (f" Score: {report.score_name}, per cent." if report.score_name else "")
     )
 
@@ -70,6 +72,7 @@ def model_table(report: PipelineReport) -> Table:
     """Return a row for each model."""
     header = ["model", "role", "reward", "loss in search", "loss after distillation"]
     header += ["parameters", "latency", "× teacher", report.score_name or "score", "retained"]
+    header += ["gained by distilling"]
     return header, [_model_row(model, report) for model in report.models]
 
 
@@ -90,6 +93,7 @@ def _model_row(model: ModelLine, report: PipelineReport) -> list[str]:
         _number(model.latency_ratio, ".2f"),
         cell_text(model.score),
         ABSENT if share is None else f"{100 * share.value:.1f} %{interval}",
+        ABSENT if model.gained is None else difference_text(model.gained),
     ]
 
 
@@ -168,14 +172,13 @@ def as_csv(report: PipelineReport) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     about = ["pipeline", "model", "role", "taken", *FIGURES]
-    share = ["retained", "retained_low", "retained_high"]
+    share = [f"{word}{end}" for word in ("retained", "gained") for end in ("", "_low", "_high")]
     writer.writerow([*about, *share, "column", "mean", "deviation", "seeds"])
     taken = {pick.name for pick in report.picks}
     for model in report.models:
-        kept = model.retained
         own = [model.name, model.role, int(model.name in taken)]
         own += [_plain(getattr(model, figure)) for figure in FIGURES]
-        own += [""] * 3 if kept is None else map(_plain, (kept.value, kept.low, kept.high))
+        own += [*_of_estimate(model.retained), *_of_estimate(model.gained)]
         for column, cell in model.scores.items() or [("", None)]:
             writer.writerow([report.name, *own, column, *_of_cell(cell)])
     for row in report.published:
@@ -184,6 +187,12 @@ def as_csv(report: PipelineReport) -> str:
             values = [column, *_of_cell(cell)]
             writer.writerow([report.name, row.model, "published", 0, *empty, *values])
     return stream.getvalue()
+
+
+def _of_estimate(estimate: Estimate | None) -> list[str]:
+    if estimate is None:
+        return [""] * 3
+    return [_plain(value) for value in (estimate.value, estimate.low, estimate.high)]
 
 
 def _of_cell(cell: Cell | None) -> list[str]:

@@ -48,19 +48,23 @@ class ModelLine:
 
     Attributes:
         id: of the member.
-        name: architecture of a student, or how the teacher is called.
+        name: architecture of a student, with a word where it is undistilled, or how the teacher is
+            called.
         role: why it is there; the first of ``reasons``.
         reasons: why, in words.
         architecture: ``layers,heads,hidden,intermediate,activation``.
         reward: in the search.
         search_loss: relative loss after the short training of the search.
-        held_out_loss: relative held-out loss after the full distillation.
+        held_out_loss: relative held-out loss after the full distillation; of an undistilled
+            student as it starts.
         params_millions: without head and pooler.
         latency_ms: by the search's latency table.
         latency_ratio: share of the teacher's.
         scores: column → score, a fraction.
         score: what it is compared by: the mean over the tasks that all scored models have.
         retained: share of the teacher's.
+        gained: points by which a distilled student is above itself undistilled, a fraction.
+        kept_layers: of the teacher, of a variant that lacks the others.
         distillation: status of its distillation; None of the teacher.
         num_evaluated: evaluations that have succeeded.
         num_evaluations: evaluations that were asked for.
@@ -80,6 +84,8 @@ class ModelLine:
     scores: Mapping[str, Cell]
     score: Cell | None
     retained: Estimate | None
+    gained: Estimate | None
+    kept_layers: int | None
     distillation: SearchStatus | None
     num_evaluated: int
     num_evaluations: int
@@ -87,7 +93,7 @@ class ModelLine:
     @property
     def is_student(self) -> bool:
         """Whether it was distilled here."""
-        return self.role not in ("teacher", "variant")
+        return self.role not in ("teacher", "variant", "undistilled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,16 +97,17 @@ class Scoring:
 
     def beside(self, name: str, other: str) -> Beside | None:
         """Set a model beside another; None if one has no score."""
+        difference = self.difference(name, other)
+        if difference is None:
+            return None
+        tests = compare(self._files(name), self._files(other))
+        return Beside(name, other, difference, difference.verdict, tests)
+
+    def difference(self, name: str, other: str) -> Estimate | None:
+        """How far a model's score is above another's; None if one has none."""
         first, second = self._by_seed(name), self._by_seed(other)
         if not first or not second:
             return None
-        tests = compare(self._files(name), self._files(other))
-        difference = self._difference(name, other, first, second)
-        return Beside(name, other, difference, difference.verdict, tests)
-
-    def _difference(
-        self, name: str, other: str, first: Sequence[float], second: Sequence[float]
-    ) -> Estimate:
         value = fmean(first) - fmean(second)
         together = self._together(name, other)
         if together is not None:

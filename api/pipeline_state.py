@@ -16,10 +16,12 @@ class MemberState:
     Attributes:
         distillation: of a student; None for the teacher in all forms, which is there already.
         evaluations: none until they are asked for.
+        undistilled: whether it is a student as it starts, which is no answer by itself.
     """
 
     distillation: SearchStatus | None
     evaluations: tuple[SearchStatus, ...] = ()
+    undistilled: bool = False
 
     @property
     def wants_evaluations(self) -> bool:
@@ -90,7 +92,8 @@ def next_step(state: PipelineState) -> Step | None:
         stage: PipelineStage = "distillation" if OPEN & set(distilled) else "evaluation"
         resting = bool(open_ones) and set(open_ones) == {"paused"} and not wanted
         return Step("paused" if resting else "running", stage, evaluate=wanted)
-    if "failed" in distilled or "succeeded" not in distilled:
+    students = [member.distillation for member in state.members if not member.undistilled]
+    if "failed" in distilled or "succeeded" not in students:
         return Step("failed", "distillation")
     if "failed" in scored or "succeeded" not in scored:
         return Step("failed", "evaluation")

@@ -43,7 +43,7 @@ def setup(
         "Objective": _objective(search.objective, spec.distillation.objective),
         "Search": _search(search, counts),
         "Chosen": _chosen(spec.choose),
-        "Compared with": _baselines(spec),
+        "Compared with": _baselines(spec, members),
         "Full distillation": _distillation(spec, members),
         "Evaluation": _evaluation(spec),
         "Seeds": _seeds(spec, search),
@@ -98,7 +98,7 @@ def _chosen(way: ChooseSpec) -> str:
     return f"the lowest loss within {', '.join(budgets)}"
 
 
-def _baselines(spec: PipelineSpec) -> str:
+def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
     said = [
         f"{depth:g} of the teacher's layers at {width:g} of its width"
         for depth, width in spec.baselines.proportions
@@ -106,6 +106,11 @@ def _baselines(spec: PipelineSpec) -> str:
     if spec.baselines.random:
         picks = "pick" if spec.baselines.random == 1 else "picks"
         said.append(f"{spec.baselines.random} random {picks} of the search's space")
+    # A pipeline that chose before there were undistilled ones has none, whatever its request says.
+    if spec.baselines.undistilled and (
+        not members or any(member.role == "undistilled" for member in members)
+    ):
+        said.append("each student undistilled, as it starts")
     for variant in spec.baselines.variants:
         kept = "" if variant.layers is None else f" with {variant.layers:g} of its layers"
         said.append(f"the teacher itself{kept}{' in 8 bits' if variant.int8 else ''}")
@@ -182,7 +187,7 @@ def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tu
     for member in members:
         made = member.distillation
         if made is not None and made.status == "failed":
-            found.append(Failure(f"distillation of {made.architecture}", made.error or ""))
+            found.append(Failure(f"distillation of {member_name(member)}", made.error or ""))
     found += [
         Failure(_pair(member, one), one.error or "")
         for member in members
@@ -192,8 +197,16 @@ def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tu
     return tuple(found)
 
 
+def member_name(member: MemberRecord) -> str:
+    """Name a model as a report does; no other of its pipeline has that name."""
+    if member.architecture is None:
+        return member.reasons[0].about
+    undistilled = " undistilled" if member.role == "undistilled" else ""
+    return f"{member.architecture}{undistilled}"
+
+
 def _pair(member: MemberRecord, one: EvaluationRecord) -> str:
-    model = str(member.architecture or one.model)
+    model = one.model if member.architecture is None else member_name(member)
     return f"evaluation of {model} on {one.task}, seed {one.seed}"
 
 

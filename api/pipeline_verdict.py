@@ -1,7 +1,8 @@
 """Which student of a pipeline to take, and how to say so.
 
 Without latency budgets it is the best that the search chose, unless another student is no slower
-and scores higher; with budgets it is, for each, the best student within it, whoever chose it.
+and scores higher; with budgets it is, for each, the best student within it, whoever chose it. What
+is said of it claims nothing for its distillation that it reaches undistilled, too.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from numpy.typing import NDArray
 
 from api.pipeline_results import Beside, Estimate, ModelLine, Pick, Verdict
 from api.pipeline_scores import Scoring
-
-ROLE_NAMES = {
-    "chosen": "chosen by the search",
-    "baseline": "baseline",
-    "random": "random pick",
-    "teacher": "teacher",
-    "variant": "undistilled teacher",
-}
+from api.pipeline_words import (
+    CLEARLY_FASTER,
+    ROLE_NAMES,
+    apart_text,
+    factor,
+    interval_text,
+    points_text,
+    share_text,
+    with_role,
+)
 
 FEWEST_RANKED = 3
 FEW_RANKED = 8
-CLEARLY_FASTER = 0.95
-"""Share of another student's latency below which a difference in speed is worth a word."""
 
 Budget = tuple[float, str]
 """Milliseconds, and the budget in words: ``within 6 ms``."""
@@ -95,9 +96,36 @@ class Case:
         """The teacher, if it takes part."""
         return next((model for model in self.models if model.role == "teacher"), None)
 
+    def start_of(self, student: ModelLine) -> ModelLine | None:
+        """Return a student as it starts, undistilled, if that has a score."""
+        return next(
+            (
+                model
+                for model in self.models
+                if model.role == "undistilled"
+                and model.architecture == student.architecture
+                and model.score is not None
+            ),
+            None,
+        )
+
+    def differences(self, name: str) -> Differences:
+        """Return how far a student to take is above each other model with a score."""
+        return {one.other: one.difference for one in self.beside if one.model == name}
+
 
 def answer(case: Case) -> str:
-    """Say which student to take, or for each budget which, and what it costs and brings."""
+    """Say which student to take, or for each budget which, and what it costs and brings.
+
+    Then a sentence on each says what of that its distillation earned, and another one if something
+    that is no slower is clearly better.
+    """
+    taken = [case.named(name) for name in dict.fromkeys(pick.name for pick in case.picks)]
+    more = [said for model in taken for said in (_earned(model, case), _outdone(model, case))]
+    return " ".join([_take(case), *filter(None, more)])
+
+
+def _take(case: Case) -> str:
     head = "No example tells the students apart, only their speed does. " if _all_same(case) else ""
     if len(case.picks) == 1 and not case.picks[0].about:
         model = case.named(case.picks[0].name)
@@ -132,9 +160,74 @@ def _merits(model: ModelLine, case: Case) -> str:
     else:
         share = share_text(model.retained)
         score = f"{score} instead of {_score(teacher)}"
-        said = f"retains {share} of {teacher.name}'s {name} score ({score})"
+        verb = "reaches" if case.start_of(model) and not _gained(model) else "retains"
+        said = f"{verb} {share} of {teacher.name}'s {name} score ({score})"
     parts = [part for part in (said, _speed(model, teacher), _size(model, teacher)) if part]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _gained(model: ModelLine) -> bool:
+    """Whether a student is clearly above itself undistilled."""
+    return model.gained is not None and model.gained.verdict == "better"
+
+
+def _earned(model: ModelLine, case: Case) -> str:
+    """Say in a sentence what a student owes to its distillation; empty if that is not known."""
+    start, gained = case.start_of(model), model.gained
+    if start is None or gained is None:
+        return ""
+    before = f"undistilled it scores {_score(start)}"
+    if gained.verdict == "better":
+        said = f"owes {points_text(gained)} of its score to distillation ({interval_text(gained)})"
+        return f"{model.name} {said}: {before}."
+    if gained.verdict == "worse":
+        more = f"{points_text(gained)} more ({interval_text(gained)})"
+        return f"{model.name} does not owe its score to distillation: {before}, {more}."
+    apart = f"the difference of {100 * gained.value:+.1f} points"
+    sure = f"is within the noise ({interval_text(gained)})"
+    if gained.verdict == "not known":
+        sure = "may be noise, which is not known"
+    unshown = f"It is not shown that {model.name} owes any of its score to distillation"
+    return f"{unshown}: {before}, and {apart} {sure}."
+
+
+def _outdone(model: ModelLine, case: Case) -> str:
+    """Say so if something else that is no slower is clearly better than a student."""
+    other = _best_no_slower(model, case)
+    if other is None:
+        return ""
+    difference = case.differences(model.name)[other.name]
+    if difference.verdict != "worse":
+        return ""
+    named = with_role(other)
+    more = f"{points_text(difference)} more ({interval_text(difference)})"
+    return f"{named[:1].upper()}{named[1:]} is no slower and scores {more}."
+
+
+def _best_no_slower(model: ModelLine, case: Case) -> ModelLine | None:
+    """Return the best other model with a score that is no slower, but for the student itself."""
+    known, start = case.differences(model.name), case.start_of(model)
+    others = [
+        other
+        for other in case.models
+        if other.name in known and other is not start and _is_within(other, model.latency_ms)
+    ]
+    return max(others, key=_rank, default=None)
+
+
+def _smallest_cut(model: ModelLine, case: Case) -> ModelLine | None:
+    """Return the teacher with the fewest layers with which it is not faster than a student."""
+    known = case.differences(model.name)
+    cuts = [
+        other
+        for other in case.models
+        if other.kept_layers is not None
+        and other.name in known
+        and other.latency_ms is not None
+        and model.latency_ms is not None
+        and other.latency_ms >= model.latency_ms
+    ]
+    return min(cuts, key=lambda cut: (cut.kept_layers or 0, cut.latency_ms or 0.0), default=None)
 
 
 def _score(model: ModelLine) -> str:
@@ -159,27 +252,6 @@ def _size(model: ModelLine, teacher: ModelLine | None) -> str:
     return f"has {share:.0f} % of its size ({text} instead of {teacher.params_millions:.1f} M)"
 
 
-def factor(value: float) -> str:
-    """Write a factor: ``2.4 ×``."""
-    return f"{value:.2g} ×" if value < 10 else f"{value:.0f} ×"
-
-
-def share_text(share: Estimate) -> str:
-    """Write a share with its interval: ``96.3 % (94.1 to 98.3)``."""
-    text = f"{100 * share.value:.1f} %"
-    if share.low is None or share.high is None:
-        return text
-    return f"{text} (95 % interval {100 * share.low:.1f} to {100 * share.high:.1f})"
-
-
-def difference_text(difference: Estimate) -> str:
-    """Write a difference in points with its interval."""
-    text = f"{100 * difference.value:+.1f}"
-    if difference.low is None or difference.high is None:
-        return text
-    return f"{text} ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
-
-
 def findings(case: Case) -> list[str]:
     """Say what else to know before deciding: whether searching paid, and what comes close."""
     said: list[str] = []
@@ -191,7 +263,7 @@ def findings(case: Case) -> list[str]:
 
 def _of_pick(pick: Pick, case: Case) -> list[str]:
     model = case.named(pick.name)
-    beside = {one.other: one.difference for one in case.beside if one.model == pick.name}
+    beside = case.differences(pick.name)
     others = [other for other in case.models if other.name in beside]
     fitting = [m for m in others if pick.budget_ms is None or _is_within(m, pick.budget_ms)]
     rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
@@ -209,6 +281,21 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
         lines.append(_against(model, rivals, beside))
     elif pick.budget_ms is None:
         lines.append("No baseline was scored, so what the search is worth is not known.")
+    if case.start_of(model) is None:
+        lines.append(
+            f"{model.name} has no score undistilled, so what its distillation earned is not known."
+        )
+    cut, rival = _smallest_cut(model, case), _best_no_slower(model, case)
+    if cut is not None:
+        lines.append(
+            f"Beside the smallest cut of the teacher that is not faster, {model.name} is "
+            f"{apart_text(model, cut, beside[cut.name])}."
+        )
+    if rival is not None:
+        lines.append(
+            f"Beside the best of all else that is no slower, {model.name} is "
+            f"{apart_text(model, rival, beside[rival.name])}."
+        )
     bargains = [m for m in others if _is_bargain(model, m, beside)]
     if bargains:
         lines.append(_as_good(model, bargains))
@@ -242,10 +329,6 @@ def _as_good(model: ModelLine, others: Sequence[ModelLine]) -> str:
     return f"Faster than {model.name}, and within its noise: {'; '.join(named)}."
 
 
-def _points(difference: Estimate) -> str:
-    return f"{abs(100 * difference.value):.1f} points"
-
-
 _ENDINGS: dict[Verdict, str] = {
     "better": "which is more than noise",
     "worse": "which is more than noise",
@@ -265,40 +348,15 @@ def _short_of(model: ModelLine, best: ModelLine | None, beside: Differences) -> 
             f"{model.name}."
         )
     return (
-        f"The search's best, {best.name}, is {_points(difference)} below the "
+        f"The search's best, {best.name}, is {points_text(difference)} below the "
         f"{ROLE_NAMES[model.role]} {model.name}, {_ENDINGS[difference.verdict]}."
     )
 
 
 def _against(model: ModelLine, rivals: Iterable[ModelLine], beside: Differences) -> str:
     """Set a student beside baselines and random picks in a sentence."""
-    parts = [_apart(model, rival, beside[rival.name]) for rival in rivals]
+    parts = [apart_text(model, rival, beside[rival.name]) for rival in rivals]
     return f"{model.name} is {'; '.join(parts)}."
-
-
-def _apart(model: ModelLine, rival: ModelLine, difference: Estimate) -> str:
-    """Say how far a student is above or below another, which is so much faster or slower."""
-    other = f"the {ROLE_NAMES[rival.role]} {rival.name}"
-    if model.latency_ms and rival.latency_ms:
-        speed = model.latency_ms / rival.latency_ms
-        if speed > 1 / CLEARLY_FASTER:
-            other += f", which is {factor(speed)} as fast"
-        elif speed < CLEARLY_FASTER:
-            other += f", which takes {factor(1 / speed)} as long"
-        else:
-            other += ", which is as fast"
-    if difference.verdict == "within the noise":
-        low, high = difference.low or 0.0, difference.high or 0.0
-        interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-        return f"within the noise of {other} ({100 * difference.value:+.1f}, {interval})"
-    if difference.value == 0:
-        return f"as good as {other}"
-    side = "above" if difference.value > 0 else "below"
-    sure = "how sure that is, is not known"
-    if difference.low is not None and difference.high is not None:
-        ends = sorted((abs(difference.low), abs(difference.high)))
-        sure = f"95 % interval {100 * ends[0]:.1f} to {100 * ends[1]:.1f}"
-    return f"{_points(difference)} {side} {other} ({sure})"
 
 
 def unmet(models: Sequence[ModelLine], budgets: Sequence[Budget]) -> list[str]:

@@ -15,7 +15,7 @@ SearchStatus = Literal["queued", "running", "paused", "cancelled", "failed", "su
 CandidateStatus = Literal["proposed", "running", "succeeded", "failed"]
 LossName = Literal["relative", "output", "mean"]
 PipelineStage = Literal["search", "distillation", "evaluation", "done"]
-MemberRole = Literal["chosen", "baseline", "random", "teacher", "variant"]
+MemberRole = Literal["chosen", "baseline", "random", "undistilled", "teacher", "variant"]
 
 
 def fingerprint(value: Any) -> str:

@@ -146,9 +146,10 @@ def _spec_lines(spec: Any) -> dict[str, str]:
         if key not in UNTOLD and value is not None
     ]
     start = student.get("init_from")
-    length = (
-        f"{training['steps']} steps" if training.get("steps") else f"{training['epochs']} epochs"
-    )
+    steps = training.get("steps")
+    length = f"{training['epochs']} epochs" if steps is None else f"{steps} steps"
+    if steps == 0:
+        length = "none, undistilled"
     work = [
         length,
         f"batch {training['batch_size']}",

@@ -46,7 +46,13 @@ def full_distill(
         str | None,
         typer.Option(help="Begin with the weights of this student, such as an hs one for od."),
     ] = None,
-    steps: options.Steps = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Optimiser steps; instead of epochs. 0 writes the student as it starts, "
+            "undistilled."
+        ),
+    ] = None,
     epochs: options.Epochs = None,
     batch_size: options.BatchSize = None,
     learning_rate: options.LearningRate = None,
@@ -287,10 +293,10 @@ def distil_on_screen(
         def tell(progress: FullProgress) -> None:
             if progress.held_out is not None:
                 losses = progress.held_out.losses
+                speed = f"  {progress.tokens_per_second:.0f} tokens/s" if progress.step else ""
                 say(
                     f"  step {progress.step:6}  loss {progress.loss:.4f}  held-out relative "
-                    f"{losses.relative:.4f}  output {losses.output:.4f}  "
-                    f"{progress.tokens_per_second:.0f} tokens/s"
+                    f"{losses.relative:.4f}  output {losses.output:.4f}{speed}"
                 )
             note = f"loss {progress.loss:.4f}, {progress.tokens_per_second:.0f} tokens/s"
             shown.at(progress.step, progress.total_steps, note)
@@ -303,10 +309,13 @@ def say_student(output: Path, distilled: Distilled) -> None:
     from kdnas.cli.screen import say
 
     best = distilled.best
+    at = f"at step {best.step}, the best one read"
+    if distilled.undistilled:
+        at = "as it starts, undistilled"
     say(
         f"student    {output}\n"
-        f"           relative loss {best.losses.relative:.4f} at step {best.step}, the best one "
-        "read; load it with AutoModel.from_pretrained"
+        f"           relative loss {best.losses.relative:.4f} {at}; load it with "
+        "AutoModel.from_pretrained"
     )
 
 

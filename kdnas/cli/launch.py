@@ -230,7 +230,8 @@ def _show_plan(
         show_plan(prepared, database, as_json=False)
         return
     students = most_students(spec)
-    models = students + spec.evaluation.teacher + len(spec.baselines.variants)
+    models = students * (1 + spec.baselines.undistilled)
+    models += spec.evaluation.teacher + len(spec.baselines.variants)
     plan = {
         "search": plan_search(prepared, database),
         "num_students": students,

@@ -39,6 +39,8 @@ def say_plan(spec: PipelineSpec) -> None:
         f"{len(spec.baselines.proportions)} of the teacher's proportions",
         f"{spec.baselines.random} at random",
     ]
+    if spec.baselines.undistilled:
+        beside.append("each of all these undistilled")
     if spec.baselines.variants:
         beside.append(f"{len(spec.baselines.variants)} of the teacher itself, smaller")
     training = spec.distillation.training

@@ -105,8 +105,8 @@ class MemberFigures:
 class NewMember:
     """A model that is to be part of a pipeline; the first reason's role counts.
 
-    ``architecture`` is None for the teacher, and ``variant`` says what is done to it, such as
-    ``{"int8": True}``.
+    An architecture is there once, and once more in the role ``undistilled``. ``architecture`` is
+    None for the teacher, and ``variant`` says what is done to it, such as ``{"int8": True}``.
     """
 
     reasons: tuple[Reason, ...]
@@ -120,7 +120,8 @@ class MemberRecord:
     """A model of a pipeline, with where its distillation and its evaluations stand.
 
     ``distillation`` is None for the teacher and its variants, which have no ``architecture``, and
-    of a student whose distillation was deleted; ``evaluations`` are empty until they are asked for.
+    of a student whose distillation was deleted; that of a student in the role ``undistilled`` has
+    no steps. ``evaluations`` are empty until they are asked for.
     """
 
     id: str

@@ -98,8 +98,9 @@ def export_student(
 
     The folder holds weights (safetensors), configuration, the teacher's tokenizer and its way of
     embedding sentences, if it has one, so that sentence-transformers loads it too, ``README.md``
-    (the model card), ``loss_curve.png``, ``metrics.jsonl``, ``tensorboard/``, ``distillation.json``
-    (the request) and ``run.json`` (which run made it, and its best losses).
+    (the model card), ``loss_curve.png`` unless it is undistilled, ``metrics.jsonl``,
+    ``tensorboard/``, ``distillation.json`` (the request) and ``run.json`` (which run made it, and
+    its best losses).
 
     Args:
         distilled: the student and how it got there.
@@ -127,7 +128,8 @@ def export_student(
         _write_json(draft / RUN_FILE, {"distillation_id": facts.run_id, **asdict(distilled.best)})
         (draft / "metrics.jsonl").write_text("".join(_metric_lines(distilled, spec)))
         write_student_events(distilled, events, draft / "tensorboard")
-        _draw_curve(distilled, draft / "loss_curve.png")
+        if not distilled.undistilled:
+            _draw_curve(distilled, draft / "loss_curve.png")
         (draft / "README.md").write_text(model_card(distilled, spec, teacher, facts), "utf-8")
         if output.is_dir():
             output.rmdir()

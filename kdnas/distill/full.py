@@ -3,6 +3,7 @@
 The same students, heads, teacher pass and batches as mini-KD (``group.py``), with the whole
 training split, checkpoints, and the best held-out loss kept. Several workers may share each
 batch; they take the same steps, and the first of them reads held-out losses and writes checkpoints.
+Of no steps at all comes the student as it starts, undistilled, with its losses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kdnas.corpus.batches import BatchPlan, pad_batch
+from kdnas.corpus.batches import BatchPlan, PaddedBatch, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.held_out import held_out_losses
@@ -100,6 +101,11 @@ class Distilled:
         """Whether all steps were made."""
         return self.steps >= self.total_steps
 
+    @property
+    def undistilled(self) -> bool:
+        """Whether it is the student as it starts, of a run without steps."""
+        return self.total_steps == 0
+
 
 class FullDistillation:
     """One worker's part in a full distillation, and the checkpoints from which it goes on.
@@ -174,7 +180,7 @@ class FullDistillation:
                 self._spec.arch, self._stages[0], self._training, started=state is None
             )
             for plan in self._stages:
-                if plan.end <= self._step:
+                if state is not None and plan.end <= self._step:
                     continue
                 with ExitStack() as stack:
                     trainer = self._setup.trainer(
@@ -183,7 +189,7 @@ class FullDistillation:
                         plan,
                         self._training,
                         self._parallel,
-                        self._training.compile,
+                        self._training.compile and plan.steps > 0,
                     )
                     stack.enter_context(closing(trainer))
                     if state is not None and self._step > plan.first_step:
@@ -209,6 +215,8 @@ class FullDistillation:
         should_stop: Callable[[], bool],
     ) -> bool:
         """Train through a stage; False if it was stopped before its end."""
+        if not plan.steps:
+            self._read_start(plan, trainer, teacher, on_progress)
         shown, tokens, since = -math.inf, 0, time.monotonic()
         while not trainer.finished:
             tokens += self._train_step(plan, trainer, teacher)
@@ -232,11 +240,32 @@ class FullDistillation:
                 return False
         return True
 
+    def _read_start(
+        self,
+        plan: StagePlan,
+        trainer: StudentTrainer,
+        teacher: TeacherPass,
+        on_progress: Callable[[FullProgress], None],
+    ) -> None:
+        """Read the losses of a student as it starts, the training loss on the first batch."""
+        parts = self._setup.parts(self._batch(plan, 0), self._parallel, self._training.accumulate)
+        loss = sum(trainer.look(batch, teacher(batch)) for batch in parts)
+        trainer.last_loss = sum(self._parallel.gather(loss))
+        point = None
+        if self._parallel.leads:
+            point = self._read_held_out(plan, trainer, teacher)
+        self._save(trainer)
+        if point is not None:
+            on_progress(self._progress(plan, trainer, 0.0, point))
+
+    def _batch(self, plan: StagePlan, step: int) -> PaddedBatch:
+        """Take the whole batch of a step."""
+        padded = pad_batch(self._corpus, self._batches.batch_indices(step))
+        return self._setup.hide(padded, plan, self._training.seed, step)
+
     def _train_step(self, plan: StagePlan, trainer: StudentTrainer, teacher: TeacherPass) -> int:
         """Make one step; return the real tokens of its whole batch."""
-        step = trainer.step_number
-        padded = pad_batch(self._corpus, self._batches.batch_indices(step))
-        padded = self._setup.hide(padded, plan, self._training.seed, step)
+        padded = self._batch(plan, trainer.step_number)
         parts = self._setup.parts(padded, self._parallel, self._training.accumulate)
         for number, batch in enumerate(parts):
             trainer.learn(batch, teacher(batch), number)
@@ -343,7 +372,7 @@ def best_reading(
     """
     if not held_out:
         return None
-    first = max((s.first_step for s in stages if s.first_step < held_out[-1].step), default=0)
+    first = max((s.first_step for s in stages if s.first_step < held_out[-1].step), default=-1)
     return min((p for p in held_out if p.step > first), key=lambda p: (p.losses.relative, p.step))
 
 

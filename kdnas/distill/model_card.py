@@ -180,7 +180,7 @@ def model_card(
         "start": _start(spec),
         "training": _training(distilled, spec, facts),
         "held-out loss": f"relative {best.losses.relative:.4f}, output {best.losses.output:.4f}, "
-        f"mean {best.losses.mean:.4f} (step {best.step}, the best one read)",
+        f"mean {best.losses.mean:.4f} ({_read_at(distilled)})",
         "latency": facts.latency or "not measured",
         "made with": f"kdnas {__version__}, distillation `{facts.run_id}`",
     }
@@ -193,12 +193,9 @@ tags:
 pipeline_tag: {"fill-mask" if fills_masks else "feature-extraction"}
 ---
 
-# {spec.arch} student of {spec.teacher.ref}
+# {spec.arch} student of {spec.teacher.ref}{", undistilled" if distilled.undistilled else ""}
 
-A general-purpose encoder, distilled task-agnostically from its teacher. Fine-tune it like any
-other encoder of its family.
-
-It was distilled by learning {words.learned}.
+{_about(distilled, words)}
 
 | | |
 |---|---|
@@ -206,9 +203,7 @@ It was distilled by learning {words.learned}.
 
 Relative loss: {words.relative}.
 
-![Loss curve](loss_curve.png)
-
-`metrics.jsonl` has every figure of the training, and `tensorboard/` has them for TensorBoard.
+{_UNDISTILLED_FIGURES if distilled.undistilled else _FIGURES}
 
 ## Use
 
@@ -224,6 +219,31 @@ kdnas full-distill --config distillation.json
 """
 
 
+_ABOUT = """
+A general-purpose encoder, distilled task-agnostically from its teacher. Fine-tune it like any
+other encoder of its family.
+
+It was distilled by learning {learned}.
+"""
+
+_ABOUT_UNDISTILLED = """
+An encoder as a student starts, undistilled: no step was trained. It is there to be compared with
+the student that was distilled from this start.
+
+Its losses are of what it would learn: {learned}.
+"""
+
+_FIGURES = """
+![Loss curve](loss_curve.png)
+
+`metrics.jsonl` has every figure of the training, and `tensorboard/` has them for TensorBoard.
+""".strip()
+
+_UNDISTILLED_FIGURES = """
+`metrics.jsonl` has its losses, and `tensorboard/` has them for TensorBoard.
+""".strip()
+
+
 _USE = """
 from transformers import AutoModel, AutoTokenizer
 
@@ -233,7 +253,7 @@ model = AutoModel.from_pretrained("path/to/this/folder")
 
 _USE_MASKED_LM = """
 
-# with the masked-LM head that was trained along with it
+# with the masked-LM head that belongs to it
 from transformers import AutoModelForMaskedLM
 
 masked_lm = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
@@ -247,6 +267,17 @@ from sentence_transformers import SentenceTransformer
 
 vectors = SentenceTransformer("path/to/this/folder").encode(["a sentence", "another one"])
 """
+
+
+def _about(distilled: Distilled, words: ObjectiveWords) -> str:
+    text = _ABOUT_UNDISTILLED if distilled.undistilled else _ABOUT
+    return text.strip().format(learned=words.learned)
+
+
+def _read_at(distilled: Distilled) -> str:
+    if distilled.undistilled:
+        return "as it starts"
+    return f"step {distilled.best.step}, the best one read"
 
 
 def _parameters(distilled: Distilled) -> str:
@@ -284,6 +315,8 @@ def _start(spec: DistillationSpec) -> str:
 
 def _training(distilled: Distilled, spec: DistillationSpec, facts: CardFacts) -> str:
     training = spec.training
+    if distilled.undistilled:
+        return f"none, seed {training.seed} of the start"
     shared = ""
     if training.num_workers > 1:
         shared = f", each shared by {training.num_workers} data-parallel workers"

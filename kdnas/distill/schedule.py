@@ -8,7 +8,7 @@ from kdnas.specs.parts import TrainingSpec
 
 
 def total_steps(spec: TrainingSpec, batches_per_epoch: int) -> int:
-    """Return the optimiser steps of a training; steps win over epochs, at least 1."""
+    """Return the optimiser steps of a training; steps win over epochs, which give 1 at least."""
     if spec.steps is not None:
         return spec.steps
     assert spec.epochs is not None  # the spec's own validator

@@ -43,9 +43,14 @@ class StagePlan:
 def plan_stages(stages: tuple[Stage, ...], total_steps: int) -> tuple[StagePlan, ...]:
     """Share the steps out among the stages; each gets one at least.
 
+    Of no steps at all the last stage is left, whose losses tell a student as it starts from one
+    that was distilled to the end.
+
     Raises:
         SpecError: there are fewer steps than stages.
     """
+    if total_steps == 0:
+        return (StagePlan(stages[-1].objective, 0, 0, 0, stages[-1].rate),)
     if total_steps < len(stages):
         steps = "1 step is" if total_steps == 1 else f"{total_steps} steps are"
         raise SpecError(f"{steps} too few for {len(stages)} stages; give more --steps")

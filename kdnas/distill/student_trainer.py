@@ -188,6 +188,16 @@ class StudentTrainer:
         """Mean loss of the last stretch of the curve, or so far if there is none yet."""
         return self.last_loss if math.isfinite(self.last_loss) else self.recent_loss
 
+    def look(self, batch: Batch, teacher: Activations) -> float:
+        """Return the loss of a part of a step's batch, in eval mode, without learning from it."""
+        self.student.eval()
+        self.head.eval()
+        with torch.no_grad(), autocast(self._device, self._dtype):
+            loss = float(self.head(run_encoder(self.student, batch, self._tap), teacher))
+        self.student.train()
+        self.head.train()
+        return loss
+
     def read(self, batch: Batch, teacher: Activations, meter: Meter) -> None:
         """Add a held-out batch to a meter: eval mode, float32, no gradient."""
         self.student.eval()

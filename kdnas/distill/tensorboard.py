@@ -80,7 +80,8 @@ class RunEvents:
             raise ValueError("these events are closed")
         now = time.time()
         figures = [figure for point in progress.points for figure in _of_curve(point, now)]
-        figures.append(Figure(SPEED, progress.step, progress.tokens_per_second, now))
+        if progress.step:  # a student as it starts has no speed
+            figures.append(Figure(SPEED, progress.step, progress.tokens_per_second, now))
         if progress.held_out is not None:
             figures += _of_held_out(progress.held_out, now)
         try:

@@ -15,6 +15,8 @@ class FullTrainingSpec(TrainingSpec):
     """Training on the whole corpus, with checkpoints.
 
     Attributes:
+        steps: optimiser steps, or None to use ``epochs``; 0 makes the student as it starts,
+            undistilled.
         checkpoint_every: steps between checkpoints; also how often the held-out loss is read.
             None is a tenth of all steps, at most 200.
         device: ``auto`` takes a GPU where there is one.
@@ -29,6 +31,7 @@ class FullTrainingSpec(TrainingSpec):
             (``KDNAS_STORE``) if the work goes to a cluster, else under ``KDNAS_HOME``.
     """
 
+    steps: int | None = Field(None, ge=0)
     epochs: float | None = Field(1.0, gt=0)
     held_out: int = Field(512, ge=8)
     checkpoint_every: int | None = Field(None, ge=1)

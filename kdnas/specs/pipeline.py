@@ -51,17 +51,27 @@ class VariantSpec(Spec):
 
     Attributes:
         int8: weights in 8 bits after the fine-tuning.
-        layers: share of its layers that is kept, from below.
+        layers: how many of its layers are kept, from below: a share below 1, or a count from 1 on.
     """
 
     int8: bool = False
-    layers: float | None = Field(None, gt=0, lt=1)
+    layers: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
 
     @model_validator(mode="after")
     def _smaller(self) -> Self:
         if not self.int8 and self.layers is None:
-            raise ValueError("give int8: true, a share of layers such as layers: 0.5, or both")
+            raise ValueError(
+                "give int8: true, layers such as 0.5 (half of them) or 1 (the lowest one), or both"
+            )
         return self
+
+    def kept_layers(self, num_layers: int) -> int:
+        """Return how many of a teacher's layers are kept: one at least, and all at most."""
+        if self.layers is None:
+            return num_layers
+        if isinstance(self.layers, int):
+            return min(self.layers, num_layers)
+        return max(1, int(self.layers * num_layers + 0.5))
 
 
 class BaselinesSpec(Spec):
@@ -73,6 +83,8 @@ class BaselinesSpec(Spec):
             a width of 768.
         random: so many random states of the search's space, within its limits.
         seed: of the random picks.
+        undistilled: whether each student is evaluated as it starts, too, so that nothing is put
+            down to its distillation that its architecture and its start do without.
         variants: what the teacher is evaluated as, too, without any distillation.
     """
 
@@ -81,6 +93,7 @@ class BaselinesSpec(Spec):
     )
     random: int = Field(1, ge=0, le=MOST_STUDENTS)
     seed: int = Field(0, ge=0)
+    undistilled: bool = True
     variants: tuple[VariantSpec, ...] = Field((), max_length=10)
 
 
@@ -98,6 +111,15 @@ class StudentsSpec(Spec):
     student: StudentSpec | None = None
     training: FullTrainingSpec = FullTrainingSpec()
     output: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _distils(self) -> Self:
+        if self.training.steps == 0:
+            raise ValueError(
+                "training.steps 0 distils nothing; give 1 or more (students as they start are "
+                "among the baselines: undistilled)"
+            )
+        return self
 
 
 class ScoresSpec(EvaluationPlanSpec):
@@ -117,7 +139,12 @@ class PipelineSpec(Spec):
     evaluation: ScoresSpec
 
     def distillation_of(
-        self, architecture: str, search: SearchSpec, name: str | None = None
+        self,
+        architecture: str,
+        search: SearchSpec,
+        name: str | None = None,
+        *,
+        undistilled: bool = False,
     ) -> DistillationSpec:
         """Return the request for a student.
 
@@ -125,8 +152,10 @@ class PipelineSpec(Spec):
             architecture: of the student.
             search: as it ran, with its teacher and corpus pinned.
             name: of the distillation, and of its folder below ``output``.
+            undistilled: whether it is left as it starts, which takes 0 steps.
         """
         part = self.distillation
+        training = part.training.to_json()
         return DistillationSpec.model_validate(
             {
                 "name": name,
@@ -135,7 +164,7 @@ class PipelineSpec(Spec):
                 "corpus": search.corpus.to_json(),
                 "objective": (part.objective or search.objective).to_json(),
                 "student": (part.student or search.student).to_json(),
-                "training": part.training.to_json(),
+                "training": training | {"steps": 0} if undistilled else training,
                 "output": f"{part.output}/{name}" if part.output and name else part.output,
             }
         )

@@ -239,7 +239,10 @@ def add_distillation(
 def train(
     database: Database, distillation_id: str, name: str, *, steps: int, until: int | None = None
 ) -> None:
-    """Give a queued distillation its curve, and its student unless it is at step ``until``."""
+    """Give a queued distillation its curve, and its student unless it is at step ``until``.
+
+    Of 0 steps there is no curve, and a student as it starts.
+    """
     chance = random.Random(name)
     end = steps if until is None else until
     points = [
@@ -253,6 +256,8 @@ def train(
         for step in range(200, end + 1, 200)
         for f in [0.9 * (step / 200) ** -0.28]
     ]
+    if steps == 0 and until is None:
+        readings = [HeldOutReading(0, Losses(1.3, 1.2, 1.04, 1.0))]
     with database.write() as session:
         distillations.set_distillation_status(session, distillation_id, "running")
         distillations.set_distillation_progress(

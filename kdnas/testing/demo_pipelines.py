@@ -162,7 +162,14 @@ def _members(session: Session, search_id: str, spec: PipelineSpec) -> list[NewMe
     ]
     picked = random.Random(0).choice(states[len(states) // 2 :])
     why = (Reason("random", "seed 0"),)
-    return [*members, NewMember(why, Architecture.parse(picked.architecture), _of_state(picked))]
+    members.append(NewMember(why, Architecture.parse(picked.architecture), _of_state(picked)))
+    if spec.baselines.undistilled:
+        start = (Reason("undistilled", "as it starts"),)
+        members += [
+            NewMember(start, member.architecture, _unexplored(str(member.architecture)))
+            for member in members[1:]
+        ]
+    return members
 
 
 def _of_state(state: ExploredState) -> MemberFigures:
@@ -188,17 +195,22 @@ def _unexplored(text: str) -> MemberFigures:
 def _distil(
     database: Database, pipeline_id: str, name: str, stage: PipelineStage, failing: bool
 ) -> None:
-    """Write the students' distillations; the last two are not done while that is the stage."""
+    """Write the students' distillations; the last two are not done while that is the stage.
+
+    As they start, the students are not made before that.
+    """
     with database.read() as session:
         members = pipelines.list_members(session, pipeline_id)
+    students = [m for m in members if m.architecture and m.role != "undistilled"]
     for member in members[1:]:
-        is_late = stage == "distillation" and member.position > len(members) - 2
-        until = STEPS // 2 if is_late or (failing and member is members[-1]) else None
+        steps = 0 if member.role == "undistilled" else STEPS
+        is_late = stage == "distillation" and (member in students[-2:] or steps == 0)
+        until = steps // 2 if is_late or (failing and member is students[-1]) else None
         made = demo_data.add_distillation(
             database,
             f"{name}-{member.position}",
             str(member.architecture),
-            steps=STEPS,
+            steps=steps,
             until=until,
         )
         with database.write() as session:
@@ -207,14 +219,18 @@ def _distil(
                 distillations.set_distillation_result(
                     session,
                     made,
-                    metrics={"relative": 0.8 * landscape(member.architecture).relative},
+                    metrics={"relative": _held_out(member.architecture, steps)},
                     output_path=f"/data/models/{name}-{member.position}",
                 )
-            if stage == "distillation" and member is members[-1]:
+            if is_late and member is not students[-2]:
                 distillations.set_distillation_status(session, made, "queued")
             elif until is not None and failing:
                 why = "the loss is not finite at step 500; use a lower learning rate"
                 distillations.set_distillation_status(session, made, "failed", why)
+
+
+def _held_out(architecture: Architecture, steps: int) -> float:
+    return 0.8 * landscape(architecture).relative if steps else 1.04
 
 
 def _evaluate(
@@ -266,7 +282,8 @@ def _finish(
         why = "out of memory; use a smaller batch_size"
         evaluations.set_evaluation_status(session, row_id, "failed", why)
         return
-    right = answers(member.architecture, pair.task, pair.seed)
+    undistilled = member.role == "undistilled"
+    right = answers(member.architecture, pair.task, pair.seed, undistilled=undistilled)
     metrics = _result(pair, fmean(right)).to_json()
     evaluations.set_evaluation_status(session, row_id, "succeeded", metrics=metrics)
     if home is not None:
@@ -277,10 +294,13 @@ def _finish(
         (folder / "predictions.jsonl").write_text(text, encoding="utf-8")
 
 
-def answers(architecture: Architecture | None, task: str, seed: int) -> list[float]:
+def answers(
+    architecture: Architecture | None, task: str, seed: int, *, undistilled: bool = False
+) -> list[float]:
     """Say of each example whether a model gets it right, 1 or 0; each is as hard to all models."""
     count, best = TASKS[task]
     loss = 0.0 if architecture is None else landscape(architecture).relative
+    loss = 1.0 if undistilled else loss
     ability = CHANCE + (best - CHANCE) * (1 - 0.35 * loss)
     chance, hardness = random.Random(f"{architecture} {task} {seed}"), random.Random(task)
     return [float(hardness.random() < ability + chance.gauss(0, 0.05)) for _ in range(count)]
@@ -305,13 +325,18 @@ def _result(pair: NewEvaluation, score: float) -> TaskResult:
 
 
 def _date(database: Database, pipeline_id: str, began: datetime) -> None:
-    """Let each distillation take forty minutes and each evaluation four, one after another."""
+    """Let each distillation take forty minutes and each evaluation four, one after another.
+
+    A student as it starts is there at once.
+    """
     with database.write() as session:
         members = pipelines.list_members(session, pipeline_id)
         at = began
         rows: list[tuple[Any, timedelta]] = []
-        made = [m.distillation.id for m in members if m.distillation]
-        rows += [(session.get_one(models.Distillation, one), timedelta(minutes=40)) for one in made]
+        for member in members:
+            if member.distillation is not None:
+                row = session.get_one(models.Distillation, member.distillation.id)
+                rows.append((row, timedelta(minutes=40 * (member.role != "undistilled"))))
         scored: Sequence[str] = [one.id for m in members for one in m.evaluations]
         rows += [(session.get_one(models.Evaluation, one), timedelta(minutes=4)) for one in scored]
         for row, length in rows:

@@ -89,12 +89,14 @@ def end_search(database: Database, record: PipelineRecord) -> PipelineRecord:
 def _train(database: Database, member: MemberRecord, until: int | None = None) -> None:
     made = member.distillation
     assert made is not None
-    demo_data.train(database, made.id, made.name, steps=4000, until=until)
+    steps = 0 if member.role == "undistilled" else 4000
+    demo_data.train(database, made.id, made.name, steps=steps, until=until)
 
 
 def _score(session: Any, member: MemberRecord) -> None:
-    """Give a member scores that follow the landscape."""
+    """Give a member scores that follow the landscape; one that has learned nothing is its rim."""
     loss = 0.0 if member.architecture is None else demo_data.landscape(member.architecture).relative
+    loss = 1.0 if member.role == "undistilled" else loss
     for one in member.evaluations:
         demo_data.score(
             session, one.id, one.model, SCORES[one.task] - 0.2 * loss + 0.004 * one.seed

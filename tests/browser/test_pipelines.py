@@ -51,21 +51,26 @@ def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> Non
     expect(page.locator("#summary .chip")).to_have_text("running")
     stages = page.locator(".stages li")
     expect(stages.nth(1)).to_have_attribute("data-state", "over")
-    expect(stages.nth(2)).to_contain_text("38 of 42 runs")
-    expect(page.locator("#members tbody tr")).to_have_count(7)
+    expect(stages.nth(2)).to_contain_text("74 of 78 runs")
+    expect(page.locator("#members tbody tr")).to_have_count(13)
     expect(page.locator("#answer")).to_contain_text("It is under way")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.evaluate("window.notReloaded = true")
 
     demo_pipelines.end_evaluations(database, pipeline, home)
     expect(page.locator("#summary .chip")).to_have_text("succeeded")
-    expect(stages.nth(2)).to_contain_text("42 of 42 runs")
+    expect(stages.nth(2)).to_contain_text("78 of 78 runs")
     expect(page.locator("#answer .headline")).to_have_text(
         re.compile(r"^Take \S+: it retains \d+\.\d % \(95 % interval .* × as fast")
     )
     pick = page.locator("#members tr[data-pick]")
     expect(pick).to_have_count(1)
     expect(pick.locator(".tag")).to_have_text("take")
+    starts = page.locator('#members tr[data-role="undistilled"]')
+    expect(starts).to_have_count(6)
+    expect(starts.first).to_contain_text(re.compile(r"\S+ undistilled.*undistilled student"))
+    expect(pick).to_contain_text(re.compile(r"\+\d+\.\d"))  # points gained by distilling
+    expect(page.locator("#answer .headline")).to_contain_text("of its score to distillation")
     expect(page.locator("#tradeoff[data-drawn] .trace").first).to_be_visible()
     report = page.locator("#report")
     expect(report).to_contain_text("2 episodes of 8 students")
@@ -121,4 +126,6 @@ def test_a_pipeline_is_launched_from_a_preset(
     assert stored.spec["choose"]["latency_budgets_ms"] == [6, 9.5]
     assert stored.spec["search"]["proxy"]["steps"] == 120
     assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
+    assert stored.spec["baselines"]["undistilled"] is True
+    assert [one["layers"] for one in stored.spec["baselines"]["variants"]] == [0.5, 1]
     assert stored.spec["evaluation"]["tasks"] == ["SST-2"]

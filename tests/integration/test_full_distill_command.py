@@ -171,3 +171,23 @@ def test_killed_run_resumes_to_the_same_weights(program: Program, finished: Fini
     again = program.run("full-distill", "--resume", "killed")
     assert again.code == 0
     assert "it is finished" in again.err
+
+
+def test_no_steps_write_the_student_as_it_starts(program: Program, finished: Finished) -> None:
+    asked = ["0" if word == "40" else word for word in DISTIL]
+    result = program.run(*asked, "--output", "start", "--name", "start", "--json")
+    assert result.code == 0, result.err
+    assert result.json["status"] == "succeeded"
+    assert (result.json["step"], result.json["total_steps"]) == (0, 0)
+    assert "as it starts, undistilled" in result.err
+    assert "tokens/s" not in result.err
+    card = (program.folder / "start" / "README.md").read_text("utf-8")
+    assert "no step was trained" in card
+    start, end = weights(program.folder / "start"), weights(program.folder / "student")
+    assert start.keys() == end.keys()
+    assert not all(torch.equal(start[name], end[name]) for name in start)
+    shown = program.run("distillations", "show", "start")
+    assert "none, undistilled" in shown.out
+    resumed = program.run("full-distill", "--resume", "start")
+    assert resumed.code == 0
+    assert "it is finished" in resumed.err

@@ -74,11 +74,13 @@ def check_whole(database: Database, pipeline_id: str) -> None:
     members = members_of(database, pipeline_id)
     teacher, *students = [m for m in members if m.role != "variant"]  # the preset has one
     assert teacher.role == "teacher"
-    assert {member.role for member in students} <= {"chosen", "baseline"}
+    assert {member.role for member in students} <= {"chosen", "baseline", "undistilled"}
+    assert sum(member.role == "undistilled" for member in students) * 2 == len(students)
     for member in students:
         assert member.distillation is not None
         assert member.distillation.status == "succeeded"
         assert member.distillation.metrics["relative"] > 0
+        assert (member.distillation.step == 0) == (member.role == "undistilled")
         folder = Path(member.distillation.output_path or "")
         assert (folder / "model.safetensors").is_file()
     for member in members:
@@ -131,7 +133,9 @@ def follow(program: Program, url: str, name: str) -> None:
         check_whole(database, answer.json()["id"])
         report = client.get(f"{path}/report").json()
         assert report["headline"]
-        assert [model["role"] for model in report["models"]][:2] == ["teacher", "chosen"]
+        assert [model["role"] for model in report["models"]] == [
+            *("teacher", "chosen", "undistilled"),
+        ]
 
 
 def test_by_rest_on_sqlite(program: Program) -> None:
@@ -188,7 +192,9 @@ def test_launched_stopped_killed_and_resumed(program: Program) -> None:
         assert ended.json["status"] == "succeeded"
         assert ended.json["report"]["headline"] in (output / "report.md").read_text("utf-8")
         assert [m.id for m in members_of(database, pipeline_id)] == [m.id for m in before]
-        assert (output / "students" / "by-hand-1" / "config.json").is_file()
+        for folder in ("by-hand-1", "by-hand-1-undistilled"):
+            assert (output / "students" / folder / "config.json").is_file()
+        assert "| gained by distilling |" in (output / "report.md").read_text("utf-8")
         check_whole(database, pipeline_id)
     shown = program.run("pipelines", "show", "by-hand")
     assert shown.code == 0

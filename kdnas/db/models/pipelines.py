@@ -52,10 +52,11 @@ class Pipeline(WorkColumns, LeaseColumns, Base):
 
 
 class PipelineMember(Base):
-    """A model of a pipeline: a student that is distilled and evaluated, or a form of the teacher.
+    """A model of a pipeline: a student that is made and evaluated, or a form of the teacher.
 
     ``reasons`` is a list of {``role``, ``about``}: an architecture that was both chosen and asked
-    for as a baseline is one member with two reasons. ``figures`` are what the search knows of it
+    for as a baseline is one member with two reasons, and the same architecture undistilled is
+    another. ``figures`` are what the search knows of it
     (:class:`~kdnas.db.records.MemberFigures`). ``variant`` says what is done to the teacher before
     it is evaluated, as entries of an evaluation's request.
     """
@@ -64,7 +65,7 @@ class PipelineMember(Base):
     __table_args__ = (
         one_of("role", MEMBER_ROLES),
         UniqueConstraint("pipeline_id", "position"),
-        UniqueConstraint("pipeline_id", "architecture"),
+        UniqueConstraint("pipeline_id", "architecture", "role"),
         Index(None, "distillation_id"),
     )
 

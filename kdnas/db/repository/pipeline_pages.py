@@ -105,7 +105,7 @@ def _with_counts(session: Session, rows: Sequence[Row]) -> list[Row]:
         ids,
         select(PipelineMember.pipeline_id, func.count(), _sum(Distillation.status))
         .outerjoin(Distillation, Distillation.id == PipelineMember.distillation_id)
-        .where(PipelineMember.architecture.is_not(None)),
+        .where(PipelineMember.architecture.is_not(None), PipelineMember.role != "undistilled"),
     )
     scores = _counts(
         session,

@@ -65,7 +65,8 @@ def by_role(choice: Choice, role: str) -> list[str]:
 def test_the_highest_rewards_the_proportions_and_a_random_pick() -> None:
     choice = chosen(choose=2)
     assert [m.reasons[0].role for m in choice.members] == [
-        *("teacher", "chosen", "chosen", "baseline", "baseline", "random")
+        *("teacher", "chosen", "chosen", "baseline", "baseline", "random"),
+        *["undistilled"] * 5,
     ]
     assert by_role(choice, "chosen") == [str(SPACE[5]), str(SPACE[9])]
     assert by_role(choice, "baseline") == ["3,12,384,1536,gelu", "3,12,192,768,gelu"]
@@ -85,8 +86,25 @@ def test_an_architecture_with_two_reasons_is_distilled_once() -> None:
     choice = chosen(states=[explored(half, 0.9, 0.1, 5.0)], choose=1)
     member = choice.members[1]
     assert [reason.role for reason in member.reasons] == ["chosen", "baseline"]
-    architectures = [m.architecture for m in choice.members]
-    assert len(set(architectures)) == len(architectures)
+    assert by_role(choice, "undistilled") == [str(m.architecture) for m in choice.members[1:4]]
+    assert len(set(by_role(choice, "undistilled"))) == 3
+
+
+def test_every_student_is_there_undistilled_unless_that_is_switched_off() -> None:
+    """Each of them may be the one to take; the search knows nothing of them as they start."""
+    choice = chosen(choose=2)
+    students = choice.members[1:6]
+    starts = choice.members[6:]
+    assert [m.architecture for m in starts] == [m.architecture for m in students]
+    for student, start in zip(students, starts, strict=True):
+        assert [(r.role, r.about) for r in start.reasons] == [("undistilled", "as it starts")]
+        assert start.variant is None
+        assert start.figures.latency_ms == student.figures.latency_ms
+        assert start.figures.latency_ratio == student.figures.latency_ratio
+        assert start.figures.params_millions == student.figures.params_millions
+        assert (start.figures.reward, start.figures.loss_relative) == (None, None)
+    without = chosen(choose=2, baselines={"undistilled": False})
+    assert without.members == choice.members[:6]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +167,7 @@ def test_widths_fit_the_relation_heads() -> None:
 def test_the_teacher_in_other_forms() -> None:
     variants = [{"int8": True}, {"layers": 0.5}, {"layers": 0.45}, {"int8": True, "layers": 0.5}]
     choice = chosen(choose=1, baselines={"variants": variants, "proportions": [], "random": 0})
-    teacher, int8, half, both, _ = choice.members
+    teacher, int8, half, both, *_ = choice.members
     assert [m.reasons[0].about for m in (teacher, int8, half, both)] == [
         *("minilm", "minilm (int8)", "minilm (3 layers)", "minilm (3 layers, int8)")
     ]
@@ -162,3 +180,10 @@ def test_the_teacher_in_other_forms() -> None:
     shallow = SearchFacts(**{**asdict(FACTS), "teacher": {**FACTS.teacher, "layers": 1}})
     alone = chosen(shallow, choose=1, baselines={"variants": [{"layers": 0.5}], "random": 0})
     assert "variant" not in {m.reasons[0].role for m in alone.members}
+
+
+def test_a_cut_is_a_share_or_a_count_of_layers() -> None:
+    variants = [{"layers": 1}, {"layers": 0.01}, {"layers": 5}, {"layers": 6}, {"layers": 24}]
+    choice = chosen(choose=1, baselines={"variants": variants})
+    kept = [m.variant["keep_layers"] for m in choice.members if m.variant is not None]
+    assert kept == [1, 5]  # a share of one in a hundred is one, too, and six are all of them

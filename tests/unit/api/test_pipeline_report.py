@@ -92,10 +92,50 @@ def test_a_finished_pipeline_is_answered_first(used: Used) -> None:
     assert {one.other for one in report.beside} == lines.keys() - {pick.name}
     assert all(set(one.tests) == set(TASKS) for one in report.beside)
     assert [stage.stage for stage in report.stages] == ["search", "distillation", "evaluation"]
-    assert [stage.seconds for stage in report.stages[1:]] == [6 * 40 * 60, 42 * 4 * 60]
+    assert [stage.seconds for stage in report.stages[1:]] == [6 * 40 * 60, 78 * 4 * 60]
     assert any("RTE: not the official split" in note for note in report.notes)
     assert not report.failures
     assert len(report.published) == 4
+
+
+def test_each_student_stands_beside_itself_undistilled(used: Used) -> None:
+    report = used.report("done")
+    lines = {model.name: model for model in report.models}
+    (pick,) = report.picks
+    students = [model for model in report.models if model.is_student]
+    assert len(students) == 6
+    for student in students:
+        start = lines[f"{student.name} undistilled"]
+        assert (start.role, start.architecture, start.gained) == (
+            *("undistilled", student.architecture, None),
+        )
+        assert not start.is_student
+        assert (start.held_out_loss, start.latency_ms) == (1.04, student.latency_ms)
+        own, other = (
+            fmean(
+                fmean(answers(Architecture.parse(student.name), task, seed, undistilled=is_start))
+                for task in TASKS
+                for seed in SEEDS
+            )
+            for is_start in (False, True)
+        )
+        assert score(start) == pytest.approx(other)
+        assert student.gained is not None
+        assert student.gained.value == pytest.approx(own - other)
+        assert student.gained.over == "examples"
+    gained = lines[pick.name].gained
+    assert gained is not None
+    (beside,) = [one for one in report.beside if one.other == f"{pick.name} undistilled"]
+    assert (beside.difference, beside.verdict) == (gained, "better")
+    points = f"{pick.name} owes {100 * gained.value:.1f} points of its score to distillation"
+    assert points in report.headline
+    assert "each student undistilled, as it starts" in report.setup["Compared with"]
+    text = as_markdown(report)
+    assert "| gained by distilling |" in text
+    assert f"| {pick.name} undistilled | undistilled student, as it starts |" in text
+    (row, *_) = [r for r in csv.DictReader(io.StringIO(as_csv(report))) if r["taken"] == "1"]
+    assert float(row["gained"]) == gained.value
+    assert float(row["gained_low"]) == gained.low
 
 
 def score(model: ModelLine) -> float:

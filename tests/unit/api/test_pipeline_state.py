@@ -14,7 +14,7 @@ from kdnas.records import SearchStatus
 
 ANY = st.sampled_from(get_args(SearchStatus))
 MEMBERS = st.lists(
-    st.builds(MemberState, st.none() | ANY, st.lists(ANY, max_size=3).map(tuple)),
+    st.builds(MemberState, st.none() | ANY, st.lists(ANY, max_size=3).map(tuple), st.booleans()),
     min_size=1,
     max_size=4,
 ).map(tuple)
@@ -133,3 +133,19 @@ TEACHER = MemberState(None, ("succeeded",))
 )
 def test_steps(state: PipelineState, step: Step | None) -> None:
     assert next_step(state) == step
+
+
+def test_students_as_they_start_alone_are_no_success() -> None:
+    start = MemberState("succeeded", ("succeeded",), undistilled=True)
+    cancelled = MemberState("cancelled")
+    teacher = MemberState(None, ("succeeded",))
+    alone = PipelineState("running", "succeeded", (teacher, cancelled, start))
+    assert next_step(alone) == Step("failed", "distillation")
+    student = MemberState("succeeded", ("succeeded",))
+    without = replace(start, distillation="cancelled", evaluations=())
+    both = PipelineState("running", "succeeded", (teacher, student, without))
+    assert next_step(both) == Step("succeeded", "done")
+    failed = replace(start, distillation="failed", evaluations=())
+    assert next_step(PipelineState("running", "succeeded", (teacher, student, failed))) == (
+        Step("failed", "distillation")
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.pipeline_results import Beside, Estimate, ModelLine
 from api.pipeline_scores import Scoring
-from api.pipeline_verdict import Case, answer, choose_picks, findings, share_text
+from api.pipeline_verdict import Case, answer, choose_picks, findings
+from api.pipeline_words import share_text
 from kdnas.evaluation.report import Cell
 from kdnas.records import MemberRole
 
@@ -28,6 +30,8 @@ TEACHER = ModelLine(
     scores={},
     score=Cell(0.9, None, 1),
     retained=None,
+    gained=None,
+    kept_layers=None,
     distillation=None,
     num_evaluated=1,
     num_evaluations=1,
@@ -106,7 +110,8 @@ def test_a_student_that_the_search_did_not_choose_is_called_so() -> None:
 
 def test_it_is_said_when_there_is_nothing_to_compare_with() -> None:
     assert findings(case(line("best", "chosen", 0.8, 5.0))) == [
-        "No baseline was scored, so what the search is worth is not known."
+        "No baseline was scored, so what the search is worth is not known.",
+        "best has no score undistilled, so what its distillation earned is not known.",
     ]
 
 
@@ -131,4 +136,145 @@ def test_equal_scores_are_neither_above_nor_below() -> None:
     models = [TEACHER, best, other]
     beside = [Beside("best", "other", Estimate(0.0), "not known", {})]
     found = Case(models, choose_picks(models, []), beside, Scoring("glue", []))
-    assert findings(found) == ["best is as good as the baseline other, which is as fast."]
+    as_good = "as good as the baseline other, which is as fast."
+    assert findings(found) == [
+        f"best is {as_good}",
+        "best has no score undistilled, so what its distillation earned is not known.",
+        f"Beside the best of all else that is no slower, best is {as_good}",
+    ]
+
+
+NAME = "2,2,192,1024,relu"
+
+
+def compared(
+    gained: Estimate | None, *others: tuple[ModelLine, Estimate], latency_ms: float = 5.0
+) -> Case:
+    """A chosen student beside itself undistilled, and beside others.
+
+    Args:
+        gained: by distilling; None where the undistilled one has no score.
+        others: with how far the student is above each.
+        latency_ms: of the student.
+    """
+    student = replace(line(NAME, "chosen", 0.781, latency_ms), architecture=NAME, gained=gained)
+    score = None if gained is None else 0.781 - gained.value
+    start = replace(
+        line(f"{NAME} undistilled", "undistilled", score, latency_ms), architecture=NAME
+    )
+    models = [TEACHER, student, start, *(other for other, _ in others)]
+    known = [(other.name, difference) for other, difference in others]
+    if gained is not None:
+        known.append((start.name, gained))
+    beside = [Beside(NAME, name, one, one.verdict, {}) for name, one in known]
+    return Case(models, choose_picks(models, []), beside, Scoring("glue", []))
+
+
+@pytest.mark.parametrize(
+    ("gained", "verb", "sentence"),
+    [
+        (
+            Estimate(0.032, 0.010, 0.054, "examples"),
+            "retains",
+            f"{NAME} owes 3.2 points of its score to distillation (95 % interval 1.0 to 5.4): "
+            "undistilled it scores 74.9.",
+        ),
+        (
+            Estimate(-0.013, -0.030, 0.004, "examples"),
+            "reaches",
+            f"It is not shown that {NAME} owes any of its score to distillation: undistilled it "
+            "scores 79.4, and the difference of -1.3 points is within the noise (95 % interval "
+            "-3.0 to +0.4).",
+        ),
+        (
+            Estimate(-0.013, -0.024, -0.002, "examples"),
+            "reaches",
+            f"{NAME} does not owe its score to distillation: undistilled it scores 79.4, 1.3 "
+            "points more (95 % interval 0.2 to 2.4).",
+        ),
+        (
+            Estimate(0.02),
+            "reaches",
+            f"It is not shown that {NAME} owes any of its score to distillation: undistilled it "
+            "scores 76.1, and the difference of +2.0 points may be noise, which is not known.",
+        ),
+        (None, "retains", ""),
+    ],
+    ids=["better", "within the noise", "worse", "not known", "not scored"],
+)
+def test_nothing_is_put_down_to_distillation_that_it_did_not_earn(
+    gained: Estimate | None, verb: str, sentence: str
+) -> None:
+    found = compared(gained)
+    said = answer(found)
+    assert said.startswith(f"Take {NAME}: it {verb} 86.8 % of the-teacher's")
+    assert said.endswith(sentence or "(5.0 M parameters instead of 20.0 M).")
+    assert said.count("distillation") == bool(sentence)
+    unknown = f"{NAME} has no score undistilled, so what its distillation earned is not known."
+    assert (unknown in findings(found)) == (gained is None)
+
+
+def test_each_student_to_take_has_its_own_sentence() -> None:
+    earned, not_earned = Estimate(0.1, 0.05, 0.15), Estimate(0.0, -0.05, 0.05)
+    models, beside = [TEACHER], []
+    for name, ms, gained in (("fast", 2.0, not_earned), ("good", 8.0, earned)):
+        score = 0.5 + ms / 100
+        student = replace(line(name, "chosen", score, ms), architecture=name, gained=gained)
+        start = line(f"{name} undistilled", "undistilled", score - gained.value, ms)
+        models += [student, replace(start, architecture=name)]
+        beside.append(Beside(name, start.name, gained, gained.verdict, {}))
+    budgets = [(float(ms), f"within {ms} ms") for ms in (2, 3, 9)]
+    found = Case(models, choose_picks(models, budgets), beside, Scoring("glue", []))
+    said = answer(found)
+    assert said.count("It is not shown that fast owes any of its score") == 1
+    assert "good owes 10.0 points of its score to distillation (95 % interval 5.0 to 15.0)" in said
+    assert "take fast, which reaches" in said
+    assert "good, which retains" in said
+
+
+def test_the_smallest_cut_of_the_teacher_that_is_not_faster_is_named() -> None:
+    def cut(layers: int, score: float, latency_ms: float) -> ModelLine:
+        return replace(
+            line(f"the-teacher ({layers} layers)", "variant", score, latency_ms),
+            kept_layers=layers,
+        )
+
+    difference = Estimate(-0.015, -0.039, 0.009, "examples")
+    int8 = line("the-teacher (int8)", "variant", 0.88, 12.0)
+    faster, same, slower = cut(1, 0.7, 3.0), cut(2, 0.796, 5.0), cut(3, 0.82, 8.0)
+    cuts = [(one, difference) for one in (int8, slower, same, faster)]
+    said = [line for line in findings(compared(None, *cuts)) if "smallest cut" in line]
+    assert said == [
+        f"Beside the smallest cut of the teacher that is not faster, {NAME} is within the noise of "
+        "the undistilled teacher the-teacher (2 layers), which is as fast (-1.5, 95 % interval "
+        "-3.9 to +0.9)."
+    ]
+    only_faster = compared(None, (faster, difference), (int8, difference))
+    assert not any("smallest cut" in line for line in findings(only_faster))
+
+
+def test_what_the_same_latency_buys_otherwise_is_named() -> None:
+    gained = Estimate(0.0, -0.01, 0.01, "examples")
+    worse = replace(line("1,2,96,96,relu undistilled", "undistilled", 0.79, 2.0), architecture="w")
+    slower = line("slow", "variant", 0.89, 9.0)
+    alike = Estimate(-0.009, -0.02, 0.002, "examples")
+    found = compared(gained, (worse, alike), (slower, Estimate(-0.1, -0.2, -0.05)))
+    assert (
+        f"Beside the best of all else that is no slower, {NAME} is within the noise of the "
+        "undistilled w, which is 2.5 × as fast (-0.9, 95 % interval -2.0 to +0.2)."
+    ) in findings(found)
+    assert "is no slower and scores" not in answer(found)
+    clearly = compared(gained, (worse, Estimate(-0.009, -0.015, -0.003, "examples")))
+    assert answer(clearly).endswith(
+        "The undistilled w is no slower and scores 0.9 points more (95 % interval 0.3 to 1.5)."
+    )
+    alone = compared(gained, (slower, alike))
+    assert not any("no slower" in line for line in findings(alone))
+
+
+def test_another_choice_of_the_search_is_called_so() -> None:
+    other = line("2,3,192,384,relu", "chosen", 0.7, 3.0)
+    found = compared(None, (other, Estimate(0.081, 0.05, 0.11)))
+    assert f"no slower, {NAME} is 8.1 points above the search's {other.name}, which is" in " ".join(
+        findings(found)
+    )

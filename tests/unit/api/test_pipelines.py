@@ -138,6 +138,7 @@ def test_asked_for_listed_changed_and_deleted(
         ({"search": {"space": {"axes": {"layers": [0]}}}}, 422, "whole numbers from 1 up"),
         ({"distillation": {"output": "/somewhere"}}, 422, "output '/somewhere'"),
         ({"distillation": {"training": {"address": "ray://else"}}}, 422, "training.address"),
+        ({"distillation": {"training": {"steps": 0}}}, 422, "steps 0 distils nothing"),
         ({"distillation": {"architecture": "3,12,384,384,gelu"}}, 422, "extra"),
     ],
 )
@@ -160,7 +161,8 @@ def test_from_the_search_to_the_end(database: Database) -> None:
     assert (record.status, record.stage) == ("running", "distillation")
     members = members_of(database, record.id)
     assert [m.role for m in members] == [
-        *("teacher", "variant", "chosen", "chosen", "baseline", "baseline", "random")
+        *("teacher", "variant", "chosen", "chosen", "baseline", "baseline", "random"),
+        *["undistilled"] * 5,
     ]
     advance_all(database)  # the teacher needs no student
     teacher, int8, *students = members_of(database, record.id)
@@ -195,7 +197,8 @@ def test_from_the_search_to_the_end(database: Database) -> None:
 def test_a_failure_leaves_the_others_and_is_tried_again(
     client: TestClient, database: Database
 ) -> None:
-    record = end_search(database, begun(database, name="partly", baselines={"random": 0}))
+    baselines = {"random": 0, "undistilled": False}
+    record = end_search(database, begun(database, name="partly", baselines=baselines))
     end_students(database, record.id, failing=1)
     end_scores(database, record.id, failing=2)
     failed = read(database, record.id)
@@ -258,6 +261,84 @@ def test_paused_parts_rest_and_go_on(database: Database) -> None:
         searches.set_search_status(session, record.search_id or "", "queued")
     advance_all(database)
     assert read(database, record.id).status == "running"
+
+
+def test_students_are_made_undistilled_from_the_same_request(database: Database) -> None:
+    training = {"steps": 40, "seed": 3, "batch_size": 8}
+    record = begun(
+        database,
+        name="start",
+        distillation={"training": training, "student": "random", "output": "/models"},
+        choose=1,
+        baselines={"random": 0, "proportions": []},
+    )
+    _, student, start = members_of(database, end_search(database, record).id)
+    assert (student.role, start.role) == ("chosen", "undistilled")
+    assert student.architecture == start.architecture
+    assert student.distillation is not None
+    assert start.distillation is not None
+    assert (student.distillation.name, start.distillation.name) == (
+        "start-1",
+        "start-1-undistilled",
+    )
+    own, other = dict(student.distillation.spec), dict(start.distillation.spec)
+    assert (own["training"]["steps"], other["training"]["steps"]) == (40, 0)
+    assert (own.pop("output"), other.pop("output")) == (
+        *("/models/start-1", "/models/start-1-undistilled"),
+    )
+    del own["name"], other["name"]
+    assert own | {"training": {**own["training"], "steps": 0}} == other
+
+
+def test_a_pipeline_with_undistilled_students_is_paused_fails_and_goes_on(
+    client: TestClient, database: Database
+) -> None:
+    record = end_search(database, begun(database, name="rests", choose=1))
+    path = f"{PIPELINES}/rests"
+    paused = client.patch(path, json={"action": "pause"}).json()
+    assert paused["status"] == "paused"
+    states = {m["distillation"]["status"] for m in paused["members"] if m["architecture"]}
+    assert states == {"paused"}
+    assert client.patch(path, json={"action": "resume"}).json()["status"] == "queued"
+    members = members_of(database, record.id)
+    place = next(i for i, member in enumerate(members) if member.role == "undistilled")
+    end_students(database, record.id, failing=place)
+    report = client.get(f"{path}/report").json()
+    name = f"{members[place].architecture} undistilled"
+    assert report["failures"][0]["part"] == f"distillation of {name}"
+    end_scores(database, record.id)
+    failed = read(database, record.id)
+    assert failed.status == "failed"
+    assert "1 of 8 distillations failed (rests-1-undistilled: out of memory)" in str(failed.error)
+    shown = client.get(path).json()
+    assert (shown["num_students"], shown["num_distilled"]) == (4, 4)  # the starts are none
+    client.patch(path, json={"action": "resume"})
+    end_students(database, record.id)
+    end_scores(database, record.id)
+    assert read(database, record.id).status == "succeeded"
+    after = members_of(database, record.id)
+    assert [m.id for m in after] == [m.id for m in members]
+    assert all(len(member.evaluations) == 6 for member in after)
+
+
+def test_a_pipeline_from_before_there_were_undistilled_students_goes_on(
+    client: TestClient, database: Database
+) -> None:
+    record = begun(database, name="old", baselines={"random": 0, "undistilled": False})
+    end_search(database, record)
+    stored = dict(read(database, record.id).spec)
+    baselines = {key: v for key, v in stored["baselines"].items() if key != "undistilled"}
+    with database.write() as session:
+        pipelines.set_pipeline_spec(session, record.id, stored | {"baselines": baselines})
+    end_students(database, record.id)
+    found = client.get(f"{PIPELINES}/old").json()
+    assert (found["status"], found["stage"]) == ("running", "evaluation")
+    assert "undistilled" not in {member["role"] for member in found["members"]}
+    report = client.get(f"{PIPELINES}/old/report").json()
+    assert "undistilled" not in report["setup"]["Compared with"]
+    assert {model["gained"] for model in report["models"]} == {None}
+    end_scores(database, record.id)
+    assert read(database, record.id).status == "succeeded"
 
 
 def test_names_that_are_taken(database: Database) -> None:
@@ -350,6 +431,6 @@ def test_the_report_comes_in_all_formats(client: TestClient, database: Database)
     lines = client.get(path, params={"format": "csv"}).text.splitlines()
     assert lines[0].startswith("pipeline,model,role,taken,")
     table = client.get(path, params={"format": "tex"}).text
-    assert table.startswith("\\begin{tabular}{lrrrrrrrrr}")
+    assert table.startswith("\\begin{tabular}{lrrrrrrrrrr}")
     assert client.get(path, params={"format": "docx"}).status_code == 422
     assert client.get(f"{PIPELINES}/nothing/report").status_code == 404

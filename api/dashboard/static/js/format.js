@@ -20,6 +20,8 @@ export const ms = (value) => (value == null ? NONE : `${fixed(value, value < 10 
 export const millions = (value) => (value == null ? NONE : `${fixed(value, 1)} M`);
 export const percent = (share, digits = 0) =>
   share == null ? NONE : `${fixed(share * 100, digits)} %`;
+/** A difference of scores, in points with its sign. */
+export const signed = (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`;
 export const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
 
 const moments = new Intl.DateTimeFormat("en-GB", {

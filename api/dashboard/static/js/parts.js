@@ -139,13 +139,13 @@ const SENTENCES = {
   distillation_created: (p) => `Asked for as ${p.name}: ${p.architecture}`,
   distillation_status: (p) => `Now ${p.status}${because(p.error)}`,
   distillation_progress: (p) =>
-    `Step ${whole(p.step)} of ${whole(p.total_steps)}` +
+    (p.total_steps ? `Step ${whole(p.step)} of ${whole(p.total_steps)}` : "As it starts") +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
   pipeline_created: (p) => `Asked for as ${p.name}`,
   pipeline_status: (p) => `The pipeline is ${p.status}${because(p.error)}`,
   pipeline_stage: (p) => (p.stage === "done" ? "All stages are over" : `Stage: ${p.stage}`),
-  pipeline_members: (p) => `Chosen: ${p.members.filter((m) => m.architecture).map((m) => m.architecture).join("; ")}`,
+  pipeline_members: (p) => `Chosen: ${p.members.filter((m) => m.architecture && m.role !== "undistilled").map((m) => m.architecture).join("; ")}`,
   evaluations_created: (p) => `Evaluation asked for: ${p.suites.join(", ")}, ${plural(p.evaluations.length, "run")}`,
   evaluation_status: (p) => `${p.task}, seed ${p.seed}: now ${p.status}${because(p.error)}`,
 };

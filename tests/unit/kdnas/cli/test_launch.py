@@ -36,6 +36,7 @@ def test_every_preset_has_a_pipeline() -> None:
     for name in preset_names():
         spec = PipelineSpec.read(load_preset(name, "pipeline"), name)
         assert most_students(spec) >= 3  # somebody chosen, and somebody to compare him with
+        assert spec.baselines.undistilled
         search = load_preset(name, "search")
         assert spec.search.corpus.max_length == search["corpus"]["max_length"]
         assert spec.search.latency.length == search["latency"]["length"]
@@ -47,7 +48,7 @@ def test_the_documented_request_is_one() -> None:
     spec = PipelineSpec.read(yaml.safe_load(example), "docs")
     assert spec.choose.latency_budgets_ms == (6, 9, 12)
     assert spec.baselines.model_copy(update={"variants": ()}) == BaselinesSpec()
-    assert [variant.layers for variant in spec.baselines.variants] == [None, 0.5]
+    assert [variant.layers for variant in spec.baselines.variants] == [None, 0.5, 1]
 
 
 def test_values_reach_the_part_that_has_them(

@@ -135,6 +135,36 @@ def test_downgrade_empties_the_database(database: Database) -> None:
     assert count == 1  # alembic's own
 
 
+def test_members_of_an_older_database_stay_and_may_have_an_undistilled_one(empty_url: str) -> None:
+    now, column = "2024-01-01 00:00:00", "pipeline_id, position, role, architecture"
+    member = f"INSERT INTO pipeline_members (id, {column}, reasons, figures) VALUES "
+    shape = "'3,2,288,384,relu', '[]', '{}'"
+    _upgrade_to(empty_url, "0007")
+    with _connection(empty_url) as connection:
+        connection.execute(
+            text(
+                "INSERT INTO pipelines (id, name, spec, owner_kind, status, stage, notes, "
+                f"created_at) VALUES ('p', 'old', '{{}}', 'cli', 'running', 'evaluation', '[]', "
+                f"'{now}')"
+            )
+        )
+        connection.execute(text(f"{member} ('m', 'p', 1, 'chosen', {shape})"))
+        connection.execute(
+            text(
+                "INSERT INTO evaluations (id, model, suite, task, seed, spec, status, metrics, "
+                "owner_kind, share, pipeline_member_id, created_at) VALUES "
+                f"('e', 'x', 'glue', 'RTE', 0, '{{}}', 'queued', '{{}}', 'cli', 0, 'm', '{now}')"
+            )
+        )
+    assert migrate.upgrade(empty_url) == ("0007", migrate.head())
+    assert migrate.check(empty_url) == []
+    with _connection(empty_url) as connection:
+        connection.execute(text(f"{member} ('n', 'p', 2, 'undistilled', {shape})"))
+        kept = "SELECT m.id, e.id FROM pipeline_members m LEFT JOIN evaluations e ON "
+        kept += "e.pipeline_member_id = m.id ORDER BY m.id"
+        assert connection.execute(text(kept)).all() == [("m", "e"), ("n", None)]
+
+
 def test_candidates_of_an_older_database_are_taken_apart(empty_url: str) -> None:
     now = "2024-01-01 00:00:00"
     _upgrade_to(empty_url, "0002")

@@ -86,6 +86,20 @@ def test_an_architecture_is_a_member_once(database: Database) -> None:
         )
 
 
+def test_an_architecture_is_there_once_more_undistilled(database: Database) -> None:
+    """It is no student of its own in the list of pipelines."""
+    start = NewMember((Reason("undistilled", "as it starts"),), SMALL)
+    chosen = NewMember((Reason("chosen", "top 1"),), SMALL)
+    with database.write() as session:
+        pipeline = pipelines.create_pipeline(session, {}, name="starts")
+        pipelines.add_members(session, pipeline.id, [chosen, start])
+        members = pipelines.list_members(session, pipeline.id)
+        row = pipeline_pages.read_pipeline(session, pipeline.id)
+    assert [m.role for m in members] == ["chosen", "undistilled"]
+    assert {m.architecture for m in members} == {SMALL}
+    assert (row["num_students"], row["num_distilled"]) == (1, 0)
+
+
 def test_pages_count_what_is_done(database: Database) -> None:
     made = make(database)
     make(database, "other-whole")

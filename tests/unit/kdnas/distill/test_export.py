@@ -22,8 +22,8 @@ from kdnas.distill.export import (
     portable_request,
     refuse_used_folder,
 )
-from kdnas.distill.full import Distilled, FullDistillation, load_distilled
-from kdnas.distill.tensorboard import read_events
+from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
+from kdnas.distill.tensorboard import RunEvents, read_events
 from kdnas.errors import OutputError, StoreError
 from kdnas.evaluation.pooling import read_pooling
 from kdnas.models.lm_head import MaskedLMHead
@@ -237,3 +237,31 @@ def test_a_student_embeds_sentences_as_its_teacher_does(
     pooling = json.loads((output / "1_Pooling" / "config.json").read_text())
     assert pooling == {"pooling_mode_cls_token": True, "word_embedding_dimension": 36}
     assert "SentenceTransformer(" in (output / "README.md").read_text()
+
+
+def test_an_undistilled_student_is_exported_without_a_curve(lab: TinyLab, tmp_path: Path) -> None:
+    spec = lab.distillation(STUDENT, steps=0)
+    checkpoints = Checkpoints(str(tmp_path / "run"))
+    told: list[FullProgress] = []
+    with RunEvents(tmp_path / "events") as events:
+
+        def tell(progress: FullProgress) -> None:
+            told.append(progress)
+            events.add(progress)
+
+        FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32").run(tell)
+    start = load_distilled(spec, lab.teacher, checkpoints)
+    assert start is not None
+    output = tmp_path / "out"
+    export_student(start, spec, lab.teacher, FACTS, output, tmp_path / "events")
+    model = AutoModel.from_pretrained(output, add_pooling_layer=False)
+    assert equal(model.state_dict(), weights(start))
+    assert not (output / "loss_curve.png").exists()
+    (line,) = [json.loads(text) for text in (output / "metrics.jsonl").read_text().splitlines()]
+    assert line["step"] == 0
+    assert line["held_out_relative"] == start.best.losses.relative
+    tags = {figure.tag for figure in read_events(output / "tensorboard")}
+    assert tags == {"held_out/relative", "held_out/output", "held_out/mean"}
+    assert [progress.tokens_per_second for progress in told] == [0.0]
+    again = DistillationSpec.read(json.loads((output / "distillation.json").read_text()), "again")
+    assert again.training.steps == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,3 +163,17 @@ def test_the_card_of_a_student_with_a_masked_lm_head_shows_its_use(lab: TinyLab)
     assert "AutoModelForMaskedLM.from_pretrained" in card
     assert "the masked-LM head has 0.0 M more" in card
     assert "AutoModelForMaskedLM" not in card_of(lab, lab.distillation(STUDENT, "od"))
+
+
+def test_the_card_of_an_undistilled_student_claims_nothing(lab: TinyLab) -> None:
+    start = replace(
+        distilled(lab), best=replace(BEST, step=0), held_out=(), curve=(), steps=0, total_steps=0
+    )
+    spec = lab.distillation(STUDENT, "hs", steps=0)
+    card = model_card(start, spec, lab.teacher, FACTS)
+    assert f"# {STUDENT} student of tiny, undistilled" in card
+    assert "no step was trained" in card
+    assert "| training | none, seed 0 of the start |" in card
+    assert "relative 0.3000, output 0.2000, mean 0.4000 (as it starts)" in card
+    for untrue in ("was distilled by", "loss_curve.png", "best one read", "learning rate"):
+        assert untrue not in card

@@ -163,6 +163,25 @@ def test_a_teacher_without_a_head_cannot_teach_them(lab: TinyLab) -> None:
         train(lab, lab.teacher, "od", steps=2)
 
 
+def test_no_steps_of_two_stages_give_the_start_read_in_the_last(
+    lab: TinyLab, teacher: TeacherHandle, tmp_path: Path
+) -> None:
+    starts = {}
+    for objective in ("hs+od", "od"):
+        spec = lab.distillation("2,2,24,48,relu", objective, steps=0)
+        place = Checkpoints(str(tmp_path / objective))
+        run = FullDistillation(spec, teacher, lab.corpus, place, "cpu", "float32")
+        assert run.run() == 0
+        found = load_distilled(spec, teacher, place)
+        assert found is not None
+        assert found.lm_head is not None
+        starts[objective] = found
+    two, one = starts.values()
+    assert two.best == one.best
+    own, other = two.student.state_dict(), one.student.state_dict()
+    assert all(torch.equal(own[name], other[name]) for name in own)
+
+
 def test_a_full_distillation_gives_a_masked_lm_that_others_go_on_from(
     lab: TinyLab, teacher: TeacherHandle, tmp_path: Path
 ) -> None:

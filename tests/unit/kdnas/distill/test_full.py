@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,40 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_in_words(
 def test_asked_to_stop_before_the_first_step_it_makes_one(lab: TinyLab, tmp_path: Path) -> None:
     always: Callable[[], bool] = lambda: True  # noqa: E731
     assert Run.of(lab, tmp_path).worker().run(should_stop=always) == 1
+
+
+@pytest.mark.parametrize("objective", ["hs", "minilmv2"])
+def test_no_steps_give_the_student_as_it_starts(
+    lab: TinyLab, tmp_path: Path, objective: str
+) -> None:
+    """The very weights from which a run with steps goes on, and no more work when run again."""
+    spec = lab.distillation("2,4,48,96,gelu", objective, steps=0, accumulate=3)
+    run = Run(lab, spec, Checkpoints(str(tmp_path)))
+    told: list[FullProgress] = []
+    assert run.worker().run(told.append, should_stop=lambda: True) == 0
+    result = run.standing()
+    assert result.finished
+    assert result.undistilled
+    assert (result.steps, result.total_steps, result.curve) == (0, 0, ())
+    whole = lab.distillation("2,4,48,96,gelu", objective, steps=12)
+    worker = FullDistillation(
+        whole, lab.teacher, lab.corpus, Checkpoints(str(tmp_path / "whole")), "cpu", "float32"
+    )
+    assert equal(weights(result), worker._student.state_dict())
+    (point,) = result.held_out
+    assert (point, point.step) == (result.best, 0)
+    assert all(isfinite(value) and value > 0 for value in astuple(point.losses))
+    assert [(p.step, p.total_steps, p.held_out, p.points) for p in told] == [(0, 0, point, ())]
+    before = run.newest()
+    assert run.worker().run(told.append) == 0
+    assert len(told) == 1
+    assert equal(run.newest(), before)
+
+
+def test_the_training_loss_of_no_steps_is_that_of_the_first_batch(
+    lab: TinyLab, tmp_path: Path
+) -> None:
+    none = Run.of(lab, tmp_path / "none", steps=0, dropout=0.0, accumulate=2).go_on()
+    one = Run.of(lab, tmp_path / "one", steps=1, dropout=0.0).go_on()
+    assert none.best.losses.training == pytest.approx(one.curve[0].loss, rel=1e-5)
+    assert none.best.losses.relative != one.best.losses.relative

@@ -161,6 +161,7 @@ def outcome(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     found.add("dropout", "dropout", dropout=0.1)
     found.add("stopped", "pieces", stop=7, dropout=0.1)
     found.add("resumed", "pieces", dropout=0.1)
+    found.add("start", "start", steps=0)
     found.add("means", "means")
     found.add("means stopped", "means in pieces", stop=6)
     found.add("means resumed", "means in pieces")
@@ -174,7 +175,7 @@ def outcome(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return found
 
 
-@pytest.mark.parametrize("name", ["whole", "parts", "short", "tied"])
+@pytest.mark.parametrize("name", ["whole", "parts", "short", "tied", "start"])
 def test_the_losses_are_those_of_one_worker(outcome: Outcome, name: str) -> None:
     """``short``: 270 sequences in batches of 269 leave the second worker without any. ``tied``:
     in the second of two stages all word embeddings have a gradient, not only those looked up.
@@ -184,6 +185,7 @@ def test_the_losses_are_those_of_one_worker(outcome: Outcome, name: str) -> None
     losses = [point.loss for point in one.curve]
     assert [point.loss for point in two.curve] == pytest.approx(losses, rel=ORDER_OF_SUMS)
     assert two.best.losses.relative == pytest.approx(one.best.losses.relative, rel=ORDER_OF_SUMS)
+    assert two.best.losses.training == pytest.approx(one.best.losses.training, rel=ORDER_OF_SUMS)
     assert two.best.step == one.best.step
 
 

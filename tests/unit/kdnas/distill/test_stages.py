@@ -77,3 +77,9 @@ def test_too_few_steps_are_refused_with_the_number(num_stages: int, steps: int, 
 def test_the_curve_has_about_fifty_points() -> None:
     assert plan_stages(stages_of(1), 1000)[0].curve_every == 20
     assert plan_stages(stages_of(1), 7)[0].curve_every == 1
+
+
+def test_no_steps_leave_the_last_stage_in_which_a_student_is_read() -> None:
+    (plan,) = plan_stages(build_stages(objective_spec("hs+od")), 0)
+    assert (plan.objective.name, plan.first_step, plan.steps, plan.end) == ("od", 0, 0, 0)
+    assert plan.curve_every == 1

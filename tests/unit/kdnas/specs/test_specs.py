@@ -11,6 +11,7 @@ from kdnas.errors import SpecError
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.load import Section, load_preset, preset_names
+from kdnas.specs.pipeline import PipelineSpec, VariantSpec
 from kdnas.specs.search import BackendSpec, RewardSpec, SearchSpec
 
 REQUESTS: list[tuple[type[Spec], dict[str, Any]]] = [
@@ -226,3 +227,43 @@ def test_the_papers_preset_is_as_published() -> None:
     assert (spec.latency.device, spec.latency.threads, spec.latency.length) == ("cpu", 1, 32)
     full = load_preset("paper", "distillation")["training"]
     assert full["steps"] * full["warmup_fraction"] == 6500
+
+
+def test_only_a_full_distillation_may_have_no_steps() -> None:
+    spec = DistillationSpec.read(
+        {"architecture": "3,12,384,1024,gelu", "training": {"steps": 0}}, "request"
+    )
+    assert spec.training.steps == 0
+    with pytest.raises(SpecError, match=r"proxy.steps.*greater than or equal to 1"):
+        SearchSpec.read({"proxy": {"steps": 0}}, "request")
+    with pytest.raises(SpecError, match="steps 0 distils nothing; give 1 or more"):
+        PipelineSpec.read(
+            {"evaluation": {"suite": "glue"}, "distillation": {"training": {"steps": 0}}}, "request"
+        )
+
+
+def test_a_request_from_before_there_were_undistilled_students_is_read() -> None:
+    spec = PipelineSpec.read({"evaluation": {"suite": "glue"}}, "request")
+    assert spec.baselines.undistilled
+    stored = spec.to_json()
+    del stored["baselines"]["undistilled"]
+    stored["baselines"]["variants"] = [{"int8": False, "layers": 0.5}]
+    old = PipelineSpec.read(json.loads(json.dumps(stored)), "stored")
+    assert old.baselines.undistilled
+    assert old.baselines.variants[0].layers == 0.5
+
+
+@pytest.mark.parametrize(
+    ("layers", "kept"),
+    [(None, 6), (0.5, 3), (0.01, 1), (0.99, 6), (1, 1), (1.0, 1), (4, 4), (9, 6)],
+)
+def test_layers_of_a_variant_are_a_share_or_a_count(layers: float | None, kept: int) -> None:
+    variant = VariantSpec.model_validate({"int8": True, "layers": layers})
+    assert variant.kept_layers(6) == kept
+    assert VariantSpec.read(variant.to_json(), "again") == variant
+
+
+@pytest.mark.parametrize("layers", [0, -1, 1.5, 0.0, "half"])
+def test_layers_of_a_variant_are_neither_none_nor_a_part(layers: Any) -> None:
+    with pytest.raises(ValidationError, match="layers"):
+        VariantSpec.model_validate({"layers": layers})

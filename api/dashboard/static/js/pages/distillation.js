@@ -15,7 +15,7 @@ let shown = null; // the distillation as it was read last
 let speed = null; // the last two steps with their times
 
 const training = new Chart(byId("training"), ({ points }) => {
-  if (!points.length) return { empty: "The curve begins with the first steps." };
+  if (!points.length) return { empty: shown?.total_steps === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
   const x = points.map((p) => p.step);
   return {
     traces: [
@@ -74,7 +74,7 @@ function showSummary(it) {
   const row = el(
     "div",
     { class: "progress-row" },
-    el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : "Not begun yet"),
+    el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet"),
     timeOf(it) && el("span", {}, timeOf(it)),
   );
   const student =
@@ -158,7 +158,7 @@ function showSpec({ spec }) {
         ["Teacher", teacher.ref],
         ["Text", corpus.source.join(", ")],
         ["Objective", Object.entries(objective).filter(([, v]) => v !== null && typeof v !== "object").map(([k, v]) => (k === "name" ? v : `${k} ${v}`)).join(", ")],
-        ["Length", t.steps ? `${whole(t.steps)} steps` : `${t.epochs} passes over the text`],
+        ["Length", t.steps === 0 ? "none, undistilled" : t.steps ? `${whole(t.steps)} steps` : `${t.epochs} passes over the text`],
         ["Batch", `${t.batch_size} sequences`],
         ["Peak learning rate", String(t.learning_rate)],
         ["Workers", String(t.num_workers)],

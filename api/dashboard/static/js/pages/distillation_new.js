@@ -51,7 +51,7 @@ async function begin() {
       {
         title: "How long it learns",
         fields: [
-          { path: "training.steps", label: "Steps", help: "Optimiser steps; without a number the passes over the text decide." },
+          { path: "training.steps", label: "Steps", help: "Optimiser steps; without a number the passes over the text decide. 0 makes the student as it starts, undistilled." },
           { path: "training.epochs", label: "Passes over the text" },
           { path: "training.batch_size", label: "Batch", unit: "sequences" },
           { path: "training.learning_rate", label: "Learning rate" },

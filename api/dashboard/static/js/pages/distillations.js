@@ -7,7 +7,7 @@ import { bar, chip } from "../parts.js";
 import { PagedTable } from "../table.js";
 
 function progress(row) {
-  if (!row.total_steps) return "–";
+  if (!row.total_steps) return row.total_steps === 0 ? "undistilled" : "–";
   const label = `Progress of ${row.name}`;
   const text = `${whole(row.step)} / ${whole(row.total_steps)} steps`;
   return el("span", {}, bar(row.step / row.total_steps, label, true), text);

@@ -69,6 +69,7 @@ async function begin() {
           { path: "evaluation.data_dir", label: "Data folder", help: "Below the data roots, with the tasks' files as they are published. Without one the data sets of the Hugging Face hub are taken." },
           { path: "evaluation.max_steps", label: "At most so many steps", help: "Of each fine-tuning. Without a number as many as published." },
           { path: "baselines.random", label: "Random picks beside", help: "States of the space that are distilled just as well, to see what searching is worth." },
+          { path: "baselines.undistilled", label: "Score every student undistilled, too", help: "As it starts: what distilling it was worth. A fine-tuning more for each." },
           { path: "evaluation.teacher", label: "Score the teacher too" },
         ],
       },

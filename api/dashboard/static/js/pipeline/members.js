@@ -1,11 +1,12 @@
 // The models of a pipeline: a row for each, which fills as it is distilled and scored.
 
 import { el, show } from "../dom.js";
-import { fixed, millions, ms, percent } from "../format.js";
+import { fixed, millions, ms, percent, signed } from "../format.js";
 import { bar, chip } from "../parts.js";
 
 export const ROLES = {
   teacher: "teacher", variant: "undistilled teacher", chosen: "chosen", baseline: "baseline", random: "random pick",
+  undistilled: "undistilled student",
 };
 
 const NONE = "–";
@@ -23,7 +24,7 @@ export function showMembers(place, pipeline, report) {
   const picks = new Set((report?.picks ?? []).map((pick) => pick.name));
   const scoreName = report?.score_name || "Score";
   const heads = [
-    ["Model"], [scoreName, true], ["Retained", true], ["Latency", true], ["Parameters", true], ["Distillation"],
+    ["Model"], [scoreName, true], ["Retained", true], ["Gained by distilling", true], ["Latency", true], ["Parameters", true], ["Distillation"],
     ["Evaluation"], ["Reward", true], ["Loss in search", true], ["Held-out loss", true],
   ];
   const known = place.querySelector(".scroll");
@@ -49,7 +50,7 @@ export function showMembers(place, pipeline, report) {
 
 function row(member, line, picks) {
   const { figures: f, distillation: made } = member;
-  const name = member.architecture ?? line?.name ?? member.reasons[0]?.about ?? "teacher";
+  const name = line?.name ?? nameOf(member);
   const reasons = member.reasons.map(({ about }) => about).filter((about) => about !== name);
   const held = line?.held_out_loss ?? made?.losses?.relative;
   return el(
@@ -64,14 +65,26 @@ function row(member, line, picks) {
     ),
     number(score(line?.score)),
     number(percent(line?.retained?.value, 1), interval(line?.retained)),
+    number(line?.gained ? signed(line.gained.value) : NONE, line?.gained?.low == null ? null : `${signed(line.gained.low)} to ${signed(line.gained.high)}`),
     number(ms(f.latency_ms), f.latency_ratio == null || member.role === "teacher" ? null : `${fixed(f.latency_ratio, 2)} × teacher`),
     number(millions(line?.params_millions ?? f.params_millions)),
-    el("td", {}, member.architecture ? distillation(made) : NONE),
+    el("td", {}, member.architecture && member.role !== "undistilled" ? distillation(made) : start(member)),
     el("td", {}, evaluations(member)),
     number(fixed(f.reward)),
     number(fixed(f.loss_relative)),
     number(fixed(held)),
   );
+}
+
+/** The name that the report gives a model, before there is one. */
+function nameOf({ role, architecture, reasons }) {
+  if (!architecture) return reasons[0]?.about ?? "teacher";
+  return role === "undistilled" ? `${architecture} undistilled` : architecture;
+}
+
+/** What is not distilled has a chip only until it is made. */
+function start({ distillation: made }) {
+  return made && made.status !== "succeeded" ? el("span", { title: made.error }, chip(made.status)) : NONE;
 }
 
 const number = (text, small = null) => el("td", { class: "num" }, text, small && el("div", { class: "muted small" }, small));

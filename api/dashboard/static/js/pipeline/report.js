@@ -2,7 +2,7 @@
 
 import { address } from "../api.js";
 import { el, show } from "../dom.js";
-import { duration, fixed, whole } from "../format.js";
+import { duration, signed, whole } from "../format.js";
 import { facts } from "../parts.js";
 import { scoreTable } from "../scores.js";
 import { plainTable } from "../table.js";
@@ -55,8 +55,6 @@ function scores({ columns, models, published, notes, name }) {
     el("p", { class: "notes" }, "Per cent, mean ± deviation over seeds; published rows are the papers' own."),
   ];
 }
-
-const signed = (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`;
 
 function differences({ beside }, roles) {
   if (!beside.length) return null;

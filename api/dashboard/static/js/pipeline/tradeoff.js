@@ -9,6 +9,7 @@ const LOOKS = {
   variant: { symbol: "triangle-up", tint: "series-3", size: 12 },
   baseline: { symbol: "square", tint: "series-2", size: 11 },
   random: { symbol: "diamond", tint: "series-4", size: 12 },
+  undistilled: { symbol: "circle-open", tint: "series-1", size: 10 },
   chosen: { symbol: "circle", tint: "series-1", size: 12 },
 };
 const SHORTEST_AXIS = 2; // per cent
