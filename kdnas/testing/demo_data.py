@@ -211,7 +211,8 @@ def finish(session: Session, candidate_id: str, index: int) -> None:
             )
             for step in range(20, 601, 20)
         )
-        result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve)
+        start = 0.4 + 0.6 * losses.relative
+        result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve, start)
         value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
     candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
 
