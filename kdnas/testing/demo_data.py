@@ -249,7 +249,8 @@ def train(
         )
         for step in range(20, end + 1, 20)
     ]
-    readings = [
+    readings = [HeldOutReading(0, Losses(1.4, 1.2, 0.86, 0.9))]
+    readings += [
         HeldOutReading(step, Losses(1.1 * f, 0.9 * f, 0.62 * f + 0.08, 0.55 * f + 0.1))
         for step in range(200, end + 1, 200)
         for f in [0.9 * (step / 200) ** -0.28]
