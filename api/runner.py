@@ -28,7 +28,7 @@ import structlog
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.repository.evaluations import note_evaluation_progress
-from kdnas.db.repository.events import append_event
+from kdnas.db.repository.events import append_event, payloads_of
 from kdnas.errors import CancelledError, DatabaseError, NoRoomError, NotNowError, RequestError
 from kdnas.settings import Settings
 
@@ -63,12 +63,13 @@ class Drain:
 
 
 class Preparing:
-    """Events about corpus, masked-LM head and latency table, about one a second."""
+    """Events about corpus, masked-LM head and latency table, about one a second, and warnings."""
 
     def __init__(
         self, database: Database, kind: Literal["search", "distillation"], row_id: str
     ) -> None:
         self._database, self._type = database, f"{kind}_preparing"
+        self._warning = f"{kind}_warning"
         self._subject = {f"{kind}_id": row_id}
         self._told, self._text = 0.0, ""
 
@@ -82,6 +83,14 @@ class Preparing:
         with self._database.write() as session:
             append_event(session, self._type, payload, **self._subject)
         log.info("preparing", **payload)
+
+    def on_warning(self, text: str) -> None:
+        """Tell what the user should know; what was told before a restart is not told again."""
+        log.warning(text)
+        payload = {"text": text}
+        with self._database.write() as session:
+            if payload not in payloads_of(session, self._warning, **self._subject):
+                append_event(session, self._warning, payload, **self._subject)
 
     def on_corpus(self, progress: CorpusProgress) -> None:
         """Tell of the corpus; one that was there already is not worth an event."""
@@ -150,7 +159,7 @@ def _search(
             _log_search,
             preparing.on_corpus,
             preparing.on_objective,
-            log.warning,
+            preparing.on_warning,
             waiting=lambda text: preparing.on_latency(0.0, text),
         ),
         drain,
@@ -188,7 +197,7 @@ def _distillation(
         should_stop=drain,
         on_corpus=preparing.on_corpus,
         on_preparing=preparing.on_objective,
-        on_warning=log.warning,
+        on_warning=preparing.on_warning,
         claim=token,
         stopped_status="running",
     )

@@ -22,6 +22,8 @@ LARGEST_NUMBER = 2**31 - 1
 TEXT = r"^[^\x00]*$"
 """PostgreSQL takes no text with a zero character."""
 
+LOSS_START = "Held-out relative loss before the first step; null where it was not read."
+
 Number = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 Text = Annotated[str, Field(max_length=200, pattern=TEXT)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
@@ -138,6 +140,7 @@ class SearchDetail(SearchShape):
     """A search with what was asked for, and what it found so far."""
 
     spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/search`.")
+    warnings: list[str] = Field(description="What preparing it found; empty before.")
     summary: dict[str, Any] = Field(
         description="As `kdnas search --json` prints it, `best` with 20 states at most."
     )
@@ -190,6 +193,7 @@ class CandidateShape(Shape):
     loss_output: float | None
     loss_mean: float | None
     loss_training: float | None
+    loss_start: float | None = Field(description=LOSS_START)
     latency_ms: float | None
     latency_ratio: float | None
     params_millions: float | None
@@ -241,6 +245,7 @@ class RankedState(Shape):
     reward: float
     stored_reward: float
     loss: float
+    loss_start: float | None = Field(description=LOSS_START)
     latency_ms: float
     latency_ratio: float
     params_millions: float
@@ -267,6 +272,7 @@ class PointShape(Shape):
     loss_relative: float
     loss_output: float
     loss_mean: float
+    loss_start: float | None = Field(description=LOSS_START)
     latency_ms: float
     latency_ratio: float
     params_millions: float

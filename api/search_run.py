@@ -50,6 +50,7 @@ from kdnas.records import (
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
+from kdnas.search.reward import depth_warning
 from kdnas.search.summary import summarise
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
@@ -98,6 +99,12 @@ class PreparedSearch:
     def params_millions(self, architecture: Architecture) -> float:
         """Parameters of a student with the teacher's vocabulary, in millions."""
         return count_parameters(architecture, EmbeddingShape.of(self.pinned.teacher.shape)) / 1e6
+
+    def small_enough(self) -> list[Architecture]:
+        """States within the limit on size; those on latency take a table that may not be there."""
+        most = self.spec.limits.max_params_millions
+        states = self.space.states
+        return [a for a in states if most is None or self.params_millions(a) <= most]
 
 
 def prepare_search(
@@ -166,10 +173,11 @@ def prepare_search(
         dtype=dtype,
         engine_version=ENGINE_VERSION,
     )
-    warnings = (*pinned.corpus.meta["warnings"], *store_warnings(machine, settings))
-    return PreparedSearch(
-        resolved, replace(pinned, teacher=teacher), space, context, store, warnings
-    )
+    warnings = [*pinned.corpus.meta["warnings"], *store_warnings(machine, settings)]
+    prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
+    if (doubt := depth_warning(spec.reward.loss, prepared.small_enough())) is not None:
+        warnings.append(doubt)
+    return replace(prepared, warnings=tuple(warnings))
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
@@ -321,6 +329,7 @@ def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
         family=table.family,
         teacher_fingerprint=table.teacher_fingerprint,
         teacher_ms=table.teacher_ms,
+        warnings=list(prepared.warnings),
     )
 
 

@@ -53,7 +53,7 @@ class Losses:
 
     Attributes:
         training: the objective's own value at the last step (Trivedi Eq. 1 for HS).
-        mean: mean over mapped pairs; what Trivedi's Table 3 shows.
+        mean: mean over mapped pairs; what Trivedi's Table 3 shows. Not comparable between depths.
         relative: mean over pairs of L / L₀; 0 is perfect, 1 is a student that ignores its input.
         output: the ratio of the one pair (L^S, L^T) that students of every depth share.
     """
@@ -66,6 +66,19 @@ class Losses:
     def named(self, name: LossName) -> float:
         """Return the loss that a reward asks for by name."""
         return {"relative": self.relative, "output": self.output, "mean": self.mean}[name]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLosses:
+    """What the look-up table holds of a state.
+
+    Attributes:
+        losses: after the training.
+        loss_start: the held-out relative loss before the first step; None where it was not read.
+    """
+
+    losses: Losses
+    loss_start: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +146,19 @@ class MiniKDRequest:
 
 @dataclass(frozen=True, slots=True)
 class MiniKDResult:
-    """What a worker has to say of one student: losses, or the reason why there are none."""
+    """What a worker has to say of one student: losses, or the reason why it is no success.
+
+    Attributes:
+        candidate_id: of the request.
+        architecture: of the student.
+        losses: at the end; None of a student that was not trained to the end.
+        error: why the student is no success; None of one that is.
+        steps: steps made.
+        train_seconds: its share of the time that its group took.
+        curve: of its training.
+        loss_start: its held-out relative loss before the first step, read as the losses at the
+            end are; None where it was not read.
+    """
 
     candidate_id: str
     architecture: Architecture
@@ -146,8 +171,8 @@ class MiniKDResult:
 
     @property
     def succeeded(self) -> bool:
-        """True if the student was trained to the end with finite losses."""
-        return self.losses is not None
+        """True if the student was trained to the end and nothing is wrong with its losses."""
+        return self.losses is not None and self.error is None
 
 
 # What a backend tells the search while it works, in order, for every candidate it was given:
@@ -214,7 +239,11 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An architecture proposed in a search, with all that is known of it by now."""
+    """An architecture proposed in a search, with all that is known of it by now.
+
+    One that failed has no reward; it has losses if it was trained to the end and has not learned.
+    ``loss_start`` is the held-out relative loss before the first step.
+    """
 
     id: str
     search_id: str
@@ -226,6 +255,7 @@ class Candidate:
     predicted_reward: float | None
     status: CandidateStatus
     losses: Losses | None = None
+    loss_start: float | None = None
     latency_ms: float | None = None
     latency_ratio: float | None = None
     params_millions: float | None = None
@@ -251,6 +281,7 @@ class ExploredState:
     latency_ms: float
     latency_ratio: float
     params_millions: float
+    loss_start: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +340,7 @@ class SearchFacts:
         family: of the students, for the latency table.
         teacher_fingerprint: names the teacher's configuration, weights and tokenizer.
         teacher_ms: the teacher's latency.
+        warnings: sentences about the request that its user should know.
     """
 
     teacher: Mapping[str, Any]
@@ -320,6 +352,7 @@ class SearchFacts:
     family: str
     teacher_fingerprint: str
     teacher_ms: float
+    warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; ``SearchFacts(**…)`` takes it back."""

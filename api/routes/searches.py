@@ -136,6 +136,7 @@ def _detail(database: Database, session: Session, record: SearchRecord) -> dict[
     found = remembered(
         database, session, record.id, "found", lambda: _found(database, session, record)
     )
+    facts = searches.search_facts(session, record.id)
     return {
         "id": record.id,
         "name": record.name,
@@ -147,6 +148,7 @@ def _detail(database: Database, session: Session, record: SearchRecord) -> dict[
         "finished_at": record.finished_at,
         **found,
         "spec": dict(record.spec),
+        "warnings": [] if facts is None else facts.warnings,
     }
 
 

@@ -181,7 +181,8 @@ def _plain(value: Any) -> str:
 
 
 def _readings(readings: Sequence[HeldOutReading], best: int | None) -> str:
-    kept = [r for r in readings[:-READINGS] if r.step == best] + list(readings[-READINGS:])
+    earlier, newest = readings[:-READINGS], readings[-READINGS:]
+    kept = [*(r for r in earlier if r.step in (0, best)), *newest]
     rows = [
         (
             str(reading.step) + ("*" if reading.step == best else " "),

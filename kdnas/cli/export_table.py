@@ -86,6 +86,7 @@ def _row(search: SearchRecord, candidate: Candidate) -> dict[str, Any]:
         "mean_loss": losses and losses.mean,
         "relative_loss": losses and losses.relative,
         "output_loss": losses and losses.output,
+        "loss_start": candidate.loss_start,
         "latency_ms": candidate.latency_ms,
         "latency_ratio": candidate.latency_ratio,
         "params_millions": candidate.params_millions,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kdnas.cli.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
-    from kdnas.distill.full import Distilled, FullProgress
+    from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
     from kdnas.settings import Settings
 
 
@@ -292,16 +292,23 @@ def distil_on_screen(
 
         def tell(progress: FullProgress) -> None:
             if progress.held_out is not None:
-                losses = progress.held_out.losses
-                speed = f"  {progress.tokens_per_second:.0f} tokens/s" if progress.step else ""
-                say(
-                    f"  step {progress.step:6}  loss {progress.loss:.4f}  held-out relative "
-                    f"{losses.relative:.4f}  output {losses.output:.4f}{speed}"
-                )
+                say(reading_line(progress, progress.held_out))
             note = f"loss {progress.loss:.4f}, {progress.tokens_per_second:.0f} tokens/s"
-            shown.at(progress.step, progress.total_steps, note)
+            shown.at(progress.step, progress.total_steps, note if progress.step else "")
 
         return run_stored_distillation(record.id, database, settings, tell, interrupt)
+
+
+def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
+    """Return a held-out reading in a line; before the first step there is nothing else to tell."""
+    losses = reading.losses
+    held_out = f"held-out relative {losses.relative:.4f}  output {losses.output:.4f}"
+    if reading.step == 0:
+        return f"  step {0:6}  {held_out}"
+    return (
+        f"  step {reading.step:6}  loss {progress.loss:.4f}  {held_out}  "
+        f"{progress.tokens_per_second:.0f} tokens/s"
+    )
 
 
 def say_student(output: Path, distilled: Distilled) -> None:

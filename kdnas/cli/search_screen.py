@@ -134,7 +134,7 @@ class SearchScreen:
 def candidate_line(candidate: Candidate) -> str:
     """Return one candidate in a line."""
     name = f"{candidate.architecture!s:<24}"
-    if candidate.losses is None:
+    if candidate.status == "failed" or candidate.losses is None:
         return f"{name} failed: {candidate.error}"
     predicted = (
         ""
@@ -180,7 +180,7 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
     """Lay states out in a table that fits eighty columns; `--json` has every figure."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("architecture", no_wrap=True)
-    for column in ("reward", "L", "output", "ms", "of T", "M par.", "ep."):
+    for column in ("reward", "L", "output", "start", "ms", "of T", "M par.", "ep."):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("by", no_wrap=True)
     for state in states:
@@ -189,6 +189,7 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
             f"{state['reward']:.3f}",
             f"{state['loss']:.3f}",
             f"{state['output_loss']:.3f}",
+            "-" if state["loss_start"] is None else f"{state['loss_start']:.3f}",
             f"{state['latency_ms']:.2f}",
             f"{state['latency_ratio']:.2f}",
             f"{state['params_millions']:.1f}",

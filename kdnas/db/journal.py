@@ -13,7 +13,7 @@ from kdnas.db.repository import searches
 from kdnas.records import (
     Candidate,
     Episode,
-    Losses,
+    KnownLosses,
     MiniKDContext,
     MiniKDResult,
     SearchRecord,
@@ -64,8 +64,8 @@ class DatabaseJournal:
 
     def known_losses(
         self, context: str, architectures: Sequence[Architecture]
-    ) -> Mapping[str, Losses]:
-        """Look up losses by context fingerprint; architecture text → losses of the first repeat."""
+    ) -> Mapping[str, KnownLosses]:
+        """Look up losses by context fingerprint; architecture text → those of the first repeat."""
         with self._database.read() as session:
             return loss_table.known_losses(session, context, architectures)
 
@@ -97,11 +97,16 @@ class DatabaseJournal:
             return repository.finish_candidate(session, candidate_id, context, result, reward, note)
 
     def reuse_losses(
-        self, candidate_id: str, losses: Losses, reward: float, note: str | None
+        self,
+        candidate_id: str,
+        known: KnownLosses,
+        reward: float | None,
+        note: str | None,
+        error: str | None = None,
     ) -> Candidate:
-        """Finish a candidate with losses that were known before."""
+        """Finish a candidate with losses that were known before; with an error it has failed."""
         with self._database.write() as session:
-            return repository.reuse_losses(session, candidate_id, losses, reward, note)
+            return repository.reuse_losses(session, candidate_id, known, reward, note, error)
 
     def end_episode(
         self,

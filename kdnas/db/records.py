@@ -230,3 +230,4 @@ class LossRecord:
     steps: int
     train_seconds: float
     created_at: datetime
+    loss_start: float | None = None

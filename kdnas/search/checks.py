@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from kdnas.errors import BackendError, SpecError
-from kdnas.records import BackendEvent, CandidateFinished, MiniKDResult, Proposal
+from kdnas.records import BackendEvent, CandidateFinished, Losses, MiniKDResult, Proposal
 
 
 def checked_result(result: MiniKDResult) -> MiniKDResult:
-    """Turn a result that is an error, empty or not finite into a failure with a reason."""
+    """Turn a result that is an error, empty or not finite into a failure with a reason.
+
+    A start that is not finite counts as one that was not read.
+    """
+    if result.loss_start is not None and not math.isfinite(result.loss_start):
+        result = replace(result, loss_start=None)
     if result.error is not None:
         return replace(result, losses=None)
     if result.losses is None:
@@ -23,6 +28,26 @@ def checked_result(result: MiniKDResult) -> MiniKDResult:
         result,
         losses=None,
         error=f"losses are not finite ({', '.join(wrong)}); lower proxy.learning_rate",
+    )
+
+
+def not_learned(losses: Losses, learning_rate: float) -> str | None:
+    """Say why a student is no success that was trained to the end, or None if it is one.
+
+    ``output`` is the loss as a share of that of the best student that ignores its input, so from 1
+    on the training has ruined the student, or was too short for it (docs/science.md). Losses that
+    were looked up are judged by the same function.
+
+    Args:
+        losses: at the end of the training.
+        learning_rate: the peak of the training.
+    """
+    if losses.output < 1:
+        return None
+    return (
+        f"has not learned: its held-out output loss is {losses.output:.4g}, that of a student "
+        f"that ignores its input is 1; a smaller proxy.learning_rate than {learning_rate:g} or "
+        "more steps may help"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kdnas.architecture import Architecture
 from kdnas.errors import BackendError, ConflictError, DatabaseError, NotNowError, TrainingError
@@ -21,6 +21,7 @@ from kdnas.records import (
     Candidate,
     CandidateFinished,
     Episode,
+    KnownLosses,
     LatencyTable,
     Losses,
     MiniKDRequest,
@@ -29,7 +30,7 @@ from kdnas.records import (
     SearchStatus,
     StillWaiting,
 )
-from kdnas.search.checks import check_event, check_proposals, checked_result
+from kdnas.search.checks import check_event, check_proposals, checked_result, not_learned
 from kdnas.search.history import extended, history_of
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.progress import (
@@ -136,6 +137,14 @@ class _Stop:
     status: SearchStatus
 
 
+class _Judged(NamedTuple):
+    """What losses come to: a reward with a note, or the error that makes a failure of them."""
+
+    reward: float | None
+    note: str | None
+    error: str | None
+
+
 class SearchLoop:
     """One run of a search; :func:`run_search` describes the arguments."""
 
@@ -165,7 +174,7 @@ class SearchLoop:
         self._facts = state_facts(setup.space, setup.latencies, setup.params_millions)
         self._within_limits = allowed_states(self._facts, setup.spec.limits)
         self._history = history_of(())
-        self._losses: dict[int, Losses] = {}
+        self._known: dict[int, KnownLosses] = {}
         self._failed: dict[int, str] = {}
         self._best: Candidate | None = None
         self._num_finished = 0
@@ -254,18 +263,16 @@ class SearchLoop:
         """Finish the candidates whose losses this search, or any other, already knows."""
         waiting = [c for c in candidates.values() if not _is_done(c)]
         known = {
-            str(c.architecture): self._losses[c.index] for c in waiting if c.index in self._losses
+            str(c.architecture): self._known[c.index] for c in waiting if c.index in self._known
         }
-        asked = [c.architecture for c in waiting if c.index not in self._losses]
+        asked = [c.architecture for c in waiting if c.index not in self._known]
         if self._spec.proxy.reuse and asked:
             known.update(self._journal.known_losses(self._setup.context, asked))
         for candidate in waiting:
-            losses = known.get(str(candidate.architecture))
-            if losses is not None:
-                value, note = self._scored(candidate, losses)
-                self._done(
-                    candidates, self._journal.reuse_losses(candidate.id, losses, value, note)
-                )
+            found = known.get(str(candidate.architecture))
+            if found is not None:
+                judged = self._judged(candidate, found.losses)
+                self._done(candidates, self._journal.reuse_losses(candidate.id, found, *judged))
 
     def _train(
         self, candidates: dict[str, Candidate], waiting: Sequence[Candidate]
@@ -308,11 +315,12 @@ class SearchLoop:
 
     def _store(self, candidate: Candidate, result: MiniKDResult) -> Candidate:
         result = checked_result(result)
-        value, note = None, None
+        reward, note = None, None
         if result.losses is not None:
-            value, note = self._scored(candidate, result.losses)
+            reward, note, error = self._judged(candidate, result.losses)
+            result = replace(result, error=error)
         return self._journal.finish_candidate(
-            candidate.id, self._setup.context, result, value, note
+            candidate.id, self._setup.context, result, reward, note
         )
 
     def _learn(self, episode: Episode, num_trained: int, seconds: float) -> None:
@@ -377,15 +385,22 @@ class SearchLoop:
             facts.params_millions,
         )
 
-    def _scored(self, candidate: Candidate, losses: Losses) -> tuple[float, str | None]:
-        """Reward with the latency that the candidate was stored with; the note for its row."""
+    def _judged(self, candidate: Candidate, losses: Losses) -> _Judged:
+        """Judge losses, just read or looked up: the reward, or why there is none.
+
+        The latency is the one that the candidate was stored with.
+        """
+        error = not_learned(losses, self._spec.proxy.learning_rate)
+        if error is not None:
+            return _Judged(None, None, error)
         ratio = candidate.latency_ratio
         if ratio is None:
             ratio = self._facts[candidate.index].latency_ratio
         value, clipped = self._reward(losses, ratio)
         if candidate.architecture != self._setup.teacher:
-            return value, clipped
-        return value, "; ".join(filter(None, ["the teacher's own architecture", clipped]))
+            return _Judged(value, clipped, None)
+        note = "; ".join(filter(None, ["the teacher's own architecture", clipped]))
+        return _Judged(value, note, None)
 
     def _done(self, candidates: dict[str, Candidate], candidate: Candidate) -> None:
         candidates[candidate.id] = candidate
@@ -396,7 +411,8 @@ class SearchLoop:
         if candidate.status == "failed":
             self._failed[candidate.index] = candidate.error or "no reason given"
         elif candidate.status == "succeeded" and candidate.losses is not None:
-            self._losses.setdefault(candidate.index, candidate.losses)
+            known = KnownLosses(candidate.losses, candidate.loss_start)
+            self._known.setdefault(candidate.index, known)
             if self._best is None or rank_key(candidate) < rank_key(self._best):
                 self._best = candidate
 

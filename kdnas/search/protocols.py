@@ -15,7 +15,7 @@ from kdnas.records import (
     BackendEvent,
     Candidate,
     Episode,
-    Losses,
+    KnownLosses,
     MiniKDRequest,
     MiniKDResult,
     Proposal,
@@ -131,8 +131,8 @@ class Journal(Protocol):
 
     def known_losses(
         self, context: str, architectures: Sequence[Architecture]
-    ) -> Mapping[str, Losses]:
-        """Look up losses by context fingerprint; architecture text → losses of the first repeat."""
+    ) -> Mapping[str, KnownLosses]:
+        """Look up losses by context fingerprint; architecture text → those of the first repeat."""
 
     def start_attempt(self, candidate_ids: Sequence[str], worker: str) -> None:
         """Note that a worker began to train these candidates."""
@@ -148,12 +148,20 @@ class Journal(Protocol):
         reward: float | None,
         note: str | None,
     ) -> Candidate:
-        """Store a result as it comes: losses in the look-up table, the candidate, its attempt."""
+        """Store a result as it comes: losses in the look-up table, the candidate, its attempt.
+
+        Losses are kept also where ``result.error`` says why the candidate failed all the same.
+        """
 
     def reuse_losses(
-        self, candidate_id: str, losses: Losses, reward: float, note: str | None
+        self,
+        candidate_id: str,
+        known: KnownLosses,
+        reward: float | None,
+        note: str | None,
+        error: str | None = None,
     ) -> Candidate:
-        """Finish a candidate with losses that were known before."""
+        """Finish a candidate with losses that were known before; with an error it has failed."""
 
     def end_episode(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
+from kdnas.architecture import Architecture
 from kdnas.records import Candidate, Losses, LossName
 from kdnas.specs.search import RewardSpec
 
@@ -24,11 +25,11 @@ class Rated(Protocol):
 
     @property
     def reward(self) -> float | None:
-        """None without losses."""
+        """None before training, and of a failed candidate."""
 
     @property
     def losses(self) -> Losses | None:
-        """None before training, and of a failed candidate."""
+        """None before training, and of a student that was not trained to the end."""
 
     @property
     def latency_ms(self) -> float | None:
@@ -99,12 +100,29 @@ class RewardFunction:
     def rescored(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the reward that this function gives it.
 
-        A candidate without losses or without a latency has no reward.
+        A candidate that failed, or has no losses or no latency, has no reward.
         """
-        if candidate.losses is None or candidate.latency_ratio is None:
+        losses, ratio = candidate.losses, candidate.latency_ratio
+        if candidate.status == "failed" or losses is None or ratio is None:
             return replace(candidate, reward=None)
-        value, note = self(candidate.losses, candidate.latency_ratio)
+        value, note = self(losses, ratio)
         return replace(candidate, reward=value, note=note)
+
+
+def depth_warning(loss: LossName, architectures: Iterable[Architecture]) -> str | None:
+    """Warn of a reward by the mean loss over students of different depth; None if all is well.
+
+    Depth decides which layers are paired, and the mean over the pairs goes with their scale, so
+    students of different depth are not ranked by how much they have learned (docs/science.md).
+    """
+    depths = sorted({architecture.layers for architecture in architectures})
+    if loss != "mean" or len(depths) < 2:
+        return None
+    return (
+        "reward.loss mean cannot rank students of different depth, and these have "
+        f"{', '.join(map(str, depths[:-1]))} or {depths[-1]} layers; take reward.loss relative, "
+        "or a space of one depth"
+    )
 
 
 def rank_key(candidate: Rated) -> tuple[float, float, int]:

@@ -34,9 +34,10 @@ def summarise(
     """Sum up a search.
 
     Every explored state counts once, so ``explored`` = ``trained`` + ``reused`` + ``failed``:
-    trained in this search, only looked up, or without losses. ``attempts`` counts the trainings
-    that were started, a worker's death included. ``best`` holds every succeeded state in order of
-    reward; ``loss`` is the L of the reward. ``pareto`` holds the states that no other beats in
+    trained in this search, only looked up, or neither with success. ``attempts`` counts the
+    trainings that were started, a worker's death included. ``best`` holds every succeeded state in
+    order of reward; ``loss`` is the L of the reward, ``loss_start`` the relative loss before the
+    first step (null where it was not read). ``pareto`` holds the states that no other beats in
     loss and latency, fastest first; ``budgets`` the lowest loss within the quartiles of the
     explored latencies; ``baseline`` sets the random picks beside the others, by source.
 
@@ -123,6 +124,7 @@ def _entry(candidate: Figured, loss: LossName) -> dict[str, Any]:
         "loss": losses and losses.named(loss),
         "relative_loss": losses and losses.relative,
         "output_loss": losses and losses.output,
+        "loss_start": candidate.loss_start,
         "latency_ms": candidate.latency_ms,
         "latency_ratio": candidate.latency_ratio,
         "params_millions": candidate.params_millions,

@@ -58,7 +58,8 @@ class RewardSpec(Spec):
     """Reward (Trivedi Eq. 4): (1 − L) · (lat(S) / (β·lat(T)))^α.
 
     Attributes:
-        loss: which held-out loss is L.
+        loss: which held-out loss is L. ``mean``, the paper's, cannot rank students of different
+            depth, whose mapped pairs differ; see docs/science.md.
         alpha: exponent of the latency, at most 0; None derives it from ``latency_price``.
         latency_price: share of explained signal that a doubling of latency must buy.
         beta: share of the teacher's latency that counts as the target.

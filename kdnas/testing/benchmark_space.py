@@ -38,6 +38,11 @@ def benchmark_losses(architecture: Architecture) -> Losses:
     )
 
 
+def benchmark_start(architecture: Architecture) -> float:
+    """The relative loss before the first step: closer to 1 than what the student ends with."""
+    return (1 + benchmark_losses(architecture).relative) / 2
+
+
 def benchmark_ms(architecture: Architecture) -> float:
     """Milliseconds: a constant, and each layer's products."""
     a = architecture

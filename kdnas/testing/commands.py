@@ -49,7 +49,7 @@ teacher: teacher
 corpus: {source: corpus.txt, max_length: 16}
 space:
   axes: {layers: [1, 2], heads: [2, 4], hidden: [24, 48], intermediate: [48, 96]}
-proxy: {steps: 6, batch_size: 8, learning_rate: 2.0e-3, held_out: 16, fraction: 0.5}
+proxy: {steps: 6, batch_size: 8, learning_rate: 2.0e-2, held_out: 16, fraction: 0.5}
 controller: {episodes: 3, candidates: 4, epsilon_decay: spread}
 latency: {length: 8, budget_seconds: 2}
 backend: {name: local, threads: 1, group_size: 1, num_workers: 1}

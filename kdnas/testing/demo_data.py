@@ -211,7 +211,8 @@ def finish(session: Session, candidate_id: str, index: int) -> None:
             )
             for step in range(20, 601, 20)
         )
-        result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve)
+        start = 0.4 + 0.6 * losses.relative
+        result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve, start)
         value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
     candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
 
@@ -251,7 +252,8 @@ def train(
         )
         for step in range(20, end + 1, 20)
     ]
-    readings = [
+    readings = [HeldOutReading(0, Losses(1.4, 1.2, 0.86, 0.9))]
+    readings += [
         HeldOutReading(step, Losses(1.1 * f, 0.9 * f, 0.62 * f + 0.08, 0.55 * f + 0.1))
         for step in range(200, end + 1, 200)
         for f in [0.9 * (step / 200) ** -0.28]

@@ -17,7 +17,7 @@ from kdnas.records import (
     MiniKDRequest,
     MiniKDResult,
 )
-from kdnas.testing.benchmark_space import benchmark_losses
+from kdnas.testing.benchmark_space import benchmark_losses, benchmark_start
 
 STEPS = 10
 
@@ -102,4 +102,5 @@ class FakeBackend:
             error="out of memory with a group of one" if failed else None,
             steps=STEPS,
             train_seconds=0.5,
+            loss_start=benchmark_start(request.architecture),
         )

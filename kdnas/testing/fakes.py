@@ -13,7 +13,7 @@ from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import (
     Candidate,
     Episode,
-    Losses,
+    KnownLosses,
     MiniKDResult,
     SearchRecord,
     SearchStatus,
@@ -48,7 +48,7 @@ class MemoryJournal:
         self._episodes: dict[str, list[Episode]] = {}
         self._candidates: dict[str, Candidate] = {}
         self._states: dict[str, bytes] = {}
-        self._losses: dict[tuple[str, str], list[Losses]] = {}
+        self._losses: dict[tuple[str, str], list[KnownLosses]] = {}
         self._ids = count(1)
 
     def create_search(
@@ -156,8 +156,8 @@ class MemoryJournal:
 
     def known_losses(
         self, context: str, architectures: Sequence[Architecture]
-    ) -> Mapping[str, Losses]:
-        """Look up losses by context; architecture text → losses of the first repeat."""
+    ) -> Mapping[str, KnownLosses]:
+        """Look up losses by context; architecture text → those of the first repeat."""
         texts = [str(architecture) for architecture in architectures]
         return {t: self._losses[context, t][0] for t in texts if (context, t) in self._losses}
 
@@ -195,12 +195,14 @@ class MemoryJournal:
         self._close_attempt(candidate_id, status, result.error)
         if result.losses is not None:
             key = (context, str(candidate.architecture))
-            self._losses.setdefault(key, []).append(result.losses)
+            known = KnownLosses(result.losses, result.loss_start)
+            self._losses.setdefault(key, []).append(known)
         return self._finish(
             replace(
                 candidate,
                 status=status,
                 losses=result.losses,
+                loss_start=result.loss_start,
                 reward=reward,
                 error=result.error,
                 note=note,
@@ -208,16 +210,23 @@ class MemoryJournal:
         )
 
     def reuse_losses(
-        self, candidate_id: str, losses: Losses, reward: float, note: str | None
+        self,
+        candidate_id: str,
+        known: KnownLosses,
+        reward: float | None,
+        note: str | None,
+        error: str | None = None,
     ) -> Candidate:
-        """Finish a candidate with losses that were known before."""
+        """Finish a candidate with losses that were known before; with an error it has failed."""
         return self._finish(
             replace(
                 self._unfinished(candidate_id),
-                status="succeeded",
-                losses=losses,
+                status="failed" if error else "succeeded",
+                losses=known.losses,
+                loss_start=known.loss_start,
                 reward=reward,
                 reused=True,
+                error=error,
                 note=note,
             )
         )

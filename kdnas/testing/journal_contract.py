@@ -9,12 +9,13 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CurvePoint, Episode, Losses, MiniKDResult, Proposal
+from kdnas.records import CurvePoint, Episode, KnownLosses, Losses, MiniKDResult, Proposal
 from kdnas.search.protocols import Journal, NewCandidate
 
 CONTEXT = "0123456789abcdef"
 SMALL, LARGE = Architecture(3, 2, 288, 384), Architecture(12, 12, 768, 3072, "silu")
 LOSSES = Losses(training=0.1 + 0.2, mean=1e-17, relative=1 / 3, output=12345.678901234567)
+KNOWN = KnownLosses(LOSSES, loss_start=2 / 3)
 
 
 def new_candidates(
@@ -45,6 +46,7 @@ def result_of(
         steps=20,
         train_seconds=1.25,
         curve=(CurvePoint(10, 0.9, 8e-4), CurvePoint(20, 0.4, 1e-5)),
+        loss_start=KNOWN.loss_start,
     )
 
 
@@ -81,7 +83,7 @@ class JournalContract:
             lambda: journal.finish_candidate(
                 "nothing", CONTEXT, result_of("nothing", SMALL), 0.0, None
             ),
-            lambda: journal.reuse_losses("nothing", LOSSES, 0.0, None),
+            lambda: journal.reuse_losses("nothing", KNOWN, 0.0, None),
         ):
             with pytest.raises(NotFoundError, match="nothing"):
                 call()
@@ -164,12 +166,13 @@ class JournalContract:
             first,
             status="succeeded",
             losses=LOSSES,
+            loss_start=KNOWN.loss_start,
             reward=0.1 + 0.7,
             note="held-out loss above 1",
             num_attempts=1,
         )
         assert journal.episodes(search_id)[0].candidates == (done, running[1])
-        assert journal.known_losses(CONTEXT, [SMALL, LARGE]) == {str(SMALL): LOSSES}
+        assert journal.known_losses(CONTEXT, [SMALL, LARGE]) == {str(SMALL): KNOWN}
         assert journal.known_losses("another-context", [SMALL]) == {}
         assert journal.known_losses(CONTEXT, []) == {}
 
@@ -183,9 +186,49 @@ class JournalContract:
             first.id, CONTEXT, result_of(first.id, SMALL, None), None, None
         )
         assert (failed.status, failed.losses, failed.reward) == ("failed", None, None)
+        assert failed.loss_start == KNOWN.loss_start
         assert failed.error == "the loss is not finite at step 3"
         assert journal.known_losses(CONTEXT, [SMALL]) == {}
         assert journal.episodes(search_id)[0].candidates[0] == failed
+
+    def test_losses_of_a_failure_are_kept(
+        self, journal: Journal, search_id: str, episode: Episode
+    ) -> None:
+        """One that was trained and has not learned has failed; its losses are looked up."""
+        first, second = episode.candidates
+        journal.start_attempt([first.id], "worker-1")
+        result = replace(result_of(first.id, SMALL), error="has not learned")
+        failed = journal.finish_candidate(first.id, CONTEXT, result, None, None)
+        assert failed == replace(
+            first,
+            status="failed",
+            losses=LOSSES,
+            loss_start=KNOWN.loss_start,
+            error="has not learned",
+            num_attempts=1,
+        )
+        assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KNOWN}
+        again = journal.reuse_losses(second.id, KNOWN, None, None, "has not learned")
+        assert again == replace(
+            second,
+            status="failed",
+            losses=LOSSES,
+            loss_start=KNOWN.loss_start,
+            error="has not learned",
+            reused=True,
+        )
+        assert journal.episodes(search_id)[0].candidates == (failed, again)
+
+    def test_a_start_may_be_unknown(
+        self, journal: Journal, search_id: str, episode: Episode
+    ) -> None:
+        """It stays so, in the candidate and in the look-up table."""
+        first, second = episode.candidates
+        result = replace(result_of(first.id, SMALL), loss_start=None)
+        done = journal.finish_candidate(first.id, CONTEXT, result, 0.5, None)
+        assert (done.losses, done.loss_start) == (LOSSES, None)
+        assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KnownLosses(LOSSES)}
+        assert journal.reuse_losses(second.id, KnownLosses(LOSSES), 0.5, None).loss_start is None
 
     def test_a_candidate_finishes_once(self, journal: Journal, episode: Episode) -> None:
         """A late second result changes nothing."""
@@ -194,7 +237,7 @@ class JournalContract:
         with pytest.raises(ConflictError, match=first.id):
             journal.finish_candidate(first.id, CONTEXT, result_of(first.id, SMALL), 0.7, None)
         with pytest.raises(ConflictError, match=first.id):
-            journal.reuse_losses(first.id, LOSSES, 0.7, None)
+            journal.reuse_losses(first.id, KNOWN, 0.7, None)
         with pytest.raises(ConflictError, match=first.id):
             journal.start_attempt([first.id], "worker-1")
 
@@ -210,7 +253,7 @@ class JournalContract:
         journal.finish_candidate(
             twice[1].id, CONTEXT, result_of(twice[1].id, SMALL, other), 0.2, None
         )
-        assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): LOSSES}
+        assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KNOWN}
         assert [c.losses for c in journal.episodes(search_id)[0].candidates] == [LOSSES, other]
 
     def test_reused_losses_cost_no_attempt(
@@ -218,9 +261,15 @@ class JournalContract:
     ) -> None:
         """A reused candidate is marked so and does not enter the look-up table again."""
         first = episode.candidates[0]
-        done = journal.reuse_losses(first.id, LOSSES, 0.75, "known")
+        done = journal.reuse_losses(first.id, KNOWN, 0.75, "known")
         assert done == replace(
-            first, status="succeeded", losses=LOSSES, reward=0.75, reused=True, note="known"
+            first,
+            status="succeeded",
+            losses=LOSSES,
+            loss_start=KNOWN.loss_start,
+            reward=0.75,
+            reused=True,
+            note="known",
         )
         assert journal.episodes(search_id)[0].candidates[0] == done
         assert journal.known_losses(CONTEXT, [SMALL]) == {}

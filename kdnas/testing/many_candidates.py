@@ -21,6 +21,7 @@ from kdnas.testing.benchmark_space import (
     benchmark_losses,
     benchmark_ms,
     benchmark_params,
+    benchmark_start,
 )
 
 _ROWS_AT_ONCE = 10_000
@@ -100,7 +101,7 @@ def _candidates(
             seen.add(state)
 
 
-_RESULTS = ("loss_training", "loss_mean", "loss_relative", "loss_output", "reward")
+_RESULTS = ("loss_training", "loss_mean", "loss_relative", "loss_output", "loss_start", "reward")
 
 
 def _facts(space: SearchSpace, index: int, spec: SearchSpec) -> dict[str, Any]:
@@ -120,6 +121,7 @@ def _facts(space: SearchSpace, index: int, spec: SearchSpec) -> dict[str, Any]:
         "loss_mean": losses.mean,
         "loss_relative": losses.relative,
         "loss_output": losses.output,
+        "loss_start": benchmark_start(architecture),
         "reward": scored.reward,
         "note": scored.note,
     }

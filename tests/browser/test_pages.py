@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 from playwright.sync_api import expect
 
 from kdnas.db.repository import searches
+from kdnas.db.repository.events import append_event
+from kdnas.records import SearchFacts
 from kdnas.testing import demo_data
 
 pytestmark = pytest.mark.browser
@@ -187,8 +189,16 @@ def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) 
     page.locator("#candidates").get_by_role("button", name="Latency").click()
     expect(page.locator("#candidates th[aria-sort=ascending]")).to_have_text("Latency")
     expect(rows.first).not_to_contain_text(first[0])
-    latencies = [float(text.removesuffix(" ms")) for text in column(page, "#candidates", 7)]
+    latencies = [float(text.removesuffix(" ms")) for text in column(page, "#candidates", 8)]
     assert latencies == sorted(latencies)
+
+    head = page.locator("#candidates th").filter(has_text="Start")
+    expect(head).to_have_attribute("title", "held-out relative loss before the first step")
+    head.get_by_role("button").click()
+    expect(page.locator("#candidates th[aria-sort=descending]")).to_have_text("Start")
+    starts = [float(text) for text in column(page, "#candidates", 7)]
+    assert starts == sorted(starts, reverse=True)
+    assert all(0 < start < 1 for start in starts)
 
     page.locator("#candidates [name=source]").select_option("controller")
     expect(rows.locator("td:last-child").filter(has_text="random")).to_have_count(0)
@@ -218,6 +228,18 @@ def test_a_page_of_rows_is_turned_once_however_often_next_is_pressed(
     expect(page.locator("#candidates th[aria-sort]")).to_have_text("Latency")
 
 
+def test_what_preparing_a_search_found_amiss_is_seen(page: Page, service: Service) -> None:
+    text = "reward.loss mean cannot rank students of different depth"
+    with service.database.write() as session:
+        search = searches.get_search(session, "distil-bert-week-09")
+        facts = SearchFacts({}, {}, {}, 1, None, "p", "f", "t", 10.0, [text])
+        searches.set_search_facts(session, search.id, facts)
+        append_event(session, "search_warning", {"text": text}, search_id=search.id)
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    expect(page.locator("#summary .notice.warn")).to_have_text(text)
+    expect(page.locator("#log li").filter(has_text=f"Warning: {text}")).to_have_count(1)
+
+
 def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     drawn(page, "tradeoff")
@@ -227,9 +249,11 @@ def test_a_chosen_point_is_shown_and_can_be_distilled(page: Page, service: Servi
     assert point is not None
     page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     expect(page.locator("#tradeoff .hoverlayer")).to_contain_text("reward")
+    expect(page.locator("#tradeoff .hoverlayer")).to_contain_text(", at the start 0.")
     page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     panel = page.locator("#panel")
     expect(panel).to_contain_text("Relative loss")
+    expect(panel).to_contain_text("Loss at the start")
     expect(panel).to_contain_text("ms (")
     architecture = panel.get_by_role("heading", level=2).inner_text()
     assert len(architecture.split(",")) == 5

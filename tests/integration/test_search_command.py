@@ -19,7 +19,7 @@ RESULT_KEYS = {
     "search_id", "name", "status", "explored", "trained", "reused", "failed", "attempts", "best",
 }  # fmt: skip
 STATE_KEYS = {
-    "architecture", "reward", "loss", "relative_loss", "output_loss", "latency_ms",
+    "architecture", "reward", "loss", "relative_loss", "output_loss", "loss_start", "latency_ms",
     "latency_ratio", "params_millions", "episode", "source",
 }  # fmt: skip
 
@@ -148,6 +148,28 @@ def test_dry_run_trains_nothing(program: Program, finished: Finished) -> None:
     assert result.json["num_known"] >= 12
     assert result.json["training_seconds"] > 0
     assert rows(program, "select count(*) from attempts") == before
+
+
+def test_a_mean_loss_over_several_depths_is_warned_of(program: Program, finished: Finished) -> None:
+    warning = "warning: reward.loss mean cannot rank students of different depth, and these have"
+    result = program.run("search", "--config", "tiny.yaml", "--dry-run", "--reward-loss", "mean")
+    assert result.code == 0, result.err
+    assert result.err.count(f"{warning} 1 or 2 layers; take reward.loss relative") == 1
+    assert "warning" not in finished.err
+
+
+def test_students_that_have_not_learned_fail_the_search_also_when_looked_up(
+    program: Program,
+) -> None:
+    short = (*SEARCH, "--learning-rate", "1e-9", "--episodes", "1", "--seed", "7")
+    for name, trainings in (("unlearned", 4), ("unlearned-again", 0)):
+        result = program.run(*short, "--name", name)
+        assert result.code == 1
+        assert "none of the 4 candidates could be trained" in result.err
+        assert "a smaller proxy.learning_rate than 1e-09 or more steps may help" in result.err
+        shown = program.run("searches", "show", name, "--json").json
+        figures = [shown[key] for key in ("explored", "failed", "attempts", "best")]
+        assert figures == [4, 4, trainings, []]
 
 
 def test_ctrl_c_ends_in_good_order_and_says_how_to_go_on(

@@ -83,7 +83,8 @@ class MiniKDContext(Base):
 class DistillationLoss(Base):
     """The look-up table of losses: context, architecture, repeat (from 1) → losses and curve.
 
-    ``curve`` is a list of [step, loss, learning rate].
+    ``curve`` is a list of [step, loss, learning rate]; ``loss_start`` the relative loss before the
+    first step, null where it was not read.
     """
 
     __tablename__ = "distillation_losses"
@@ -100,6 +101,7 @@ class DistillationLoss(Base):
     loss_mean: Mapped[float]
     loss_relative: Mapped[float]
     loss_output: Mapped[float]
+    loss_start: Mapped[float | None]
     curve: Mapped[list[Any]]
     num_steps: Mapped[int]
     train_seconds: Mapped[float]
@@ -108,6 +110,8 @@ class DistillationLoss(Base):
 
 class Candidate(Base):
     """An architecture proposed in a search; its five numbers are columns, so that they filter.
+
+    One that failed has no reward; it has losses if it was trained to the end and has not learned.
 
     The indices serve a table of 100 000 candidates that is sorted by any column of figures, from
     either end.
@@ -129,6 +133,7 @@ class Candidate(Base):
         Index(None, "search_id", "loss_relative", "id"),
         Index(None, "search_id", "loss_output", "id"),
         Index(None, "search_id", "loss_mean", "id"),
+        Index(None, "search_id", "loss_start", "id"),
         Index(None, "search_id", "latency_ms", "id"),
         Index(None, "search_id", "params_millions", "id"),
         Index(None, "search_id", "episode", "id"),
@@ -158,6 +163,7 @@ class Candidate(Base):
     loss_mean: Mapped[float | None]
     loss_relative: Mapped[float | None]
     loss_output: Mapped[float | None]
+    loss_start: Mapped[float | None]
     reward: Mapped[float | None]
     reused: Mapped[bool] = mapped_column(default=False)
     num_attempts: Mapped[int] = mapped_column(default=0)

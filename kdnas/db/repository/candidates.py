@@ -17,7 +17,7 @@ from kdnas.db.repository.losses import add_losses
 from kdnas.db.repository.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.repository.searches import locked_search, require_search
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CandidateStatus, Losses, MiniKDResult, Proposal
+from kdnas.records import CandidateStatus, KnownLosses, Losses, MiniKDResult, Proposal
 
 
 class NewCandidate(Protocol):
@@ -228,6 +228,8 @@ def finish_candidate(
 ) -> records.Candidate:
     """Store a result: losses in the look-up table, the candidate, its attempt, an event.
 
+    Losses are kept also where ``result.error`` says why the candidate failed all the same.
+
     Raises:
         NotFoundError: no such candidate.
         ConflictError: it is already done.
@@ -237,15 +239,23 @@ def finish_candidate(
     if result.losses is not None:
         row.distillation_loss_id = add_losses(session, context, result, result.losses)
         _set_losses(row, result.losses)
+    row.loss_start = result.loss_start
     _close_attempts(session, [candidate_id], status, result.error)
     row.error = result.error
     return _finish(session, row, status, reward, note)
 
 
 def reuse_losses(
-    session: Session, candidate_id: str, losses: Losses, reward: float, note: str | None
+    session: Session,
+    candidate_id: str,
+    known: KnownLosses,
+    reward: float | None,
+    note: str | None,
+    error: str | None = None,
 ) -> records.Candidate:
     """Finish a candidate with losses that were known before, with an event.
+
+    With an error it has failed, as one that was trained and has not learned.
 
     Raises:
         NotFoundError: no such candidate.
@@ -253,8 +263,10 @@ def reuse_losses(
     """
     (row,) = _unfinished(session, [candidate_id])
     row.reused = True
-    _set_losses(row, losses)
-    return _finish(session, row, "succeeded", reward, note)
+    _set_losses(row, known.losses)
+    row.loss_start = known.loss_start
+    row.error = error
+    return _finish(session, row, "failed" if error else "succeeded", reward, note)
 
 
 def get_candidate(session: Session, candidate_id: str) -> records.Candidate:
@@ -379,6 +391,7 @@ def _record(row: Candidate) -> records.Candidate:
         predicted_reward=row.predicted_reward,
         status=cast(CandidateStatus, row.status),
         losses=losses,
+        loss_start=row.loss_start,
         latency_ms=row.latency_ms,
         latency_ratio=row.latency_ratio,
         params_millions=row.params_millions,

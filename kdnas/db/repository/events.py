@@ -79,6 +79,22 @@ def events_since(
     return [_record(row) for row in session.scalars(query)]
 
 
+def payloads_of(
+    session: Session,
+    kind: str,
+    *,
+    search_id: str | None = None,
+    distillation_id: str | None = None,
+) -> list[Mapping[str, Any]]:
+    """What events of one type said of a search or a distillation, in order."""
+    query = select(Event.payload).where(Event.type == kind).order_by(Event.id)
+    if search_id is not None:
+        query = query.where(Event.search_id == search_id)
+    if distillation_id is not None:
+        query = query.where(Event.distillation_id == distillation_id)
+    return list(session.scalars(query))
+
+
 def last_event(session: Session, kinds: Collection[str]) -> EventRecord | None:
     """The newest event of some types."""
     row = session.scalar(

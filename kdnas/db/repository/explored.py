@@ -30,6 +30,7 @@ def explored_states(session: Session, search_id: str) -> list[ExploredState]:
             Candidate.latency_ms,
             Candidate.latency_ratio,
             Candidate.params_millions,
+            Candidate.loss_start,
         )
         .join(SearchState, SearchState.candidate_id == Candidate.id)
         .where(SearchState.search_id == search_id)
@@ -40,7 +41,8 @@ def explored_states(session: Session, search_id: str) -> list[ExploredState]:
 
 def _state(row: Sequence[Any]) -> ExploredState:
     candidate_id, index, architecture, source, episode, predicted, reward, *rest = row
-    training, mean, relative, output, latency_ms, latency_ratio, params_millions = rest
+    training, mean, relative, output, *figures = rest
+    latency_ms, latency_ratio, params_millions, loss_start = figures
     return ExploredState(
         candidate_id,
         index,
@@ -53,6 +55,7 @@ def _state(row: Sequence[Any]) -> ExploredState:
         latency_ms,
         latency_ratio,
         params_millions,
+        loss_start,
     )
 
 

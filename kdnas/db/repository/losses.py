@@ -16,7 +16,7 @@ from kdnas.db.models import DistillationLoss, MiniKDContext
 from kdnas.db.records import LossRecord
 from kdnas.db.repository.upsert import insert
 from kdnas.errors import NotFoundError
-from kdnas.records import CurvePoint, Losses, MiniKDResult
+from kdnas.records import CurvePoint, KnownLosses, Losses, MiniKDResult
 
 _VALUES_A_STATEMENT = 10_000  # SQLite takes 32 766 at most, PostgreSQL 65 535
 
@@ -45,17 +45,20 @@ def get_context(session: Session, fingerprint: str) -> Mapping[str, Any] | None:
 
 def known_losses(
     session: Session, context: str, architectures: Sequence[Architecture]
-) -> dict[str, Losses]:
+) -> dict[str, KnownLosses]:
     """Losses of the first repeat: architecture text → losses, of those that are known."""
     wanted = sorted({str(architecture) for architecture in architectures})
-    known: dict[str, Losses] = {}
+    known: dict[str, KnownLosses] = {}
     for start in range(0, len(wanted), _VALUES_A_STATEMENT):
         query = select(DistillationLoss).where(
             DistillationLoss.context == context,
             DistillationLoss.repeat == 1,
             DistillationLoss.architecture.in_(wanted[start : start + _VALUES_A_STATEMENT]),
         )
-        known.update((row.architecture, _losses(row)) for row in session.scalars(query))
+        known.update(
+            (row.architecture, KnownLosses(_losses(row), row.loss_start))
+            for row in session.scalars(query)
+        )
     return known
 
 
@@ -83,6 +86,7 @@ def add_losses(session: Session, context: str, result: MiniKDResult, losses: Los
         loss_mean=losses.mean,
         loss_relative=losses.relative,
         loss_output=losses.output,
+        loss_start=result.loss_start,
         curve=[[p.step, p.loss, p.learning_rate] for p in result.curve],
         num_steps=result.steps,
         train_seconds=result.train_seconds,
@@ -138,4 +142,5 @@ def _record(row: DistillationLoss) -> LossRecord:
         steps=row.num_steps,
         train_seconds=row.train_seconds,
         created_at=row.created_at,
+        loss_start=row.loss_start,
     )

@@ -118,13 +118,17 @@ def test_the_curve_is_thinned_and_its_ends_are_kept(client: TestClient, database
             100,
             200,
             [CurvePoint(step, 1 / step, 8e-4) for step in range(1, 101)],
-            [HeldOutReading(step, Losses(0.4, 0.3, 1 / step, 0.1)) for step in (50, 100)],
+            [HeldOutReading(step, Losses(0.4, 0.3, 1 / (step or 2), 0.1)) for step in (0, 50, 100)],
         )
     curve = client.get(f"{DISTILLATIONS}/m/curve?limit=10").json()
     assert_shape(DistillationCurve, curve)
     steps = [point["step"] for point in curve["points"]]
     assert (len(steps), steps[0], steps[-1]) == (10, 1, 100)
-    assert [row["step"] for row in curve["held_out"]] == [50, 100]
+    assert [(row["step"], row["relative"]) for row in curve["held_out"]] == [
+        (0, 0.5),
+        (50, 0.02),
+        (100, 0.01),
+    ]
     assert len(client.get(f"{DISTILLATIONS}/m/curve").json()["points"]) == 100
     (found,) = client.get(DISTILLATIONS).json()["items"]
     assert (found["step"], found["total_steps"]) == (100, 200)

@@ -20,7 +20,7 @@ from kdnas.db.repository import searches
 from kdnas.records import Proposal
 from kdnas.search.protocols import NewCandidate
 from kdnas.settings import Settings
-from kdnas.testing.journal_contract import CONTEXT, LOSSES, result_of
+from kdnas.testing.journal_contract import CONTEXT, KNOWN, LOSSES, result_of
 
 PAGES = (
     "searches",
@@ -113,7 +113,7 @@ def life(journal: DatabaseJournal, search_id: str) -> Iterator[None]:
             reward = number / candidate.architecture.layers if losses else None
             journal.finish_candidate(candidate.id, CONTEXT, result, reward, None)
             yield
-        journal.reuse_losses(proposed[3].id, LOSSES, 0.5, None)
+        journal.reuse_losses(proposed[3].id, KNOWN, 0.5, None)
         yield
         journal.end_episode(search_id, number, 0.1, b"")
         yield

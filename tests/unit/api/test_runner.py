@@ -94,6 +94,27 @@ def test_preparing_is_told_about_once_a_second(
     ]
 
 
+def test_a_warning_is_told_once_also_after_a_restart(database: Database) -> None:
+    with database.write() as session:
+        search = searches.create_search(session, {}, owner_kind="service")
+        other = searches.create_search(session, {}, owner_kind="service")
+    for row_id, text in (
+        (search.id, "one"), (search.id, "one"), (search.id, "two"), (other.id, "one"),
+    ):  # fmt: skip
+        Preparing(database, "search", row_id).on_warning(text)
+    with database.read() as session:
+        told = {
+            row.id: [
+                (event.type, event.payload)
+                for event in events.events_since(session, search_id=row.id)
+                if event.type != "search_created"
+            ]
+            for row in (search, other)
+        }
+    one, two = (("search_warning", {"text": text}) for text in ("one", "two"))
+    assert told == {search.id: [one, two], other.id: [one]}
+
+
 @pytest.mark.parametrize("kind", ["search", "distillation"])
 def test_a_cluster_out_of_reach_leaves_the_row_alone_and_says_so(
     kind: runner.Kind, tmp_path: Path, sqlite_template: Path

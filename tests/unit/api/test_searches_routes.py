@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from api.schemas import Page
 from api.schemas_searches import (
@@ -24,12 +25,16 @@ from api.schemas_searches import (
     SearchDetail,
     SearchShape,
 )
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
+from kdnas.db.models import Search
 from kdnas.db.repository import searches
 from kdnas.db.repository.candidate_pages import FIELDS
+from kdnas.records import SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
+from kdnas.testing.benchmark_space import benchmark_start
 from kdnas.testing.many_candidates import add_many_candidates
 from kdnas.testing.truth import assert_shape
 
@@ -148,6 +153,20 @@ def test_a_search_is_read_with_its_summary(
         record = searches.get_search(session, many)
     whole = summarise(record, DatabaseJournal(database).episodes(many))
     assert found["summary"] == json.loads(json.dumps({**whole, "best": whole["best"][:20]}))
+
+
+def test_warnings_are_those_of_its_preparation(
+    client: TestClient, database: Database, many: str
+) -> None:
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == []
+    facts = SearchFacts({}, {}, {}, 1, None, "p", "f", "t", 10.0, ["not so"])
+    with database.write() as session:
+        searches.set_search_facts(session, many, facts)
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == ["not so"]
+    with database.write() as session:  # of a search from before there were any
+        old = {name: value for name, value in facts.to_json().items() if name != "warnings"}
+        session.execute(update(Search).where(Search.id == many).values(facts=old))
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == []
 
 
 def test_what_is_remembered_is_forgotten_with_the_next_event(
@@ -288,6 +307,7 @@ def test_ranking_anew_is_that_of_the_candidates(
     assert [row["stored_rank"] for row in found["items"]] == [
         stored.index(c.index) + 1 for c in wanted
     ]
+    assert [row["loss_start"] for row in found["items"]] == [c.loss_start for c in wanted]
     own = client.get(f"{SEARCHES}/many/ranking").json()
     assert all(row["rank"] == row["stored_rank"] for row in own["items"])
     for wrong in ("alpha=1", "alpha=-1e300", "beta=0", "beta=inf", "loss=x", "limit=0"):
@@ -304,6 +324,9 @@ def test_charts(client: TestClient, database: Database, many: str) -> None:
     assert_shape(Points, points)
     assert len(points["items"]) == 50
     assert {row["id"] for row in front["items"]} <= {row["id"] for row in points["items"]}
+    for row in (*front["items"], *points["items"]):
+        start = benchmark_start(Architecture.parse(row["architecture"]))
+        assert row["loss_start"] == pytest.approx(start)
     covered = client.get(f"{SEARCHES}/many/coverage").json()
     assert_shape(CoverageShape, covered)
     assert len(covered["pairs"]) == 10
@@ -330,8 +353,12 @@ def test_exports_say_the_same(client: TestClient, many: str) -> None:
     assert [row["reward"] for row in as_csv] == [
         "" if row["reward"] is None else repr(row["reward"]) for row in as_json
     ]
+    assert [row["loss_start"] for row in as_csv] == [
+        "" if row["loss_start"] is None else repr(row["loss_start"]) for row in as_json
+    ]
     table = pq.read_table(io.BytesIO(answers["parquet"].content)).to_pylist()
-    assert [row["reward"] for row in table] == [row["reward"] for row in as_json]
+    for column in ("reward", "loss_start"):
+        assert [row[column] for row in table] == [row[column] for row in as_json]
     assert client.get(f"{SEARCHES}/many/export?format=xlsx").status_code == 422
 
 

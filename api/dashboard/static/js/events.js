@@ -6,9 +6,9 @@ import { get } from "./api.js";
 import { byId } from "./dom.js";
 
 const TYPES = [
-  "search_created", "search_status", "search_preparing", "episode_started", "attempts_started",
+  "search_created", "search_status", "search_preparing", "search_warning", "episode_started", "attempts_started",
   "attempts_interrupted", "candidate_finished", "episode_finished", "distillation_created",
-  "distillation_status", "distillation_progress", "evaluations_created", "evaluation_status",
+  "distillation_status", "distillation_warning", "distillation_progress", "evaluations_created", "evaluation_status",
   "evaluation_progress", "pipeline_created", "pipeline_status", "pipeline_stage", "pipeline_members",
 ];
 const RETRY_MS = 2000;

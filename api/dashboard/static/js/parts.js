@@ -12,6 +12,7 @@ const ACTIONS = {
 };
 const WORDS = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
 const LOG_LENGTH = 200;
+export const LOSS_START = "held-out relative loss before the first step";
 
 export const chip = (status) => el("span", { class: "chip", "data-status": status }, status);
 
@@ -123,6 +124,7 @@ const SENTENCES = {
   search_created: (p) => `Asked for as ${p.name}`,
   search_status: (p) => `Now ${p.status}${because(p.error)}`,
   search_preparing: (p) => `${p.text}${p.share == null ? "" : ` (${Math.round(100 * p.share)} %)`}`,
+  search_warning: (p) => `Warning: ${p.text}`,
   episode_started: (p) =>
     `Episode ${p.episode} began with ${p.num_candidates} candidates` +
     (p.epsilon == null ? "" : `, ε ${fixed(p.epsilon, 2)}`),
@@ -138,6 +140,7 @@ const SENTENCES = {
     (p.controller_loss == null ? "" : `; the controller's loss is ${fixed(p.controller_loss, 4)}`),
   distillation_created: (p) => `Asked for as ${p.name}: ${p.architecture}`,
   distillation_status: (p) => `Now ${p.status}${because(p.error)}`,
+  distillation_warning: (p) => `Warning: ${p.text}`,
   distillation_progress: (p) =>
     (p.total_steps ? `Step ${whole(p.step)} of ${whole(p.total_steps)}` : "As it starts") +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +

@@ -9,6 +9,7 @@ import { get } from "./api.js";
  * @property {(row: object) => (Node|string)} cell content
  * @property {string} [sort] key of the API; without one the column cannot be sorted
  * @property {boolean} [num] figures, set to the right
+ * @property {string} [help] what the figures are, for who points at the heading
  */
 
 export class PagedTable {
@@ -94,8 +95,8 @@ export class PagedTable {
     );
   }
 
-  #head({ label, sort, num }) {
-    const attributes = { scope: "col", class: num && "num" };
+  #head({ label, sort, num, help }) {
+    const attributes = { scope: "col", class: num && "num", title: help };
     if (!sort) return el("th", attributes, label);
     if (this.#sort === sort) attributes["aria-sort"] = "ascending";
     if (this.#sort === `-${sort}`) attributes["aria-sort"] = "descending";
@@ -153,7 +154,7 @@ export function plainTable(columns, rows, caption) {
       el(
         "thead",
         {},
-        el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.num && "num" }, c.label))),
+        el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.num && "num", title: c.help }, c.label))),
       ),
       el("tbody", {}, rows.map((row) => tableRow(columns, row))),
     ),

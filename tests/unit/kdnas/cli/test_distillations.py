@@ -161,6 +161,18 @@ def test_one_in_full(database: Database) -> None:
     assert found["newest_reading"] == found["held_out"][1]
 
 
+def test_the_start_is_shown_beside_the_newest_readings(database: Database) -> None:
+    identity = add(database, "long")
+    readings = [HeldOutReading(s, Losses(0.1, 0.2, 1 - s / 100, 0.4)) for s in range(0, 100, 10)]
+    with database.write() as session:
+        distillations.set_distillation_progress(session, identity, 90, 200, (), readings)
+    lines = [line.split() for line in run("show", "long").splitlines()]
+    shown = [line[0] for line in lines if line[1:] and line[-2:] == ["0.4000", "0.2000"]]
+    assert shown == ["0", "40", "50", "60", "70", "80", "90"]
+    assert ["0", "1.0000", "0.4000", "0.2000"] in lines
+    assert "(3 earlier ones: --json)" in run("show", "long")
+
+
 def test_a_failure_is_shown_with_the_way_on(database: Database) -> None:
     add(database, "broken", "failed")
     text = run("show", "broken")

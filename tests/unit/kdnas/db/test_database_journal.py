@@ -15,6 +15,7 @@ from kdnas.records import MiniKDContext
 from kdnas.search.protocols import Journal
 from kdnas.testing.journal_contract import (
     CONTEXT,
+    KNOWN,
     LOSSES,
     SMALL,
     JournalContract,
@@ -71,6 +72,7 @@ def test_losses_are_kept_with_curve_and_repeat(
     assert rows[0].losses == LOSSES
     assert rows[0].curve == result_of("", SMALL).curve
     assert (rows[0].steps, rows[0].train_seconds) == (20, 1.25)
+    assert rows[0].loss_start == KNOWN.loss_start
     assert meaning is not None
     assert meaning["objective"] == {"name": "hs", "mapping": {"1": [2, 4]}}
 
@@ -128,7 +130,7 @@ def test_deleting_a_search_leaves_the_losses(
     journal.end_episode(search_id, 1, None, b"state")
     with database.write() as session:
         searches.delete_search(session, search_id)
-    assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): LOSSES}
+    assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KNOWN}
     with database.read() as session:
         assert events.events_since(session) == []
 
@@ -173,5 +175,5 @@ def test_results_and_status_changes_do_not_block_each_other(
         changes = pool.submit(change_status)
         for candidate in many:
             journal.start_attempt([candidate.id], "worker")
-            journal.reuse_losses(candidate.id, LOSSES, 0.5, None)
+            journal.reuse_losses(candidate.id, KNOWN, 0.5, None)
         changes.result()

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
+from kdnas.architecture import Architecture
 from kdnas.db import migrate
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, parse_url
+from kdnas.db.repository.losses import known_losses
 from kdnas.errors import DatabaseError
+from kdnas.records import KnownLosses, Losses
 from kdnas.settings import Settings
 
 
@@ -226,6 +229,28 @@ def test_candidates_of_an_older_database_are_taken_apart(empty_url: str) -> None
         (8, "3,2,288,384,silu", 1, 0, 1, False, False, None),
         (9, "3,2,288,384,relu", 2, 2, 2, True, False, "b"),
     ]
+
+
+def test_losses_of_an_older_database_have_no_start(empty_url: str) -> None:
+    now = "2024-01-01 00:00:00"
+    _upgrade_to(empty_url, "0007")
+    with _connection(empty_url) as connection:
+        connection.execute(
+            text(f"INSERT INTO mini_kd_contexts (fingerprint, created_at) VALUES ('c', '{now}')")
+        )
+        connection.execute(
+            text(
+                "INSERT INTO distillation_losses (context, architecture, repeat, loss_training, "
+                "loss_mean, loss_relative, loss_output, curve, num_steps, train_seconds, "
+                f"created_at) VALUES ('c', '3,2,288,384,gelu', 1, 0.1, 0.2, 0.3, 0.4, '[]', 9, 1, "
+                f"'{now}')"
+            )
+        )
+    assert migrate.upgrade(empty_url) == ("0007", migrate.head())
+    assert migrate.check(empty_url) == []
+    with Database(parse_url(empty_url)) as database, database.read() as session:
+        known = known_losses(session, "c", [Architecture.parse("3,2,288,384,gelu")])
+    assert known == {"3,2,288,384,gelu": KnownLosses(Losses(0.1, 0.2, 0.3, 0.4), None)}
 
 
 def _upgrade_to(url: str, revision: str) -> None:

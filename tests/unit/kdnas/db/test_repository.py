@@ -265,6 +265,26 @@ def test_held_out_readings_are_replaced_where_steps_are_repeated(database: Datab
     ]
 
 
+def test_a_reading_before_the_first_step_is_kept_and_gives_way_to_later_ones(
+    database: Database,
+) -> None:
+    with database.write() as session:
+        made = distillations.create_distillation(session, {}, SMALL, name="small")
+        for step, relative in ((0, 0.9), (10, 0.7)):
+            if step:
+                (seen,) = distillations.overviews(session, [made])
+                assert seen.relative == 0.9
+            distillations.set_distillation_progress(
+                session, made.id, step, 100, held_out=[reading(step, relative)]
+            )
+        (seen,) = distillations.overviews(session, [made])
+        assert seen.relative == 0.7
+        found = distillations.distillation_readings(session, made.id)
+        payloads = events.payloads_of(session, "distillation_progress", distillation_id=made.id)
+    assert found == [reading(0, 0.9), reading(10, 0.7)]
+    assert [(told["step"], told["relative"]) for told in payloads] == [(0, 0.9), (10, 0.7)]
+
+
 def test_distillations_are_listed_by_objective(database: Database) -> None:
     with database.write() as session:
         for name in ("hs", "minilmv2", "hs+od", "hs"):

@@ -16,7 +16,7 @@ from kdnas.db.repository import explored, searches
 from kdnas.records import Losses, Proposal
 from kdnas.search.protocols import NewCandidate
 from kdnas.search.summary import summarise, summarise_states
-from kdnas.testing.journal_contract import CONTEXT, LOSSES, result_of
+from kdnas.testing.journal_contract import CONTEXT, KNOWN, LOSSES, result_of
 from kdnas.testing.many_candidates import add_many_candidates
 
 STATES = [Architecture(layers, 2, 288, 384) for layers in (3, 4, 6)]
@@ -90,7 +90,7 @@ def test_states_follow_a_search(database: Database) -> None:
                 candidate.id, CONTEXT, result, 0.5 if losses else None, note=None
             )
             assert stored(database, search_id) == expected(database, search_id)
-        journal.reuse_losses(shuffled[3].id, LOSSES, 0.5, None)
+        journal.reuse_losses(shuffled[3].id, KNOWN, 0.5, None)
         assert stored(database, search_id) == expected(database, search_id)
         journal.end_episode(search_id, number, None, b"")
     with database.write() as session:

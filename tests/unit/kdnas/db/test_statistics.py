@@ -14,7 +14,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.statistics import Statistics, read_statistics
 from kdnas.records import Proposal
 from kdnas.search.protocols import NewCandidate
-from kdnas.testing.journal_contract import CONTEXT, LOSSES, result_of
+from kdnas.testing.journal_contract import CONTEXT, KNOWN, LOSSES, result_of
 
 STATE = Architecture.parse("3,4,192,384,gelu")
 
@@ -42,7 +42,7 @@ def test_what_happens_is_counted(database: Database, monkeypatch: pytest.MonkeyP
     journal.finish_candidate(first.id, CONTEXT, result_of(first.id, STATE, LOSSES), 0.5, None)
     journal.finish_candidate(second.id, CONTEXT, result_of(second.id, STATE, None), None, None)
     journal.interrupt_attempts([third.id], "lost")
-    journal.reuse_losses(fourth.id, LOSSES, 0.5, None)
+    journal.reuse_losses(fourth.id, KNOWN, 0.5, None)
     after = read(database)
     assert after.candidates == {"proposed": 1, "running": 0, "succeeded": 2, "failed": 1}
     assert (after.num_in_training, after.num_workers, after.num_reused) == (0, 0, 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kdnas.architecture import Architecture
 from kdnas.errors import BackendError, DatabaseError, OutOfReachError, SpecError, TrainingError
-from kdnas.records import BackendEvent, Candidate, Episode, MiniKDRequest, Proposal
+from kdnas.records import (
+    BackendEvent,
+    Candidate,
+    Episode,
+    Losses,
+    MiniKDRequest,
+    MiniKDResult,
+    Proposal,
+)
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import (
     CandidateDone,
@@ -31,6 +41,7 @@ from kdnas.testing.benchmark_space import (
     benchmark_losses,
     benchmark_params,
     benchmark_reward,
+    benchmark_start,
 )
 from kdnas.testing.fake_backend import FakeBackend
 from kdnas.testing.fakes import MemoryJournal
@@ -285,6 +296,62 @@ def test_losses_are_reused_across_searches() -> None:
     assert all(c.reused and c.num_attempts == 0 for c in world.candidates)
     assert world.outcome == before
     assert events_of(world, EpisodeDone)[-1].students_per_hour is None
+
+
+def test_a_start_is_kept_and_comes_back_with_reused_losses() -> None:
+    world = World()
+    world.run()
+    first = {c.index: c.loss_start for c in world.candidates}
+    assert first == {i: benchmark_start(BENCHMARK_SPACE[i]) for i in first}
+    world.new_search()
+    world.run()
+    assert all(c.reused for c in world.candidates)
+    assert {c.index: c.loss_start for c in world.candidates} == first
+
+
+def test_a_start_that_is_no_number_counts_as_not_read() -> None:
+    class WithoutStart(FakeBackend):
+        def _result(self, request: MiniKDRequest) -> MiniKDResult:
+            return replace(super()._result(request), loss_start=math.nan)
+
+    world = World()
+    assert world.run(WithoutStart()) == "succeeded"
+    assert all(c.reward is not None and c.loss_start is None for c in world.candidates)
+
+
+@pytest.mark.parametrize("output", [1.0, 1.031])
+def test_who_has_not_learned_has_failed_also_when_looked_up(output: float) -> None:
+    ruined = frozenset(NAMES[1::3])
+
+    def losses(architecture: Architecture) -> Losses:
+        found = benchmark_losses(architecture)
+        return replace(found, output=output) if str(architecture) in ruined else found
+
+    world, strategy = World(), CountingStrategy()
+    world.run(FakeBackend(losses), strategy=strategy)
+    before = world.candidates
+    failed = [c for c in before if str(c.architecture) in ruined]
+    assert 0 < len(failed) < len(before)
+    for candidate in before:
+        assert (candidate.status == "failed") == (candidate in failed)
+        assert candidate.losses == losses(candidate.architecture)
+        assert (candidate.reward is None) == (candidate in failed)
+    assert {c.error for c in failed} == {
+        f"has not learned: its held-out output loss is {output:.4g}, that of a student that "
+        "ignores its input is 1; a smaller proxy.learning_rate than 0.0008 or more steps may help"
+    }
+    worst = min(c.reward for c in world.episodes[0].candidates if c.reward is not None)
+    first = strategy.seen[0].episodes[0]
+    assert any(o.failed for o in first)
+    assert all(o.reward == worst for o in first if o.failed)
+
+    world.new_search()
+    backend = FakeBackend(losses)
+    world.run(backend)
+    assert backend.trained == []
+    again = [(c.status, c.losses, c.reward, c.error) for c in world.candidates]
+    assert again == [(c.status, c.losses, c.reward, c.error) for c in before]
+    assert all(c.reused for c in world.candidates)
 
 
 def test_another_context_or_reuse_off_trains_again() -> None:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdnas.architecture import Architecture
-from kdnas.records import Candidate, Losses
+from kdnas.records import Candidate, Losses, LossName
 from kdnas.search.reward import (
     RewardFunction,
     best_under,
+    depth_warning,
     pareto_front,
     ranking,
     reward,
@@ -105,6 +106,23 @@ def test_rescored_by_another_loss() -> None:
     one = replace(candidate(0, 0.5, 3.0), losses=given_losses)
     assert function.rescored(one).reward == function(given_losses, 0.3).reward
     assert function.rescored(replace(one, losses=None)).reward is None
+    assert function.rescored(replace(one, status="failed", reward=None)).reward is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "depths", "warned"),
+    [("mean", (2, 4), "2 or 4"), ("mean", (6, 3, 6, 4), "3, 4 or 6"), ("mean", (4, 4), None),
+     ("mean", (), None), ("relative", (2, 4), None), ("output", (2, 4), None)],
+)  # fmt: skip
+def test_a_mean_loss_over_several_depths_is_a_warning(
+    loss: LossName, depths: tuple[int, ...], warned: str | None
+) -> None:
+    found = depth_warning(loss, [Architecture(depth, 2, 96, 96) for depth in depths])
+    if warned is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert f"have {warned} layers; take reward.loss relative" in found
 
 
 def test_ranking_breaks_ties_by_latency_then_index() -> None:

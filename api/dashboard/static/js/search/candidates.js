@@ -3,7 +3,7 @@
 import { address } from "../api.js";
 import { debounced, el } from "../dom.js";
 import { fixed, millions, ms } from "../format.js";
-import { chip } from "../parts.js";
+import { LOSS_START, chip } from "../parts.js";
 import { PagedTable } from "../table.js";
 
 export class CandidateTable {
@@ -30,6 +30,7 @@ export class CandidateTable {
       { label: "Predicted", sort: "predicted_reward", num: true, cell: (c) => fixed(c.predicted_reward) },
       { label: "Relative loss", sort: "loss_relative", num: true, cell: (c) => fixed(c.loss_relative) },
       { label: "Output loss", sort: "loss_output", num: true, cell: (c) => fixed(c.loss_output) },
+      { label: "Start", sort: "loss_start", num: true, help: LOSS_START, cell: (c) => fixed(c.loss_start) },
       { label: "Latency", sort: "latency_ms", num: true, cell: (c) => ms(c.latency_ms) },
       { label: "Parameters", sort: "params_millions", num: true, cell: (c) => millions(c.params_millions) },
       { label: "Episode", sort: "episode", num: true, cell: (c) => String(c.episode) },

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { Chart, colour } from "../charts.js";
 import { byId, el, isOperator, problem, show } from "../dom.js";
 import { exactMoment, fixed, millions, ms, parts, percent } from "../format.js";
-import { chip, facts } from "../parts.js";
+import { LOSS_START, chip, facts } from "../parts.js";
 import { plainTable } from "../table.js";
 
 export class Panel {
@@ -68,6 +68,7 @@ export class Panel {
         ["Relative loss", fixed(candidate.loss_relative)],
         ["Output loss", fixed(candidate.loss_output)],
         ["Mean loss", fixed(candidate.loss_mean)],
+        [el("span", { title: LOSS_START }, "Loss at the start"), fixed(candidate.loss_start)],
         ["Latency", `${ms(candidate.latency_ms)} (${percent(candidate.latency_ratio)} of the teacher's)`],
         ["Parameters", millions(candidate.params_millions)],
       ]),

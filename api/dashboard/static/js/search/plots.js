@@ -9,7 +9,7 @@ const hover = (point, loss) =>
   [
     point.architecture,
     `reward ${fixed(point.reward)}`,
-    `loss ${fixed(lossOf(point, loss))}`,
+    `loss ${fixed(lossOf(point, loss))}` + (point.loss_start == null ? "" : `, at the start ${fixed(point.loss_start)}`),
     ms(point.latency_ms),
   ].join("<br>");
 

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { debounced, el, isOperator, problem, show } from "../dom.js";
 import { fixed, millions, ms, percent, whole } from "../format.js";
+import { LOSS_START } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const SHOWN = 15;
@@ -88,6 +89,7 @@ export class Ranking {
       { label: "Reward", num: true, cell: (r) => fixed(r.reward) },
       { label: "Reward before", num: true, cell: (r) => fixed(r.stored_reward) },
       { label: `Loss (${loss})`, num: true, cell: (r) => fixed(r.loss) },
+      { label: "Start", num: true, help: LOSS_START, cell: (r) => fixed(r.loss_start) },
       { label: "Latency", num: true, cell: (r) => ms(r.latency_ms) },
       { label: "Of the teacher's", num: true, cell: (r) => percent(r.latency_ratio) },
       { label: "Parameters", num: true, cell: (r) => millions(r.params_millions) },

@@ -26,7 +26,8 @@ export function showSummary(search, episodes, { path, changed }) {
     ),
   );
   const error = search.error && el("p", { class: "notice bad", role: "alert" }, search.error);
-  show(byId("summary"), head, error, progress(search, episodes), figures(search));
+  const warnings = search.warnings.map((text) => el("p", { class: "notice warn" }, text));
+  show(byId("summary"), head, error, warnings, progress(search, episodes), figures(search));
   if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
 }
 

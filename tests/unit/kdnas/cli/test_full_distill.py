@@ -1,0 +1,26 @@
+"""How a full distillation tells of its held-out readings."""
+
+from __future__ import annotations
+
+import math
+
+from kdnas.cli.full_distill import reading_line
+from kdnas.distill.full import FullProgress, HeldOutPoint
+from kdnas.records import Losses
+
+LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
+
+
+def line(step: int, loss: float, speed: float) -> str:
+    point = HeldOutPoint(step, LOSSES)
+    return reading_line(FullProgress(step, 400, loss, speed, "hs", (), point), point)
+
+
+def test_a_reading_comes_with_the_training_loss_and_the_speed() -> None:
+    told = "step 40 loss 0.5000 held-out relative 0.6250 output 0.7500 1234 tokens/s"
+    assert " ".join(line(40, 0.5, 1234.5).split()) == told
+
+
+def test_before_the_first_step_there_is_neither() -> None:
+    told = "step 0 held-out relative 0.6250 output 0.7500"
+    assert " ".join(line(0, math.nan, 0.0).split()) == told
