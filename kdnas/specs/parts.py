@@ -110,7 +110,8 @@ class TrainingSpec(Spec):
         learning_rate: peak rate of AdamW.
         warmup_fraction: share of the steps in which the rate rises; then it falls linearly to 0.
         betas: AdamW's two averages (Trivedi App. B: 0.9, 0.98).
-        weight_decay: AdamW's decoupled decay.
+        weight_decay: AdamW's decoupled decay of matrices and embeddings; biases and LayerNorms
+            do not decay.
         max_grad_norm: gradients are scaled down to this norm; 0 switches it off.
         dropout: dropout of the student while training.
         dtype: of the forward passes; ``auto`` takes bfloat16 where the hardware is fast at it.
