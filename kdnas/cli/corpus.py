@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -104,6 +104,12 @@ def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
         yield tell
 
 
+def _near_twins(meta: dict[str, Any]) -> str:
+    moved = f"{meta['num_near_twins']} drawn to be held out went to training"
+    kept = meta["num_near_twins_held_out"]
+    return f"{moved}, {kept} are held out for want of others" if kept else moved
+
+
 def _print(corpus: TokenizedCorpus, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(corpus.meta, ensure_ascii=False))
@@ -114,6 +120,7 @@ def _print(corpus: TokenizedCorpus, as_json: bool) -> None:
         "fingerprint": corpus.fingerprint,
         "source": ", ".join(meta["spec"]["source"]),
         "samples": f"{corpus.num_sequences}, {meta['num_held_out']} of them held out",
+        "near twins": _near_twins(meta),
         "tokens": f"{corpus.num_tokens}, {lengths.mean():.1f} a sample, at most {lengths.max()}",
         "dropped": f"{meta['num_duplicates']} duplicates, {meta['num_short']} too short",
         "cut": f"{meta['num_cut']} samples at {meta['max_length']} tokens",

@@ -113,14 +113,14 @@ def pad_batch(corpus: TokenizedCorpus, indices: Indices) -> PaddedBatch:
     return PaddedBatch(input_ids, mask.astype(np.int64))
 
 
-def eval_batches(
-    corpus: TokenizedCorpus, indices: Indices, batch_size: int, limit: int, seed: int = 0
-) -> Iterator[PaddedBatch]:
-    """Yield padded batches of at most ``limit`` of the sequences, shortest first.
+def eval_batches(corpus: TokenizedCorpus, batch_size: int, limit: int) -> Iterator[PaddedBatch]:
+    """Yield padded batches of at most ``limit`` of the held-out sequences, shortest first.
 
-    The choice depends on the seed alone, so all students are read on the same sequences.
+    The corpus alone decides which, so that students of all seeds are read on the same sequences;
+    a larger limit adds to those of a smaller one.
     """
-    chosen = np.sort(generator(_EVALUATION, seed).permutation(indices)[:limit])
+    drawn = generator(_EVALUATION, corpus.seed).permutation(corpus.held_out_indices)
+    chosen = np.sort(drawn[:limit])
     by_length = chosen[np.argsort(corpus.lengths[chosen], kind="stable")]
     for batch in _cut(by_length, batch_size):
         yield pad_batch(corpus, batch)

@@ -72,6 +72,7 @@ class TokenizedCorpus:
         folder: where the files lie.
         meta: counts, tokenizer, special ids and the spec that the corpus was built from.
         fingerprint: of tokens, languages, held-out split, tokenizer and ``max_length``.
+        seed: the fingerprint as a number, for draws that belong to the text and not to a training.
         lengths: (N,) int64, tokens of each sequence.
         languages: (N,) uint16 codes into ``language_names``.
         language_names: names, sorted; ``und`` where the language is not known.
@@ -94,6 +95,7 @@ class TokenizedCorpus:
             self.languages: NDArray[np.uint16] = np.load(folder / LANGUAGES)
             self.held_out_indices: Indices = np.load(folder / HELD_OUT)
             self.fingerprint: str = meta["fingerprint"]
+            self.seed = int(self.fingerprint, 16)
             self.language_names: list[str] = list(meta["languages"])
             self.pad_id: int = meta["special_ids"]["pad"] or 0
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kdnas.corpus.near_twins import without_twins
 from kdnas.corpus.reading import ReadingReport, Sample
 from kdnas.corpus.strata import Indices, share_out, stratified_choice
 from kdnas.corpus.tokenizing import CorpusTokenizer, Encoded
@@ -23,12 +24,15 @@ from kdnas.errors import CorpusError
 from kdnas.records import fingerprint
 from kdnas.specs.parts import CorpusSpec
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TOKENS, OFFSETS, LANGUAGES = "tokens.bin", "offsets.npy", "languages.npy"
 HELD_OUT, META = "held_out.npy", "meta.json"
 
 CHUNK_SAMPLES = 1024
 MIN_REAL_TOKENS = 3
+LEAST_HELD_OUT = 32
+"""Held-out samples that stay even where they have near twins: fewer would tell nothing."""
+
 _HELD_OUT_SEED = 1  # tells this choice from other choices of the same seed
 
 
@@ -125,6 +129,8 @@ class CorpusWriter:
     def finish(self, report: ReadingReport) -> dict[str, Any]:
         """Write everything but the tokens, and return the meta data.
 
+        Samples that were drawn to be held out are trained on if training has near twins of them.
+
         Raises:
             CorpusError: fewer than two samples are left.
         """
@@ -133,8 +139,17 @@ class CorpusWriter:
         lengths = np.array(self._lengths, np.int64)
         names, codes = np.unique(np.array(self._languages), return_inverse=True)
         languages = codes.astype(np.uint16)
-        held_out = self._held_out(languages)
-        _save(self._folder / OFFSETS, np.concatenate([[0], np.cumsum(lengths)]))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = np.memmap(self._folder / TOKENS, self._dtype, mode="r")
+        split = without_twins(tokens, offsets, self._drawn(languages), LEAST_HELD_OUT)
+        held_out = split.held_out
+        if split.num_kept:
+            report.warnings.append(
+                f"{split.num_kept} of the {len(held_out)} held-out samples are near twins of "
+                "training samples, so held-out losses will look too good; give more text, or text "
+                "that repeats itself less"
+            )
+        _save(self._folder / OFFSETS, offsets)
         _save(self._folder / LANGUAGES, languages)
         _save(self._folder / HELD_OUT, held_out)
         counts = Counter(self._languages)
@@ -145,6 +160,8 @@ class CorpusWriter:
             "num_sequences": self.num_samples,
             "num_tokens": self.num_tokens,
             "num_held_out": len(held_out),
+            "num_near_twins": split.num_moved,
+            "num_near_twins_held_out": split.num_kept,
             "num_duplicates": self._duplicates,
             "num_cut": self._cut,
             "num_short": self._short,
@@ -175,7 +192,7 @@ class CorpusWriter:
             f"samples of fewer than {MIN_REAL_TOKENS} tokens dropped; give more text"
         )
 
-    def _held_out(self, languages: NDArray[np.uint16]) -> Indices:
+    def _drawn(self, languages: NDArray[np.uint16]) -> Indices:
         wanted = round(self._spec.held_out_fraction * self.num_samples)
         total = min(max(wanted, 1), self._spec.max_held_out)
         indices = np.arange(self.num_samples)

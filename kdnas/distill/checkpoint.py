@@ -16,7 +16,7 @@ import fsspec
 
 from kdnas.errors import SpecError, StoreError
 
-FORMAT = 2
+FORMAT = 3
 _STATE, _MARKER = "state.pt", "checkpoint.json"
 _NAME = re.compile(r"step-(\d{9,})")
 _FORMER = "checkpoints"  # the subfolder in which format 1 kept them

@@ -187,7 +187,7 @@ class _Fitting:
                     group["lr"] = rate
                 padded = pad_batch(self._corpus, self._batches.batch_indices(step))
                 with autocast(self._device, self._dtype):
-                    scores, masked = self._scores(run, padded, _FITTING, step)
+                    scores, masked = self._scores(run, padded, self._seed, _FITTING, step)
                     losses = F.cross_entropy(scores, masked.labels, reduction="none")
                 loss = (losses * masked.weights).sum() / masked.weights.sum().clamp_min(1)
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -200,13 +200,14 @@ class _Fitting:
 
     def read(self) -> MaskedLMReading:
         """Read the held-out loss and accuracy, in float32."""
-        batches = eval_batches(
-            self._corpus, self._corpus.held_out_indices, HELD_OUT_BATCH, HELD_OUT, self._seed
-        )
+        corpus = self._corpus
+        batches = eval_batches(corpus, HELD_OUT_BATCH, HELD_OUT)
         sums = torch.zeros(3, dtype=torch.float64, device=self._device)
         with self._pass() as run, torch.no_grad():
             for number, padded in enumerate(batches):
-                scores, masked = self._scores(run, padded, _READING, number, exact=True)
+                scores, masked = self._scores(
+                    run, padded, corpus.seed, _READING, number, exact=True
+                )
                 losses = F.cross_entropy(scores, masked.labels, reduction="none")
                 right = scores.argmax(1) == masked.labels
                 found = torch.stack([losses, right.float(), torch.ones_like(losses)])
@@ -222,7 +223,7 @@ class _Fitting:
         self, run: TeacherPass, padded: PaddedBatch, *seed: int, exact: bool = False
     ) -> tuple[Tensor, MaskedTokens]:
         """Scores (M, V) at the masked places, and these places."""
-        batch = self._setup.batch(self._setup.masking(padded, self._seed, *seed))
+        batch = self._setup.batch(self._setup.masking(padded, *seed))
         masked = batch.masked
         assert masked is not None  # the masking gives labels
         states: Activations = run(batch, exact=exact)

@@ -26,14 +26,14 @@ def held_out_losses(
 ) -> list[Losses]:
     """Read the losses of each student on the same held-out batches, in the students' order.
 
+    Sequences and hidden tokens are drawn by the corpus and not by the training's seed: between
+    two seeds the students differ, and not what they are asked.
+
     Losses that are not finite set the trainer's ``error``: its last steps ruined the weights.
     """
     meters = [trainer.head.meter() for trainer in trainers]
-    batches = eval_batches(
-        corpus, corpus.held_out_indices, HELD_OUT_BATCH, spec.held_out, spec.seed
-    )
-    for number, padded in enumerate(batches):
-        batch = setup.batch(setup.hide(padded, trainers[0].plan, spec.seed, _HELD_OUT, number))
+    for number, padded in enumerate(eval_batches(corpus, HELD_OUT_BATCH, spec.held_out)):
+        batch = setup.batch(setup.hide(padded, trainers[0].plan, corpus.seed, _HELD_OUT, number))
         states = teacher(batch, exact=True)
         for trainer, meter in zip(trainers, meters, strict=True):
             trainer.read(batch, states, meter)

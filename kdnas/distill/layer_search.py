@@ -149,9 +149,7 @@ def probe_students(
         squares = dict.fromkeys(students, 0.0)
         first = second = torch.zeros((), dtype=torch.float64)
         tokens = 0
-        for padded in eval_batches(
-            corpus, corpus.held_out_indices, HELD_OUT_BATCH, spec.held_out, spec.seed
-        ):
+        for padded in eval_batches(corpus, HELD_OUT_BATCH, spec.held_out):
             target, found = rows(setup.batch(padded))
             first, second = first + target.sum(0), second + target.square().sum(0)
             tokens += len(target)

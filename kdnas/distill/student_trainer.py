@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from kdnas.distill.numerics import Device, autocast, derived_seed
 from kdnas.distill.parallel import ALONE, Parallel
+from kdnas.distill.parameter_groups import parameter_groups
 from kdnas.distill.schedule import linear_warmup_decay
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.teacher_pass import run_encoder
@@ -71,10 +72,9 @@ class StudentTrainer:
             p for p in (*student.parameters(), *head.parameters()) if p.requires_grad
         ]
         self._optimizer = torch.optim.AdamW(
-            self._parameters,
+            parameter_groups(self._parameters, spec.weight_decay),
             lr=spec.learning_rate * plan.rate,
             betas=spec.betas,
-            weight_decay=spec.weight_decay,
             fused=True,
         )
         self._words = family.word_embeddings(student)

@@ -48,7 +48,8 @@ class CorpusSpec(Spec):
         split: split of a hub data set.
         revision: revision of a hub data set.
         max_length: tokens of a sample, special tokens included; longer samples are cut.
-        held_out_fraction: share of the samples that is never trained on.
+        held_out_fraction: share of the samples that is drawn to be held out; those of which
+            training has a near twin are trained on all the same.
         max_held_out: largest number of held-out samples.
         max_samples: stop after this many distinct samples (for trying things).
         seed: which samples are held out.
@@ -117,12 +118,13 @@ class TrainingSpec(Spec):
         learning_rate: peak rate of AdamW.
         warmup_fraction: share of the steps in which the rate rises; then it falls linearly to 0.
         betas: AdamW's two averages (Trivedi App. B: 0.9, 0.98).
-        weight_decay: AdamW's decoupled decay.
+        weight_decay: AdamW's decoupled decay of matrices and embeddings; biases and LayerNorms
+            do not decay.
         max_grad_norm: gradients are scaled down to this norm; 0 switches it off.
         dropout: dropout of the student while training.
         dtype: of the forward passes; ``auto`` takes bfloat16 where the hardware is fast at it.
         seed: of the student's start, the proxy set and the batch order.
-        held_out: how many held-out sequences the losses are read on.
+        held_out: how many held-out sequences the losses are read on, the same for every seed.
     """
 
     steps: int | None = Field(None, ge=1)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -92,22 +96,37 @@ def test_padding(corpus: TokenizedCorpus) -> None:
         assert batch.attention_mask[row].tolist() == [1] * n + [0] * (rounded - n)
 
 
+def rows(corpus: TokenizedCorpus, limit: int) -> set[bytes]:
+    return {
+        row[kept == 1].tobytes()
+        for batch in eval_batches(corpus, batch_size=4, limit=limit)
+        for row, kept in zip(batch.input_ids, batch.attention_mask, strict=True)
+    }
+
+
 def test_evaluation_batches(corpus: TokenizedCorpus) -> None:
-    held_out = corpus.held_out_indices
-    batches = list(eval_batches(corpus, held_out, batch_size=4, limit=10))
+    batches = list(eval_batches(corpus, batch_size=4, limit=10))
     assert [len(b.input_ids) for b in batches] == [4, 4, 2]
     lengths = np.concatenate([b.attention_mask.sum(1) for b in batches])
     assert (np.diff(lengths) >= 0).all()
-    again = list(eval_batches(corpus, held_out, batch_size=4, limit=10))
+    again = list(eval_batches(corpus, batch_size=4, limit=10))
     assert all(
         np.array_equal(a.input_ids, b.input_ids) for a, b in zip(batches, again, strict=True)
     )
-    other = list(eval_batches(corpus, held_out, batch_size=4, limit=10, seed=1))
-    assert any(
-        not np.array_equal(a.input_ids, b.input_ids) for a, b in zip(batches, other, strict=True)
-    )
-    everything = eval_batches(corpus, held_out, batch_size=4, limit=10_000)
-    assert sum(len(b.input_ids) for b in everything) == len(held_out)
+    held_out = {corpus.tokens(i).astype(np.int64).tobytes() for i in corpus.held_out_indices}
+    assert rows(corpus, 10) < rows(corpus, 11) < rows(corpus, 10_000) == held_out
+
+
+def test_the_content_of_the_corpus_decides_what_is_evaluated(
+    corpus: TokenizedCorpus, tmp_path: Path
+) -> None:
+    shutil.copytree(corpus.folder, tmp_path / "copy")
+    assert rows(TokenizedCorpus.open(tmp_path / "copy"), 10) == rows(corpus, 10)
+    meta = {**corpus.meta, "fingerprint": "00000000000000ff"}
+    (tmp_path / "copy" / "meta.json").write_text(json.dumps(meta))
+    other = TokenizedCorpus.open(tmp_path / "copy")
+    assert other.seed == 255
+    assert rows(other, 10) != rows(corpus, 10)
 
 
 def test_the_same_on_every_machine() -> None:

@@ -47,6 +47,16 @@ def test_build_then_show(runner: CliRunner, source: Path) -> None:
     shown = runner.invoke(app, ["show", meta["fingerprint"]], catch_exceptions=False)
     assert meta["fingerprint"] in shown.stdout
     assert "9, 1 of them held out" in shown.stdout
+    assert "0 drawn to be held out went to training" in shown.stdout
+
+
+def test_near_twins_are_told(runner: CliRunner, tmp_path: Path) -> None:
+    source = tmp_path / "alike.txt"
+    source.write_text("\n".join(f"{'alpha beta ' * 5}{i}" for i in range(800)))
+    options = ["build", "--corpus", str(source), "--max-length", "32"]
+    built = runner.invoke(app, options, catch_exceptions=False)
+    assert "warning: 32 of the 32 held-out samples are near twins" in built.stderr
+    assert "near twins   8 drawn to be held out went to training, 32 are held out" in built.stdout
 
 
 def test_second_build_says_that_there_is_nothing_to_do(runner: CliRunner, source: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
 import uuid
 from pathlib import Path
@@ -23,6 +24,7 @@ from kdnas.specs.parts import CorpusSpec
 from kdnas.store import Store
 from kdnas.testing.tiny_tokenizer import make_tiny_tokenizer
 
+LETTERS = [a + b for a in "abcdefgh" for b in "klmnopqr"]
 LINES = [f"alpha beta gamma {i}" for i in range(40)]
 
 
@@ -132,10 +134,53 @@ def test_held_out_split(corpus: TokenizedCorpus) -> None:
 def test_held_out_cap_and_least(tmp_path: Path, build: Any) -> None:
     capped = build(lines(tmp_path / "a.txt", LINES), held_out_fraction=1.0, max_held_out=8)
     assert len(capped.held_out_indices) == 8
-    whole = build(tmp_path / "a.txt", held_out_fraction=1.0)
+    whole = build(lines(tmp_path / "b.txt", LINES[:20]), held_out_fraction=1.0)
     assert len(whole.train_indices) == 1
     least = build(tmp_path / "a.txt", held_out_fraction=0.001)
     assert len(least.held_out_indices) == 1
+
+
+def prose(count: int) -> list[str]:
+    """Sentences of made-up words that have hardly a run in common."""
+    rng = random.Random(1)
+    return [" ".join(rng.choices(LETTERS, k=30)) for _ in range(count)]
+
+
+def test_near_twins_of_training_are_not_held_out(tmp_path: Path, build: Any) -> None:
+    texts = prose(600)
+    # Every third text of the corpus comes back with a word changed, or inside a longer one.
+    copies = [
+        f"{text[:20]}{text[22:]}" if i % 2 else f"alpha {text} beta {texts[-1 - i]}"
+        for i, text in enumerate(texts[:400:2])
+    ]
+    corpus = build(lines(tmp_path / "a.txt", texts + copies), held_out_fraction=0.25)
+    meta = corpus.meta
+    assert meta["num_held_out"] == len(corpus.held_out_indices)
+    assert meta["num_held_out"] + meta["num_near_twins"] == 200
+    assert meta["num_near_twins"] > 60
+    assert meta["num_near_twins_held_out"] == 0
+    assert meta["warnings"] == []
+
+    def runs(index: int) -> set[tuple[int, ...]]:
+        ids = corpus.tokens(index).tolist()
+        return set(zip(ids, ids[1:], ids[2:], ids[3:], strict=False))
+
+    training = [runs(index) for index in corpus.train_indices]
+    for index in corpus.held_out_indices:
+        own = runs(index)
+        assert max(len(own & other) for other in training) < len(own) / 2
+    again = build(lines(tmp_path / "b.txt", texts + copies), held_out_fraction=0.25)
+    assert again.fingerprint == corpus.fingerprint
+
+
+def test_a_text_that_repeats_itself_keeps_the_least_and_says_so(tmp_path: Path, build: Any) -> None:
+    texts = [f"alpha beta gamma delta epsilon zeta eta theta iota {i}" for i in range(400)]
+    corpus = build(lines(tmp_path / "a.txt", texts), held_out_fraction=0.25)
+    assert len(corpus.held_out_indices) == corpus.meta["num_held_out"] == 32
+    assert corpus.meta["num_near_twins"] == 68
+    assert corpus.meta["num_near_twins_held_out"] == 32
+    (warning,) = corpus.meta["warnings"]
+    assert warning.startswith("32 of the 32 held-out samples are near twins of training samples")
 
 
 def test_languages_of_one_sample_each_leave_one_held_out(tmp_path: Path, build: Any) -> None:
@@ -259,5 +304,5 @@ def test_folders_that_hold_no_corpus(tmp_path: Path, corpus: TokenizedCorpus) ->
         TokenizedCorpus.open(folder)
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps({**meta, "format_version": 9}))
-    with pytest.raises(StoreError, match="has format 9, this program reads 1"):
+    with pytest.raises(StoreError, match="has format 9, this program reads 2"):
         TokenizedCorpus.open(folder)

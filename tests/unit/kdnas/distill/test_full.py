@@ -107,6 +107,17 @@ def test_stopping_and_resuming_changes_no_bit(
     assert_same(run, undisturbed)
 
 
+def test_weight_decay_is_resumed_to_the_bit_too(
+    lab: TinyLab, tmp_path: Path, undisturbed: Run
+) -> None:
+    whole, stopped = (Run.of(lab, tmp_path / name, weight_decay=0.3) for name in ("a", "b"))
+    whole.go_on()
+    assert not equal(whole.newest(), undisturbed.newest())
+    stopped.go_on(7)
+    stopped.go_on()
+    assert_same(stopped, whole)
+
+
 def test_a_run_whose_checkpoints_are_in_memory(lab: TinyLab, undisturbed: Run) -> None:
     run = Run.of(lab, "memory://unit/full/run")
     run.go_on(7)

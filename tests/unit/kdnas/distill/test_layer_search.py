@@ -101,9 +101,7 @@ def test_a_probe_equals_ridge_regression_in_numpy(lab: TinyLab, setup: Setup) ->
     order = BatchPlan(corpus.lengths, corpus.train_indices, SPEC.batch_size, SPEC.seed)
     steps = range(min(PROBE_BATCHES, order.num_batches_per_epoch))
     fit = [pad_batch(corpus, order.batch_indices(step)) for step in steps]
-    judge = list(
-        eval_batches(corpus, corpus.held_out_indices, HELD_OUT_BATCH, SPEC.held_out, SPEC.seed)
-    )
+    judge = list(eval_batches(corpus, HELD_OUT_BATCH, SPEC.held_out))
 
     def states(model: torch.nn.Module, batches: list) -> np.ndarray:
         rows = []

@@ -1,0 +1,73 @@
+"""Held-out readings: the same sequences and the same hidden tokens for every training seed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.fit_lm_head import fit_lm_head
+from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.setup import Setup
+from kdnas.distill.stages import plan_stages
+from kdnas.models.teacher import open_teacher
+from kdnas.objectives.registry import build_stages
+from kdnas.records import Losses
+from kdnas.specs.objectives import objective_spec
+from kdnas.specs.parts import StudentSpec, TrainingSpec
+from kdnas.testing.tiny_lab import TinyLab
+
+ARCHITECTURE = Architecture(2, 2, 24, 48, "gelu")
+
+
+@pytest.fixture(scope="module")
+def lab_with_head(lab: TinyLab) -> TinyLab:
+    fitted = fit_lm_head(lab.teacher, lab.corpus, 3, lab.store, "cpu", "float32")
+    teacher = open_teacher(lab.teacher.fingerprint, lab.store, fitted.fingerprint)
+    return replace(lab, teacher=teacher)
+
+
+def read(
+    lab: TinyLab, corpus: TokenizedCorpus, objective: str, *specs: TrainingSpec
+) -> list[Losses]:
+    """Read one untrained student as trainings of these specs would."""
+    setup = Setup(lab.teacher, "cpu", "float32", StudentSpec())
+    (plan,) = plan_stages(build_stages(objective_spec(objective)), 1)
+    student = setup.student(ARCHITECTURE, plan, specs[0])
+    with (
+        closing(setup.trainer(student, ARCHITECTURE, plan, specs[0])) as trainer,
+        setup.teacher_pass([trainer]) as teacher,
+    ):
+        return [
+            replace(held_out_losses(setup, teacher, [trainer], corpus, spec)[0], training=0.0)
+            for spec in specs
+        ]
+
+
+@pytest.mark.parametrize("objective", ["hs", "od"])
+def test_the_seed_of_a_training_does_not_choose_what_it_is_read_on(
+    lab_with_head: TinyLab, objective: str
+) -> None:
+    def spec(**values: Any) -> TrainingSpec:
+        return TrainingSpec.model_validate({"steps": 1, "batch_size": 8, "held_out": 12} | values)
+
+    corpus = lab_with_head.corpus
+    one, other, more = read(
+        lab_with_head, corpus, objective, spec(seed=0), spec(seed=1), spec(seed=0, held_out=16)
+    )
+    assert one == other
+    assert one != more
+
+
+def test_another_corpus_hides_other_tokens(lab_with_head: TinyLab) -> None:
+    corpus = lab_with_head.corpus
+    other = TokenizedCorpus.open(corpus.folder)
+    other.seed = corpus.seed + 1
+    # All held-out sequences are read, so that the hidden tokens alone can differ.
+    spec = TrainingSpec(steps=1, held_out=10_000)
+    assert read(lab_with_head, corpus, "hs", spec) == read(lab_with_head, other, "hs", spec)
+    assert read(lab_with_head, corpus, "od", spec) != read(lab_with_head, other, "od", spec)
