@@ -20,7 +20,8 @@ def parameter_groups(
     Returns:
         One group or two, each in the order given; no group is empty.
     """
-    matrices, vectors = [], []
+    matrices: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
     for parameter in parameters:
         (matrices if parameter.ndim > 1 else vectors).append(parameter)
     groups = [

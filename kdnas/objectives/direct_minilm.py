@@ -12,6 +12,8 @@ Shapes: B sequences, T tokens, R = B·T, D width, A_r relation heads, d_r = D / 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -108,13 +110,19 @@ class DirectMiniLMHead(Head):
         generator = torch.Generator().manual_seed(seed)
         self.weight = nn.Parameter(torch.randn(shape, generator=generator) * PROJECTION_STD)
         self.relation_heads = shape[1]
-        self._orthogonal = keep_orthogonal
+        self._orthogonal, self._seed = keep_orthogonal, seed
         if keep_orthogonal:
-            with torch.random.fork_rng(devices=[]):  # torch completes W to a square matrix
-                torch.default_generator.manual_seed(seed)
+            with self._own_randomness():
                 # Not householder, torch's choice where W is not square: it rounds a diagonal of
                 # ones down to zeros as soon as weight decay has touched it.
                 orthogonal(self, "weight", "matrix_exp")
+
+    @contextmanager
+    def _own_randomness(self) -> Iterator[None]:
+        """Torch completes W to a square matrix at random whenever W is set."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self._seed)
+            yield
 
     def squares(self, student: Activations, teacher: Activations) -> Tensor:
         """Return Σ over real tokens of (A_α,a^S W_α,a − A_α,a^T)² / d_r^T, (3, A_r) in float32."""
@@ -150,7 +158,8 @@ class DirectMiniLMHead(Head):
                 fitted[number, head] = fit(own[:, head], target[:, head].to(own))
         with torch.no_grad():
             if self._orthogonal:
-                self.weight = fitted
+                with self._own_randomness():
+                    self.weight = fitted
             else:
                 self.weight.copy_(fitted)
 

@@ -12,7 +12,7 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.distill.held_out import held_out_losses
-from kdnas.distill.setup import Setup
+from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.models.teacher import open_teacher
 from kdnas.objectives.registry import build_stages
@@ -35,7 +35,7 @@ def read(
     lab: TinyLab, corpus: TokenizedCorpus, objective: str, *specs: TrainingSpec
 ) -> list[Losses]:
     """Read one untrained student as trainings of these specs would."""
-    setup = Setup(lab.teacher, "cpu", "float32", StudentSpec())
+    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec())
     (plan,) = plan_stages(build_stages(objective_spec(objective)), 1)
     student = setup.student(ARCHITECTURE, plan, specs[0])
     with (

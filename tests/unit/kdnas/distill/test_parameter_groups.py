@@ -10,7 +10,7 @@ from torch import nn
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import pad_batch
 from kdnas.distill.parameter_groups import parameter_groups
-from kdnas.distill.setup import Setup
+from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.objectives.registry import build_stages
 from kdnas.specs.objectives import objective_spec
@@ -40,7 +40,7 @@ def test_no_group_is_empty() -> None:
 
 def after_a_step(lab: TinyLab, weight_decay: float) -> tuple[dict[str, torch.Tensor], ...]:
     """Parameters of student and head before and after one step at the full rate."""
-    setup = Setup(lab.teacher, "cpu", "float32", StudentSpec())
+    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec())
     spec = TrainingSpec(
         steps=1, learning_rate=RATE, warmup_fraction=0, weight_decay=weight_decay, batch_size=8
     )
