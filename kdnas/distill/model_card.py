@@ -307,6 +307,7 @@ def _start(spec: DistillationSpec) -> str:
         return f"the weights of {spec.student.init_from.ref}"
     init = "copy" if isinstance(spec.objective, DistilBertSpec) else spec.student.init
     return {
+        "teacher": "cut from the teacher: its embeddings, attention and neurons",
         "warm": "warm: embeddings from the teacher's",
         "random": "random weights",
         "copy": "copy: embeddings and layers of the teacher",

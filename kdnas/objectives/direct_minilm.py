@@ -160,6 +160,10 @@ class DirectMiniLMHead(Head):
             if self._orthogonal:
                 with self._own_randomness():
                     self.weight = fitted
+                # Setting W leaves its parameter transposed in memory, unlike a loaded one, and
+                # fused AdamW is right for one order of both parameter and averages only.
+                free = self.get_parameter("parametrizations.weight.original")
+                free.data = free.data.contiguous()
             else:
                 self.weight.copy_(fitted)
 

@@ -249,7 +249,9 @@ def test_an_undistilled_student_is_exported_without_a_curve(lab: TinyLab, tmp_pa
             told.append(progress)
             events.add(progress)
 
-        FullDistillation(spec, lab.teacher, lab.corpus, checkpoints, "cpu", "float32").run(tell)
+        FullDistillation(
+            spec, lab.teacher, lab.corpus, lab.store, checkpoints, "cpu", "float32"
+        ).run(tell)
     start = load_distilled(spec, lab.teacher, checkpoints)
     assert start is not None
     output = tmp_path / "out"

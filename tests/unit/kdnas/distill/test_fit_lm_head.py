@@ -170,7 +170,7 @@ def test_no_steps_of_two_stages_give_the_start_read_in_the_last(
     for objective in ("hs+od", "od"):
         spec = lab.distillation("2,2,24,48,relu", objective, steps=0)
         place = Checkpoints(str(tmp_path / objective))
-        run = FullDistillation(spec, teacher, lab.corpus, place, "cpu", "float32")
+        run = FullDistillation(spec, teacher, lab.corpus, lab.store, place, "cpu", "float32")
         assert run.run() == 0
         found = load_distilled(spec, teacher, place)
         assert found is not None
@@ -209,7 +209,9 @@ def test_a_full_distillation_gives_a_masked_lm_that_others_go_on_from(
         origin,
     )
     plan = onward._stages[0]
-    trainer = onward._setup.trainer(onward._student, spec.arch, plan, spec.training)
+    trainer = onward._setup.trainer(
+        onward._setup.student(spec.arch, plan, spec.training), spec.arch, plan, spec.training
+    )
     own = trainer.head.student_lm_head
     assert isinstance(own, MaskedLMHead)
     for name, value in distilled.lm_head.state_dict().items():

@@ -170,12 +170,17 @@ def test_two_stages_are_resumed_too(
     assert_same(pieces, whole)
 
 
+def start_of(worker: FullDistillation, spec: DistillationSpec) -> torch.nn.Module:
+    """The student that a run begins with."""
+    return worker._setup.student(spec.arch, worker._stages[0], spec.training)
+
+
 def test_a_stage_begins_with_the_weights_of_the_one_before(
     lab: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(full, "build_stages", two_stages)
     run = Run.of(lab, tmp_path, steps=8, checkpoint_every=1, learning_rate=1e-12)
-    before = {k: v.clone() for k, v in run.worker()._student.state_dict().items()}
+    before = {k: v.clone() for k, v in start_of(run.worker(), run.spec).state_dict().items()}
     run.go_on()
     after = run.newest()
     assert all(torch.allclose(before[k], after[k], atol=1e-9) for k in before)
@@ -308,9 +313,15 @@ def test_no_steps_give_the_student_as_it_starts(
     assert (result.steps, result.total_steps, result.curve) == (0, 0, ())
     whole = lab.distillation("2,4,48,96,gelu", objective, steps=12)
     worker = FullDistillation(
-        whole, lab.teacher, lab.corpus, Checkpoints(str(tmp_path / "whole")), "cpu", "float32"
+        whole,
+        lab.teacher,
+        lab.corpus,
+        lab.store,
+        Checkpoints(str(tmp_path / "whole")),
+        "cpu",
+        "float32",
     )
-    assert equal(weights(result), worker._student.state_dict())
+    assert equal(weights(result), start_of(worker, whole).state_dict())
     (point,) = result.held_out
     assert (point, point.step) == (result.best, 0)
     assert all(isfinite(value) and value > 0 for value in astuple(point.losses))

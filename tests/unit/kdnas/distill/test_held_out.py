@@ -35,7 +35,9 @@ def read(
     lab: TinyLab, corpus: TokenizedCorpus, objective: str, *specs: TrainingSpec
 ) -> list[Losses]:
     """Read one untrained student as trainings of these specs would."""
-    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec())
+    setup = Setup(
+        lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec()
+    )
     (plan,) = plan_stages(build_stages(objective_spec(objective)), 1)
     student = setup.student(ARCHITECTURE, plan, specs[0])
     with (

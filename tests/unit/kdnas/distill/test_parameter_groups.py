@@ -40,7 +40,9 @@ def test_no_group_is_empty() -> None:
 
 def after_a_step(lab: TinyLab, weight_decay: float) -> tuple[dict[str, torch.Tensor], ...]:
     """Parameters of student and head before and after one step at the full rate."""
-    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec())
+    setup = Setup(
+        lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", StudentSpec()
+    )
     spec = TrainingSpec(
         steps=1, learning_rate=RATE, warmup_fraction=0, weight_decay=weight_decay, batch_size=8
     )
