@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from named_corpus import corpus_facts, corpus_words
 from torch import Tensor, distributed, nn
 
 from kdnas.corpus.batches import BatchPlan
@@ -278,9 +279,9 @@ def report(result: dict[str, Any]) -> str:
     return f"""# Data-parallel distillation
 
 One worker and two of one thread each: MiniLM (6 × 384) as teacher, student `{ARCHITECTURE}`,
-hidden states, `pydocs` of at most {MAX_LENGTH} tokens, {result["dtype"]}, on {result["machine"]}.
-Medians of {result["rounds"]} interleaved rounds of {result["steps"]} steps. Load of the machine
-(1 minute) before the start: {result["load"]:.2f}.
+hidden states, {corpus_words(result)} of at most {MAX_LENGTH} tokens, {result["dtype"]}, on
+{result["machine"]}. Medians of {result["rounds"]} interleaved rounds of {result["steps"]} steps.
+Load of the machine (1 minute) before the start: {result["load"]:.2f}.
 {busy}
 | | real tokens per second | ms a step | × one worker | efficiency | of the last row | exchange |
 |---|---|---|---|---|---|---|
@@ -327,6 +328,7 @@ def main() -> None:
         spec = CorpusSpec(source=(arguments.corpus,), max_length=MAX_LENGTH)
         corpus = build_corpus(spec, handle.folder, store)
         (folder / "corpus").write_text(str(store.fetch("corpus", corpus.fingerprint)))
+        result |= corpus_facts(corpus)
         result |= measure(corpus, folder, arguments.steps, arguments.rounds)
     text = report(result)
     print(text)

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from named_corpus import corpus_facts, corpus_words
 from torch import Tensor
 
 from kdnas.architecture import Architecture
@@ -374,6 +375,7 @@ def measure(
         pipe.send(None)
         loss.append(pipe.recv())
     return {
+        **corpus_facts(corpus),
         "max_length": corpus.meta["max_length"],
         "dtype": fast,
         "same_batch": same_loss,
@@ -415,6 +417,8 @@ def report(result: dict[str, Any]) -> str:
         same = part["same_batch"]
         sections.append(f"""## At most {part["max_length"]} tokens: {math.prod(gains):.1f} ×
 
+Text: {corpus_words(part)}.
+
 | variant | real tokens per second | × TextBrewer | real tokens of all places | loss |
 |---|---|---|---|---|
 {table}
@@ -431,7 +435,7 @@ norm.
     return f"""# Throughput of full distillation
 
 TextBrewer 0.2.1 and ours: MiniLM (6 × 384) as teacher, student `{ARCHITECTURE}`, hidden states of
-the pairs {result["pairs"]}, `pydocs` in batches of {BATCH_SIZE} padded to their longest, on
+the pairs {result["pairs"]}, batches of {BATCH_SIZE} padded to their longest, on
 {result["machine"]}. Medians of {result["rounds"]} interleaved rounds of {result["steps"]} steps;
 all variants see the same sequences in each round. The bar is 4 × on a CPU, 3 × on a GPU.
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from named_corpus import corpus_facts, corpus_words
 from torch import nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertModel
@@ -43,6 +44,7 @@ from kdnas.models.student import build_student
 from kdnas.models.taps import TapPoints
 from kdnas.models.teacher import prepare_teacher
 from kdnas.objectives.hidden_state import HiddenState
+from kdnas.objectives.layer_mapping import layer_mapping
 from kdnas.records import TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
@@ -74,10 +76,7 @@ class Naive:
     def __init__(self, architecture: Architecture, teacher: BertModel, device: str) -> None:
         self.teacher, self.device = teacher, device
         self.student = build_student(teacher.config, architecture).to(device).train()
-        head = HiddenState().head(
-            architecture.layers, architecture.hidden, TEACHER_LAYERS, TEACHER_HIDDEN, 0
-        )
-        self.mapping = head.mapping
+        self.mapping = layer_mapping(HiddenState().mapping, architecture.layers, TEACHER_LAYERS)
         self.maps = nn.ModuleDict(
             {
                 f"{i}-{j}": nn.Linear(architecture.hidden, TEACHER_HIDDEN, bias=False)
@@ -201,7 +200,10 @@ def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: s
         ) -> int:
             tokens, began = 0, time.perf_counter()
             for step in steps:
-                batch = Batch.of(pad_batch(corpus, plan.batch_indices(step)), choose_device(device))
+                padded = pad_batch(corpus, plan.batch_indices(step))
+                batch = Batch.of(
+                    padded.input_ids, padded.attention_mask, device=choose_device(device)
+                )
                 before = time.perf_counter()
                 states = shared(batch)
                 if device == "cuda":
@@ -221,6 +223,7 @@ def measure(corpus: TokenizedCorpus, num_candidates: int, rounds: int, device: s
             with closing(trainer):
                 pass
     return {
+        **corpus_facts(corpus),
         "architectures": [str(a) for a in architectures],
         "seconds_per_1000_tokens": {k: statistics.median(v) for k, v in samples.items()},
         "samples": samples,
@@ -256,8 +259,8 @@ def report(result: dict, num_candidates: int) -> str:
     return f"""# mini-KD throughput
 
 {TEACHER_LAYERS} × {TEACHER_HIDDEN} teacher with random weights, {num_candidates} candidates of the
-paper's space, batches of {BATCH_SIZE} sequences of at most {MAX_LENGTH} tokens, on
-{result["machine"]}. Medians of {result["rounds"]} interleaved rounds.
+paper's space, batches of {BATCH_SIZE} sequences of at most {MAX_LENGTH} tokens of
+{corpus_words(result)}, on {result["machine"]}. Medians of {result["rounds"]} interleaved rounds.
 
 | variant | seconds per 1000 real tokens and candidate | × naive float32 |
 |---|---|---|

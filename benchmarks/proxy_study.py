@@ -16,6 +16,7 @@ import statistics
 import time
 from pathlib import Path
 
+from named_corpus import corpus_facts, corpus_words
 from scipy.stats import spearmanr
 
 from api.search_run import PreparedSearch, prepare_search
@@ -98,8 +99,8 @@ def report(result: dict) -> str:
     return f"""# What the short proxy can tell
 
 Preset `laptop`: {proxy["steps"]} steps of {proxy["batch_size"]} sequences, peak rate
-{proxy["learning_rate"]:g}, warm start, MiniLM (6 × 384) on `pydocs`, {result["dtype"]} on
-{result["machine"]}. Held-out losses; 0 is perfect, 1 useless.
+{proxy["learning_rate"]:g}, warm start, MiniLM (6 × 384) on {corpus_words(result)},
+{result["dtype"]} on {result["machine"]}. Held-out losses; 0 is perfect, 1 useless.
 
 | student | relative | other proxy seed | {longer} | output | output, {longer} |
 |---|---|---|---|---|---|
@@ -111,8 +112,8 @@ Preset `laptop`: {proxy["steps"]} steps of {proxy["batch_size"]} sequences, peak
 
 The spread between students is the range of their relative losses, {result["spread"]:.4f}. The
 spread between seeds is the median over students of the difference between two proxy seeds (start,
-batches and proxy set all differ), {result["seed_spread"]:.4f}; the largest difference is
-{result["max_seed_spread"]:.4f}. Six students are a hint, not a proof.
+batches and proxy set differ, the held-out text does not), {result["seed_spread"]:.4f}; the largest
+difference is {result["max_seed_spread"]:.4f}. Six students are a hint, not a proof.
 
 The best student is the one of the lowest loss; a reward with a price on latency may prefer a
 smaller and faster one, as the demo's does.
@@ -160,6 +161,7 @@ def main() -> None:
     seeds = [abs(a - b) for a, b in zip(relative["short"], relative["other_seed"], strict=True)]
     spread = max(relative["short"]) - min(relative["short"])
     result = {
+        **corpus_facts(short.pinned.corpus),
         "students": students,
         "best": min(relative["short"]),
         "spread": spread,

@@ -38,9 +38,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
+from named_corpus import corpus_facts, corpus_words
 
+from kdnas.corpus.tokenized import KIND, TokenizedCorpus
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.settings import Settings
+from kdnas.store import Store
 from kdnas.testing.many_candidates import add_many_candidates
 from kdnas.testing.postgres import fresh_database, running_server
 
@@ -263,7 +266,8 @@ def measure(
     home.mkdir(parents=True)
     upgrade(database_url)
     environment = {"KDNAS_HOME": str(home), "KDNAS_DATABASE_URL": database_url}
-    with open_database(Settings.from_environment(environment)) as database:
+    settings = Settings.from_environment(environment)
+    with open_database(settings) as database:
         many = add_many_candidates(database, options.candidates)
     with served(database_url, home) as address:
         running = start_search(address)
@@ -273,7 +277,8 @@ def measure(
         with httpx.Client(base_url=f"{address}/api/v1/", timeout=30) as client:
             search = client.get(f"searches/{running}").json()
             client.patch(f"searches/{running}", json={"action": "cancel"})
-    found = summary(reads, heard, many)
+    folder = Store.from_settings(settings).fetch(KIND, search["spec"]["corpus"]["fingerprint"])
+    found = {**corpus_facts(TokenizedCorpus.open(folder)), **summary(reads, heard, many)}
     trained = search["num_candidates_finished"]
     print(
         f"{kind}: p95 {found['read_ms']['p95']:.0f} ms of {found['reads']} reads, "
@@ -309,7 +314,8 @@ def report(result: dict[str, Any]) -> str:
     return f"""# The service under load
 
 {result["candidates"]} candidates in one search, {result["readers"]} clients that read once a
-second, {result["listeners"]} that listen to all events, one search that trains on one thread; for
+second, {result["listeners"]} that listen to all events, one search that trains on one thread and
+on {corpus_words(result["databases"][0])}; for
 {result["seconds"]:.0f} seconds each, service, search and clients together on
 {result["machine"]}. The bars are 50 ms for 95 % of the reads, and 1 s for every
 event at every listener: how late they came is in the last two columns.

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from named_corpus import source_name
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -265,12 +266,14 @@ class Contender:
         folder: of its tokenizer.
         runs: makes the model of each run.
         about: how it was made.
+        corpora: source, fingerprint and number of training sequences of each run's text.
     """
 
     name: str
     folder: Path
     runs: tuple[Callable[[], nn.Module], ...]
     about: str = ""
+    corpora: tuple[dict[str, Any], ...] = ()
 
 
 def undistilled(handle: TeacherHandle, architecture: Architecture, init: str) -> Contender:
@@ -290,23 +293,48 @@ def distilled(name: str, folders: list[str]) -> Contender:
     """Students that ``kdnas full-distill`` wrote."""
     handles = [prepare_teacher(folder) for folder in folders]
     runs = tuple(lambda handle=handle: load_teacher_model(handle) for handle in handles)  # type: ignore[misc]
-    return Contender(name, handles[0].folder, runs, "; ".join(history(h.folder) for h in handles))
+    made = [record(h.folder) for h in handles]
+    return Contender(
+        name,
+        handles[0].folder,
+        runs,
+        "; ".join(history(*one) if one else "no record of its distillation" for one in made),
+        tuple(corpus_of(*one) for one in made if one),
+    )
 
 
-def history(folder: Path) -> str:
-    """Say how a student was distilled, from what the distillation wrote beside it."""
+def record(folder: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Read what a distillation wrote beside a student: its request, and the run that made it."""
     request, run = folder / "distillation.json", folder / "run.json"
     if not (request.is_file() and run.is_file()):
-        return "no record of its distillation"
-    spec, best = json.loads(request.read_text("utf-8")), json.loads(run.read_text("utf-8"))
-    training, corpus = spec["training"], spec["corpus"]
-    text = ", ".join(Path(source).name for source in corpus["source"])
+        return None
+    return json.loads(request.read_text("utf-8")), json.loads(run.read_text("utf-8"))
+
+
+def corpus_of(spec: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+    """Name the text of a distillation; students of older versions do not know their corpus."""
+    known = ("corpus_fingerprint", "corpus_training_sequences")
+    return {
+        "corpus_source": [source_name(source) for source in spec["corpus"]["source"]],
+        **{key: run[key] for key in known if key in run},
+    }
+
+
+def history(spec: dict[str, Any], run: dict[str, Any]) -> str:
+    """Say how a student was distilled."""
+    training, text = spec["training"], corpus_of(spec, run)
+    source = ", ".join(text["corpus_source"])
+    if "corpus_fingerprint" in text:
+        source += (
+            f" ({text['corpus_training_sequences']} training sequences, "
+            f"corpus `{text['corpus_fingerprint']}`)"
+        )
     length = f"{training['steps']} steps" if training["steps"] else f"{training['epochs']:g} epochs"
     return (
         f"`{spec['architecture']}` from {Path(spec['teacher']['ref']).name}, {length} of "
-        f"{training['batch_size']} sequences of at most {corpus['max_length']} tokens of {text}, "
-        f"seed {training['seed']}, held-out relative loss {best['losses']['relative']:.3f} at step "
-        f"{best['step']}"
+        f"{training['batch_size']} sequences of at most {spec['corpus']['max_length']} tokens of "
+        f"{source}, seed {training['seed']}, held-out relative loss "
+        f"{run['losses']['relative']:.3f} at step {run['step']}"
     )
 
 
@@ -337,7 +365,13 @@ def judge(
             for seed in (SEEDS if len(contender.runs) == 1 else (number,)) if steps else ():
                 found = fine_tune(model, tokenizer, task, steps, rate, seed, pooling)
                 guesses["fine-tuned"][task.name].append(found)
-    return {"guesses": guesses, "c": chosen, "parameters": parameters, "about": contender.about}
+    return {
+        "guesses": guesses,
+        "c": chosen,
+        "parameters": parameters,
+        "about": contender.about,
+        "corpora": contender.corpora,
+    }
 
 
 def judge_without_encoder(tasks: list[Task]) -> dict[str, dict[str, Any]]:

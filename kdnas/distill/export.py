@@ -99,8 +99,8 @@ def export_student(
     The folder holds weights (safetensors), configuration, the teacher's tokenizer and its way of
     embedding sentences, if it has one, so that sentence-transformers loads it too, ``README.md``
     (the model card), ``loss_curve.png`` unless it is undistilled, ``metrics.jsonl``,
-    ``tensorboard/``, ``distillation.json`` (the request) and ``run.json`` (which run made it, and
-    its best losses).
+    ``tensorboard/``, ``distillation.json`` (the request) and ``run.json`` (which run made it, on
+    which text, and its best losses).
 
     Args:
         distilled: the student and how it got there.
@@ -125,7 +125,13 @@ def export_student(
             embeds = write_student_modules(teacher.sentences, spec.arch.hidden, draft)
             facts = replace(facts, embeds_sentences=embeds)
         _write_json(draft / SPEC_FILE, portable_request(spec))
-        _write_json(draft / RUN_FILE, {"distillation_id": facts.run_id, **asdict(distilled.best)})
+        run = {
+            "distillation_id": facts.run_id,
+            "corpus_fingerprint": facts.corpus_fingerprint,
+            "corpus_training_sequences": facts.corpus_sequences,
+            **asdict(distilled.best),
+        }
+        _write_json(draft / RUN_FILE, run)
         (draft / "metrics.jsonl").write_text("".join(_metric_lines(distilled, spec)))
         write_student_events(distilled, events, draft / "tensorboard")
         if not distilled.undistilled:

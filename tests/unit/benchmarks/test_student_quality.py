@@ -1,6 +1,7 @@
 """The pure parts of a benchmark: reading tasks, scores, intervals. Needs none of its packages."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,7 @@ def program() -> ModuleType:
     # A dataclass looks its module up there, to resolve its annotations.
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "student_quality", module)
+        patch.syspath_prepend(PROGRAMS)
         spec.loader.exec_module(module)
     return module
 
@@ -83,6 +85,28 @@ def test_bootstrap_covers_the_score_and_is_paired(program: ModuleType) -> None:
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(score * (1 - score) / 400), rel=0.15)
     # The same draws for every model: two equal models differ by nothing.
     assert program.summarize(task, [guesses], [guesses])["gain_interval"] == (0, 0)
+
+
+def test_a_student_tells_its_text(program: ModuleType, tmp_path: Path) -> None:
+    assert program.record(tmp_path) is None
+    request = {
+        "architecture": "1,2,24,48,gelu",
+        "teacher": {"ref": "/models/bert"},
+        "training": {"steps": 7, "batch_size": 8, "seed": 3},
+        "corpus": {"source": ["/somewhere/texts", "hub:owner/name"], "max_length": 64},
+    }
+    run = {"step": 5, "losses": {"relative": 0.25}}
+    known = {"corpus_fingerprint": "00ff", "corpus_training_sequences": 90}
+    (tmp_path / "distillation.json").write_text(json.dumps(request))
+    (tmp_path / "run.json").write_text(json.dumps(run | known))
+    made = program.record(tmp_path)
+    assert program.corpus_of(*made) == {"corpus_source": ["texts", "hub:owner/name"], **known}
+    assert program.history(*made) == (
+        "`1,2,24,48,gelu` from bert, 7 steps of 8 sequences of at most 64 tokens of texts, "
+        "hub:owner/name (90 training sequences, corpus `00ff`), seed 3, held-out relative loss "
+        "0.250 at step 5"
+    )
+    assert "of texts, hub:owner/name, seed 3" in program.history(request, run)
 
 
 def test_students_of_one_name_are_runs(program: ModuleType) -> None:

@@ -152,6 +152,8 @@ def test_the_files_beside_the_model_have_the_facts(
     assert (request.architecture, request.training) == (spec.architecture, spec.training)
     run = json.loads((output / "run.json").read_text())
     assert (run["distillation_id"], run["step"]) == ("d-1", distilled.best.step)
+    assert run["corpus_fingerprint"] == FACTS.corpus_fingerprint
+    assert run["corpus_training_sequences"] == FACTS.corpus_sequences
     assert is_export_of(output, "d-1")
     assert not is_export_of(output, "d-2")
     assert not is_export_of(tmp_path / "nowhere", "d-1")

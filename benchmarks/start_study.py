@@ -1,0 +1,330 @@
+"""How many steps a start from the teacher is worth, each start at its own best learning rate.
+
+    python benchmarks/start_study.py sweep --corpus TEXTS --results FILE.jsonl
+    python benchmarks/start_study.py steps --corpus pydocs --results FILE.jsonl
+    python benchmarks/start_study.py report --results FILE.jsonl --output docs/results/start
+
+``sweep`` trains architectures that are chosen on, with several rates, starts and lengths; ``steps``
+trains those that are reported, each start and length at the rate that the sweep found best. Every
+length is a run of its own, with its own schedule. Each result is appended to the file as it comes,
+and what is there is not trained again, so both can be stopped and gone on with at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kdnas import ENGINE_VERSION
+from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
+from kdnas.distill.group import MiniKD
+from kdnas.distill.numerics import choose_dtype, num_threads
+from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
+from kdnas.settings import Settings
+from kdnas.specs.objectives import objective_spec
+from kdnas.specs.parts import CorpusSpec, StudentSpec
+from kdnas.specs.search import ProxySpec
+from kdnas.store import Store
+
+CHOOSING = ("1,4,288,1024,gelu", "2,6,288,768,relu", "3,3,192,1024,gelu", "5,12,288,576,silu")
+REPORTED = (
+    "1,12,384,768,gelu",
+    "2,12,288,768,gelu",
+    "3,12,288,768,gelu",
+    "3,12,384,1536,gelu",
+    "6,12,288,1024,gelu",
+    "6,12,384,1536,gelu",
+    "2,2,192,1024,relu",
+    "3,4,288,512,silu",
+)
+LONG = ("2,12,288,768,gelu", "3,12,288,768,gelu")
+STARTS = ("teacher", "warm")
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+LENGTHS = (60, 120, 240, 480, 960)
+LONGEST = 3840
+YARDSTICK = 960
+SEEDS = (0, 1)
+BAR_RATIO = 4.0
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What a group of students is trained with."""
+
+    corpus: str
+    start: str
+    rate: float
+    warmup: float
+    steps: int
+    seed: int
+
+
+class Results:
+    """The file of results, one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
+
+    def missing(self, setting: Setting, architectures: Iterable[str]) -> list[str]:
+        """Architectures that have no result in a setting yet."""
+        known = {row["architecture"] for row in self.of(**asdict(setting))}
+        return [a for a in architectures if a not in known]
+
+    def of(self, **wanted: Any) -> list[dict[str, Any]]:
+        """Results with these values."""
+        return [r for r in self.rows if all(r.get(key) == v for key, v in wanted.items())]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a result."""
+        self.rows.append(row)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+class Laboratory:
+    """Teacher and corpus, and what is trained on them."""
+
+    def __init__(self, source: str) -> None:
+        settings = Settings.from_environment()
+        self._store = Store.from_settings(settings)
+        self._teacher: TeacherHandle = prepare_teacher("minilm", self._store)
+        spec = CorpusSpec(source=(source,), max_length=64)
+        self.corpus: TokenizedCorpus = build_corpus(spec, self._teacher.folder, self._store)
+        self.name = Path(source).name
+        self._dtype = choose_dtype("auto", "cpu")
+
+    def train(self, setting: Setting, architectures: list[str]) -> Iterator[dict[str, Any]]:
+        """Train a group in a setting; yield one row a student."""
+        proxy = ProxySpec(
+            steps=setting.steps,
+            batch_size=16,
+            learning_rate=setting.rate,
+            warmup_fraction=setting.warmup,
+            seed=setting.seed,
+            fraction=1.0,
+        )
+        context = MiniKDContext(
+            teacher=self._teacher.fingerprint,
+            corpus=self.corpus.fingerprint,
+            objective=objective_spec("hs").to_json(),
+            student=StudentSpec.model_validate(setting.start).to_json(),
+            proxy=proxy.to_json(),
+            dtype=self._dtype,
+            engine_version=ENGINE_VERSION,
+        )
+        engine = MiniKD(context, self._teacher, self.corpus, self._store, "cpu")
+        requests = [MiniKDRequest(a, Architecture.parse(a)) for a in architectures]
+        for item in engine.train(requests):
+            if isinstance(item, MiniKDResult):
+                yield {
+                    **asdict(setting),
+                    "architecture": item.candidate_id,
+                    "loss_start": item.loss_start,
+                    "relative": item.losses.relative if item.losses else None,
+                    "output": item.losses.output if item.losses else None,
+                    "error": item.error,
+                    "seconds": round(item.train_seconds, 1),
+                    "dtype": self._dtype,
+                    "corpus_fingerprint": self.corpus.fingerprint,
+                }
+
+
+def best_rates(results: Results) -> dict[tuple[str, int], tuple[float, float]]:
+    """For each start and length the rate and warm-up of the smallest mean loss in the sweep."""
+    sums: dict[tuple[str, int], dict[tuple[float, float], list[float]]] = {}
+    for row in results.rows:
+        if row["architecture"] in CHOOSING:
+            place = sums.setdefault((row["start"], row["steps"]), {})
+            loss = row["relative"] if row["relative"] is not None else 1.0
+            place.setdefault((row["rate"], row["warmup"]), []).append(loss)
+    return {
+        key: min(tried, key=lambda pair, tried=tried: statistics.mean(tried[pair]))  # type: ignore[misc]
+        for key, tried in sums.items()
+    }
+
+
+def nearest(rates: dict[tuple[str, int], tuple[float, float]], start: str, steps: int) -> Any:
+    """The rate and warm-up of the swept length that is nearest, as a ratio, to this one."""
+    lengths = sorted(length for s, length in rates if s == start)
+    if not lengths:
+        raise SystemExit(f"no rate was swept for the start {start}; run the sweep first")
+    closest = min(lengths, key=lambda n: max(n, steps) / min(n, steps))
+    return rates[start, closest]
+
+
+def run(laboratory: Laboratory, results: Results, plan: Iterable[tuple[Setting, Any]]) -> None:
+    """Train what is missing."""
+    for setting, architectures in plan:
+        if missing := results.missing(setting, architectures):
+            began = time.monotonic()
+            for row in laboratory.train(setting, missing):
+                results.add(row)
+            print(setting, f"{time.monotonic() - began:.0f} s", flush=True)
+
+
+def sweep_plan(corpus: str, lengths: Iterable[int]) -> Iterator[tuple[Setting, Any]]:
+    """All settings of the sweep."""
+    for steps in lengths:
+        for rate in RATES:
+            for start in STARTS:
+                yield Setting(corpus, start, rate, 0.1, steps, 0), CHOOSING
+
+
+def steps_plan(
+    corpus: str, rates: dict[tuple[str, int], tuple[float, float]]
+) -> Iterator[tuple[Setting, Any]]:
+    """All settings that are reported, the short ones first."""
+    for steps in (*LENGTHS, LONGEST):
+        for seed in SEEDS:
+            for start in STARTS:
+                rate, warmup = nearest(rates, start, steps)
+                setting = Setting(corpus, start, rate, warmup, steps, seed)
+                yield setting, REPORTED if steps < LONGEST else LONG
+
+
+def fewest_steps(results: Results, corpus: str, architecture: str, seed: int) -> dict[str, Any]:
+    """The fewest steps at which the teacher start reaches the warm start's loss of 960 steps."""
+
+    def losses(start: str) -> dict[int, float]:
+        rows = results.of(corpus=corpus, architecture=architecture, seed=seed, start=start)
+        return {row["steps"]: row["relative"] for row in rows if row["relative"] is not None}
+
+    teacher, warm = losses("teacher"), losses("warm")
+    yardstick = warm.get(YARDSTICK)
+    reached = sorted(n for n, loss in teacher.items() if yardstick and loss <= yardstick)
+    rows = results.of(corpus=corpus, architecture=architecture, seed=seed, start="teacher")
+    start = next((row["loss_start"] for row in rows), None)
+    if yardstick and start is not None and start <= yardstick:
+        reached.insert(0, 0)
+    return {
+        "corpus": corpus,
+        "architecture": architecture,
+        "seed": seed,
+        "warm": warm,
+        "teacher": teacher,
+        "loss_start": start,
+        "fewest_steps": reached[0] if reached else None,
+        "ratio": YARDSTICK / max(reached[0], 1) if reached else None,
+    }
+
+
+def report(results: Results) -> tuple[str, dict[str, Any]]:
+    """The page and its numbers."""
+    corpora = sorted({row["corpus"] for row in results.rows})
+    found = [
+        fewest_steps(results, corpus, architecture, seed)
+        for corpus in corpora
+        for architecture in REPORTED
+        for seed in SEEDS
+    ]
+    whole = [f for f in found if YARDSTICK in f["warm"] and YARDSTICK in f["teacher"]]
+    ratios = [f["ratio"] or 0.0 for f in whole]
+    names = {row["corpus"]: row["corpus_fingerprint"] for row in results.rows}
+    rates = best_rates(results)
+    lines = [
+        "# What a start from the teacher is worth in steps",
+        "",
+        "Held-out relative loss (0 is the teacher, 1 useless) of students of MiniLM (6 × 384), "
+        "objective `hs`, 16 sequences of at most 64 tokens a step, each length a run with its own "
+        "schedule. `warm` has its projections fitted by least squares as well.",
+        "",
+        "Corpora: " + ", ".join(f"{name} (`{mark}`)" for name, mark in names.items()) + ".",
+        "",
+        "## Rates, chosen on other architectures",
+        "",
+        "Mean relative loss of " + ", ".join(f"`{a}`" for a in CHOOSING) + ".",
+        "",
+        "| start | steps | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
+        "|---|---|" + "---|" * (len(RATES) + 1),
+    ]
+    for start, steps in sorted(rates):
+        cells = []
+        for rate in RATES:
+            rows = [
+                r["relative"]
+                for r in results.of(start=start, steps=steps, rate=rate)
+                if r["architecture"] in CHOOSING
+            ]
+            good = [value for value in rows if value is not None]
+            cells.append(f"{statistics.mean(good):.4f}" if rows and len(good) == len(rows) else "–")
+        lines.append(f"| {start} | {steps} | {' | '.join(cells)} | {rates[start, steps][0]:g} |")
+    lengths = (*LENGTHS, LONGEST)
+    lines += [
+        "",
+        "## Steps",
+        "",
+        "| corpus | student | seed | start | 0 | "
+        + " | ".join(map(str, lengths))
+        + " | fewest steps | ratio |",
+        "|---|---|---|---|---|" + "---|" * (len(lengths) + 2),
+    ]
+    for f in found:
+        if not f["teacher"] and not f["warm"]:
+            continue
+        for start in STARTS:
+            first = f["loss_start"] if start == "teacher" else None
+            cells = [f"{f[start][n]:.4f}" if n in f[start] else "" for n in lengths]
+            tail = ["", ""]
+            if start == "teacher" and f in whole:
+                few = f["fewest_steps"]
+                tail = ["not reached" if few is None else str(few), f"{f['ratio'] or 0:.1f}"]
+            lines.append(
+                f"| {f['corpus']} | `{f['architecture']}` | {f['seed']} | {start} | "
+                f"{'' if first is None else f'{first:.4f}'} | {' | '.join([*cells, *tail])} |"
+            )
+    summary: dict[str, Any] = {"runs": len(results.rows), "compared": len(whole)}
+    if ratios:
+        worse = [f["teacher"][YARDSTICK] - f["warm"][YARDSTICK] for f in whole]
+        summary |= {
+            "median_ratio": statistics.median(ratios),
+            "largest_disadvantage_at_960": max(worse),
+        }
+        lines += [
+            "",
+            f"Median ratio {summary['median_ratio']:.1f} (bar ≥ {BAR_RATIO:g}) over {len(whole)} "
+            f"of {len(corpora) * len(REPORTED) * len(SEEDS)} comparisons; at {YARDSTICK} steps the "
+            f"teacher start is worse by at most {max(worse):+.4f}.",
+        ]
+    lines += ["", f"Made with `python benchmarks/start_study.py`; {len(results.rows)} runs.", ""]
+    return "\n".join(lines), {"summary": summary, "comparisons": found, "runs": results.rows}
+
+
+def main() -> None:
+    """Run a part of the study, or write its page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("sweep", "steps", "report"))
+    parser.add_argument("--corpus", default="pydocs", help="file, folder or pydocs")
+    parser.add_argument("--results", type=Path, required=True, help="JSON lines, appended to")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[240, 60, 960], help="swept")
+    parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
+    arguments = parser.parse_args()
+    results = Results(arguments.results)
+    if arguments.part == "report":
+        text, numbers = report(results)
+        print(text)
+        if arguments.output:
+            arguments.output.with_suffix(".md").write_text(text, "utf-8")
+            arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+        return
+    with num_threads(1):
+        laboratory = Laboratory(arguments.corpus)
+        plan = (
+            sweep_plan(laboratory.name, arguments.lengths)
+            if arguments.part == "sweep"
+            else steps_plan(laboratory.name, best_rates(results))
+        )
+        run(laboratory, results, plan)
+
+
+if __name__ == "__main__":
+    main()
