@@ -39,7 +39,7 @@ def setup(
     """
     told = {
         "Teacher": _teacher(search, teacher),
-        "Text": ", ".join(search.corpus.source),
+        "Text": _text(search),
         "Objective": _objective(search.objective, spec.distillation.objective),
         "Search": _search(search, counts),
         "Chosen": _chosen(spec.choose),
@@ -58,6 +58,13 @@ def _teacher(search: SearchSpec, teacher: ModelLine | None) -> str:
     if teacher is not None and teacher.params_millions:
         about.append(f"{teacher.params_millions:.1f} M parameters")
     return search.teacher.ref + _in_brackets(about)
+
+
+def _text(search: SearchSpec) -> str:
+    """Sources, and the fingerprint: ``pydocs`` is another text on every machine."""
+    sources = ", ".join(search.corpus.source)
+    mark = search.corpus.fingerprint
+    return f"{sources} (corpus {mark})" if mark else sources
 
 
 def _objective(searched: ObjectiveSpec, distilled: ObjectiveSpec | None) -> str:

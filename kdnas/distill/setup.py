@@ -120,7 +120,13 @@ class Setup:
         init = "copy" if plan.objective.copies_layers else self._start.init
         if init == "teacher":
             start_from_teacher(
-                student, self.model, self.family, architecture, self.states, spec.seed
+                student,
+                self.model,
+                self.family,
+                architecture,
+                self.states,
+                spec.seed,
+                plan.objective.compared(self.teacher.shape),
             )
             return student
         basis = self._basis if init == "warm" else None

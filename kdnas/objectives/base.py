@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.start.relations import Compared
 from kdnas.models.taps import Activations, TapPoints, TokenStates
 from kdnas.records import Losses, TeacherShape
 
@@ -86,6 +87,9 @@ class Objective(Protocol):
     @property
     def copies_layers(self) -> bool:
         """Whether its students start as copies of teacher layers."""
+
+    def compared(self, teacher: TeacherShape) -> Compared | None:
+        """What queries, keys and values of the student's last layer are compared with, if any."""
 
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """Say why this teacher cannot teach this student and what to do, or None if it can."""

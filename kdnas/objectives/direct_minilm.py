@@ -24,6 +24,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import RequestError
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.linear import least_squares, nearest_orthogonal
+from kdnas.models.start.relations import Compared
 from kdnas.models.taps import PROJECTIONS, Activations, Projection, TapPoints, TokenStates
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.hidden_state import PROJECTION_STD
@@ -53,6 +54,10 @@ class DirectMiniLM:
     def heads_for(self, teacher: TeacherShape) -> int:
         """Return A_r for a teacher."""
         return self.relation_heads or teacher.heads
+
+    def compared(self, teacher: TeacherShape) -> Compared:
+        """Those of the teacher layer that teaches."""
+        return Compared(teacher_layer(self.teacher_layer, teacher), self.heads_for(teacher))
 
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """Say that a width cannot be cut so, or that there is no such teacher layer.

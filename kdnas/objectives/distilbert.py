@@ -47,6 +47,9 @@ class DistilBert:
     needs_lm_head: bool = True
     copies_layers: bool = True
 
+    def compared(self, teacher: TeacherShape) -> None:
+        """Queries, keys and values are not compared."""
+
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """Say where the student differs from its teacher in more than depth."""
         if not any(self.weights):

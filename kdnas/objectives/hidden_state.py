@@ -37,6 +37,9 @@ class HiddenState:
     needs_lm_head: bool = False
     copies_layers: bool = False
 
+    def compared(self, teacher: TeacherShape) -> None:
+        """Queries, keys and values are not compared."""
+
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """Say why the mapping does not fit, such as a student deeper than its teacher."""
         try:

@@ -17,6 +17,7 @@ from torch import Tensor
 from kdnas.architecture import Architecture
 from kdnas.errors import RequestError
 from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.start.relations import Compared
 from kdnas.models.taps import Activations, Projection, TapPoints
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.relation_heads import relation_heads_problem
@@ -53,6 +54,10 @@ class MiniLMv2:
         return self.relation_heads or (
             LARGE_HEADS if teacher.hidden >= LARGE_HIDDEN else BASE_HEADS
         )
+
+    def compared(self, teacher: TeacherShape) -> Compared:
+        """Those of the teacher layer that teaches."""
+        return Compared(teacher_layer(self.teacher_layer, teacher), self.heads_for(teacher))
 
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """Say that a width cannot be cut so, or that there is no such teacher layer.

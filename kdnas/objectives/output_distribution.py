@@ -36,6 +36,9 @@ class OutputDistribution:
     needs_lm_head: bool = True
     copies_layers: bool = False
 
+    def compared(self, teacher: TeacherShape) -> None:
+        """Queries, keys and values are not compared."""
+
     def problem(self, student: Architecture, teacher: TeacherShape) -> str | None:
         """None: only the vocabularies must be equal, and they are."""
         return None

@@ -51,7 +51,7 @@ def merged_attention(
     width, heads = len(inputs.mean), len(groups)
     size, own_size = len(teacher.query.bias) // teacher_heads, width // heads
     scale = math.sqrt(own_size / size)
-    queries, keys = _through(mapped, teacher.query), _through(mapped, teacher.key)
+    queries, keys = through(mapped, teacher.query), through(mapped, teacher.key)
     root = inputs.root
     weighted_queries = torch.cat([root.T @ queries[0], queries[1][None]])  # the constant counts 1
     weighted_keys = root.T @ keys[0]
@@ -91,7 +91,7 @@ def merged_values(
     """
     width = len(inputs.mean)
     own_size = width // len(groups)
-    values = _through(mapped, teacher.value)
+    values = through(mapped, teacher.value)
     written = (teacher.output.weight @ basis).double()  # (D, d)
     weighted = inputs.root.T @ values[0]
     places: Counter[range] = Counter()
@@ -121,7 +121,7 @@ def fill_values(value: Affine, output: Affine, generator: torch.Generator) -> tu
     return value, output
 
 
-def _through(mapped: InputMap, projection: Affine) -> tuple[Tensor, Tensor]:
+def through(mapped: InputMap, projection: Affine) -> tuple[Tensor, Tensor]:
     """A teacher's projection in the student's coordinates: slope (d, D) and constant (D,)."""
     weight = projection.weight
     slope, constant = mapped.slope @ weight, mapped.there @ weight + projection.bias

@@ -10,6 +10,7 @@ from kdnas.models.start.feed_forward import Neurons, chosen_neurons
 from kdnas.models.start.layers import Share, head_groups
 from kdnas.models.start.linear import Inputs
 from kdnas.models.start.norms import fitted_norm
+from kdnas.models.start.relations import related_attention
 from kdnas.models.start.walk import (
     ACTIVATIONS,
     Walk,
@@ -25,7 +26,7 @@ class PostNormWalk(Walk):
     def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
         """Make one layer; see :class:`~kdnas.models.start.walk.Walk`."""
         task, states, basis = self.task, self.task.states, self.task.basis
-        attention, feed_forward = self._attention(share, own), None
+        attention = self._attention(number, share, own)
         if not share.span:
             attention = silent_attention(attention)
         read = attend(own, attention, task.student.heads, task.layout)
@@ -41,9 +42,19 @@ class PostNormWalk(Walk):
         norm, after = fitted_norm(sums, target, task.student.eps)
         return LayerWeights(attention, attention_norm, feed_forward, norm), after
 
-    def _attention(self, share: Share, own: Tensor) -> Attention:
+    def _attention(self, number: int, share: Share, own: Tensor) -> Attention:
         task, teacher = self.task, self.task.teacher
         inputs = Inputs(own)
+        if task.compared is not None and number == task.architecture.layers:
+            layer = task.compared.teacher_layer
+            return related_attention(
+                inputs,
+                inputs.map_to(task.states.hidden(layer - 1)),
+                teacher.layers[layer - 1].attention,
+                task.compared.heads,
+                task.basis,
+                task.generator,
+            )
         return merged_attention(
             inputs,
             inputs.map_to(task.states.hidden(share.attention - 1)),

@@ -16,6 +16,7 @@ from kdnas.models.start.layers import shares
 from kdnas.models.start.norms import fitted_norm
 from kdnas.models.start.post_norm import PostNormWalk
 from kdnas.models.start.pre_norm import PreNormWalk
+from kdnas.models.start.relations import Compared
 from kdnas.models.start.states import Layout, TeacherStates
 from kdnas.models.start.walk import Model, Task, Walk
 from kdnas.models.start.weights import norm_eps, write_layer, write_norm
@@ -30,6 +31,7 @@ def start_from_teacher(
     architecture: Architecture,
     states: TeacherStates,
     seed: int,
+    compared: Compared | None = None,
 ) -> None:
     """Write the weights that a student of any architecture begins with.
 
@@ -42,6 +44,8 @@ def start_from_teacher(
         architecture: of the student.
         states: the teacher's, on some text.
         seed: of the turn of the basis, and of dimensions that nothing is known of.
+        compared: what an objective compares the last layer's queries, keys and values with. Where
+            positions are rotary it counts for nothing: there a basis is not free enough.
     """
     config: Any = teacher.config
     if all(
@@ -63,7 +67,7 @@ def start_from_teacher(
     own = start_embeddings(student, teacher, family, basis, states.input_ids, layout, target)
     generator = torch.Generator().manual_seed(_derived(seed, architecture))
     built = Model.of(student, family)
-    task = Task(whole, built, states, layout, architecture, basis, generator)
+    task = Task(whole, built, states, layout, architecture, basis, generator, compared)
     walk: Walk = PreNormWalk(task) if family.normalises_first else PostNormWalk(task)
     for number, share in enumerate(pieces, 1):
         weights, own = walk.layer(number, share, own)

@@ -18,6 +18,7 @@ from kdnas.architecture import Architecture
 from kdnas.models.families import Family
 from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Affine
+from kdnas.models.start.relations import Compared
 from kdnas.models.start.states import Layout, TeacherStates
 from kdnas.models.start.weights import Attention, FeedForward, LayerWeights, norm_eps, read_layer
 
@@ -80,6 +81,7 @@ class Task:
         architecture: of the student.
         basis: P, (D, d).
         generator: of what is left to chance.
+        compared: what the last layer's queries, keys and values are compared with, if with any.
     """
 
     teacher: Model
@@ -89,6 +91,7 @@ class Task:
     architecture: Architecture
     basis: Tensor
     generator: torch.Generator
+    compared: Compared | None = None
 
 
 class Walk(ABC):
