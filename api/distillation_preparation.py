@@ -13,7 +13,7 @@ from kdnas.distill.checkpoint import absolute_place, check_place
 from kdnas.distill.export import refuse_used_folder
 from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
-from kdnas.models.student import start_problem
+from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.settings import Settings

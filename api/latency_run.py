@@ -16,7 +16,7 @@ from kdnas.models.teacher import prepare_teacher
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.objectives import HiddenStateSpec
-from kdnas.specs.parts import TeacherSpec
+from kdnas.specs.parts import StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 
@@ -110,7 +110,8 @@ def _build(
         TeacherSpec.read(request["teacher"], what), Store.from_settings(settings)
     )
     check_length("latency.length", spec.length, teacher)
-    space = build_space(SpaceSpec.read(request.get("space", {}), what), teacher, HiddenStateSpec())
+    axes = SpaceSpec.read(request.get("space", {}), what)
+    space = build_space(axes, teacher, HiddenStateSpec(), StudentSpec().init)
     table = ensure_latencies(
         database, spec, teacher, space, note, check=lambda: note(0.0, "waiting for the machine")
     )

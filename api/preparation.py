@@ -15,14 +15,14 @@ from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
-from kdnas.models.student import start_problem
+from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.objectives import ObjectiveSpec
-from kdnas.specs.parts import CorpusSpec, TeacherSpec
+from kdnas.specs.parts import CorpusSpec, Start, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 from workers.machine import Machine
@@ -113,7 +113,7 @@ def store_warnings(machine: Machine, settings: Settings) -> list[str]:
 
 
 def build_space(
-    spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpec, init: str = "warm"
+    spec: SpaceSpec, teacher: TeacherHandle, objective: ObjectiveSpec, init: Start
 ) -> SearchSpace:
     """Build the space that a spec names, without states that the teacher cannot teach so.
 

@@ -63,7 +63,14 @@ Mapping = Annotated[
         help="Layer mapping: single, last, uniform, uniform_consecutive, uniform_last or kdnas."
     ),
 ]
-Init = Annotated[str | None, typer.Option(help="How a student starts: warm, random or copy.")]
+Init = Annotated[
+    str | None,
+    typer.Option(
+        help="How a student starts: teacher (its layers, heads and neurons, cut to any size), warm "
+        "(its embeddings alone), random (nothing of it) or copy (its embeddings and whole layers; "
+        "only the depth may differ)."
+    ),
+]
 Steps = Annotated[int | None, typer.Option(help="Optimiser steps; instead of epochs.")]
 Epochs = Annotated[
     float | None, typer.Option(help="Passes over the training sequences; instead of steps.")

@@ -32,7 +32,7 @@ def calibration_problem(teacher: TeacherShape, tokens: int) -> str | None:
     if tokens >= needed:
         return None
     return (
-        f"a start from the teacher takes at least {needed} tokens of training text "
+        f"a start that is fitted to the teacher takes at least {needed} tokens of training text "
         f"({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and there "
         f"are {tokens}"
     )
@@ -82,7 +82,7 @@ def calibration_states(
         available = min(tokens, training_tokens(corpus))
         if problem := calibration_problem(teacher.shape, available):
             raise CorpusError(
-                f"{problem}; give more text or calibration_tokens, or choose student.init warm"
+                f"{problem}; give more text or calibration_tokens, or choose student.init random"
             )
         store.cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(store.cache_dir / f".{KIND}-{name}.lock"):

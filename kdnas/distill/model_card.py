@@ -19,6 +19,7 @@ from kdnas.specs.objectives import (
     ObjectiveSpec,
     OutputSpec,
 )
+from kdnas.specs.parts import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ def model_card(
         "objective": _objective_row(spec.objective),
         "start": _start(spec),
         "training": _training(distilled, spec, facts),
+        **_trained_row(distilled, spec),
         "held-out loss": f"relative {best.losses.relative:.4f}, output {best.losses.output:.4f}, "
         f"mean {best.losses.mean:.4f} ({_read_at(distilled)})",
         "latency": facts.latency or "not measured",
@@ -305,13 +307,51 @@ def _plain(value: Any) -> str:
 def _start(spec: DistillationSpec) -> str:
     if spec.student.init_from is not None:
         return f"the weights of {spec.student.init_from.ref}"
-    init = "copy" if isinstance(spec.objective, DistilBertSpec) else spec.student.init
     return {
         "teacher": "cut from the teacher: its embeddings, attention and neurons",
         "warm": "warm: embeddings from the teacher's",
         "random": "random weights",
         "copy": "copy: embeddings and layers of the teacher",
-    }[init]
+    }[_init(spec)]
+
+
+def _init(spec: DistillationSpec) -> Start:
+    return "copy" if isinstance(spec.objective, DistilBertSpec) else spec.student.init
+
+
+def _trained_row(distilled: Distilled, spec: DistillationSpec) -> dict[str, str]:
+    """Say which weights have seen a gradient, where an objective leaves some out."""
+    objective = spec.objective
+    if distilled.undistilled or not isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
+        return {}
+    learned = _QKV
+    if isinstance(objective, MiniLMv2Spec):
+        used = {name for pair, _ in objective.weighted_relations() for name in pair}
+        learned = {name: words for name, words in _QKV.items() if name in used}
+    left_out = [words for name, words in _QKV.items() if name not in learned]
+    rest = _listed([f"its {words}" for words in left_out] + ["what follows them in that layer"])
+    if spec.student.init_from is not None:
+        held = f"still that of {spec.student.init_from.ref}"
+    else:
+        held = _UNTRAINED[_init(spec)]
+    return {
+        "weights": f"trained: embeddings, all layers below the last, and the last layer's "
+        f"{_listed(list(learned.values()))}; not trained: {rest}, {held}"
+    }
+
+
+_QKV = {"q": "queries", "k": "keys", "v": "values"}
+
+_UNTRAINED: dict[Start, str] = {
+    "teacher": "still as it was cut from the teacher",
+    "warm": "whose output matrices are still zero, so that the last layer computes nothing",
+    "random": "still random",
+    "copy": "still as it was copied from the teacher",
+}
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _training(distilled: Distilled, spec: DistillationSpec, facts: CardFacts) -> str:

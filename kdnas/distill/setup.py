@@ -22,9 +22,11 @@ from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
+from kdnas.models.start.copied import copy_layers
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.start.teacher_start import start_from_teacher
-from kdnas.models.student import EmbeddingBasis, build_student, load_weights, start_student
+from kdnas.models.start.warm import EmbeddingBasis, start_warm
+from kdnas.models.student import build_student, load_weights
 from kdnas.models.taps import TapPoints, read_token_states
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
 from kdnas.objectives.base import Head
@@ -118,19 +120,23 @@ class Setup:
             load_weights(student, self._origin)
             return student
         init = "copy" if plan.objective.copies_layers else self._start.init
-        if init == "teacher":
-            start_from_teacher(
-                student,
-                self.model,
-                self.family,
-                architecture,
-                self.states,
-                spec.seed,
-                plan.objective.compared(self.teacher.shape),
-            )
-            return student
-        basis = self._basis if init == "warm" else None
-        start_student(student, self.family, init, basis, self.model)
+        match init:
+            case "teacher":
+                start_from_teacher(
+                    student,
+                    self.model,
+                    self.family,
+                    architecture,
+                    self.states,
+                    spec.seed,
+                    plan.objective.compared(self.teacher.shape),
+                )
+            case "warm":
+                start_warm(student, self.model, self.family, self._basis)
+            case "copy":
+                copy_layers(student, self.model, self.family)
+            case "random":
+                pass  # as it was built
         return student
 
     def fit(self, trainer: StudentTrainer) -> None:

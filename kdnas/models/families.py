@@ -148,6 +148,10 @@ class Family:
             ]
         return values
 
+    def axes(self, config: PretrainedConfig) -> dict[str, Any]:
+        """Read the axes of an architecture off a configuration."""
+        return {axis: getattr(config, key) for axis, key in self.config_keys.items()}
+
     def cut_layers(self, config: PretrainedConfig, count: int) -> None:
         """Let a configuration have only its first ``count`` layers."""
         setattr(config, self.config_keys["layers"], count)

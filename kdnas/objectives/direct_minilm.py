@@ -3,7 +3,8 @@
     L(S, T) = Σ_{α ∈ {Q,K,V}} Σ_{a=1}^{A_r} MSE(A_α,a^S W_α,a, A_α,a^T)
 
 between the student's last layer and one layer of the teacher, with W_α,a ∈ R^{d_r^S × d_r^T}
-learned, without bias, drawn from N(0, 0.02²); MSE is a mean over real tokens and the d_r^T
+learned, without bias, begun as fitted to where the student starts, or, with a random start, as
+drawn from N(0, 0.02²); MSE is a mean over real tokens and the d_r^T
 dimensions of a teacher's relation head, in float32. Under the orthogonal constraint W_α,a has
 orthonormal rows or, where d_r^S > d_r^T, columns.
 

@@ -2,8 +2,9 @@
 
     L_HS(S, T) = Σ_i Σ_{j ∈ g(i)} MSE(H_i^S W_i^j, H_j^T)
 
-with W_i^j ∈ R^{d_S × d_T} learned, without bias, drawn from N(0, 0.02²); MSE is a mean over real
-tokens and teacher dimensions, in float32.
+with W_i^j ∈ R^{d_S × d_T} learned, without bias; MSE is a mean over real tokens and teacher
+dimensions, in float32. W begins as the least-squares fit to where the student starts, or, with a
+random start, as drawn from N(0, 0.02²).
 """
 
 from __future__ import annotations

@@ -58,8 +58,13 @@ class FullTrainingSpec(TrainingSpec):
 class FullStudentSpec(StudentSpec):
     """How the student of a full distillation starts.
 
-    ``init_from`` is the folder of an earlier student of the same architecture, whose weights it
-    begins with; ``init`` then counts for nothing.
+    Attributes:
+        init: ``teacher`` cuts any architecture out of the teacher, ``warm`` takes its embeddings
+            alone, ``random`` nothing, ``copy`` the embeddings and the layers of the ``uniform``
+            mapping; counts for nothing where ``init_from`` is given.
+        calibration_tokens: tokens of the corpus on which the teacher is watched for the start.
+        init_from: the folder of an earlier student of the same architecture, whose weights it
+            begins with.
     """
 
     init_from: ModelSpec | None = None

@@ -89,14 +89,15 @@ class CorpusSpec(Spec):
 class StudentSpec(Spec):
     """How a student starts.
 
-    ``teacher`` cuts any architecture out of the teacher, ``warm`` takes its embeddings, ``random``
-    nothing, ``copy`` the embeddings and the layers of the ``uniform`` mapping (a student that
-    differs from its teacher in depth alone). What an objective learns beside the student, such as
-    projections, is fitted to the start, except to a random one.
+    What an objective learns beside the student, such as projections, is fitted to the start, except
+    to a random one.
 
     Attributes:
-        init: one of them.
-        calibration_tokens: tokens of the corpus on which the teacher is watched for that.
+        init: ``teacher`` cuts any architecture out of the teacher, ``warm`` takes its embeddings
+            alone, ``random`` nothing, ``copy`` the embeddings and the layers of the ``uniform``
+            mapping (a student that differs from its teacher in depth alone).
+        calibration_tokens: tokens of the corpus on which the teacher is watched for that; at least
+            2 for each of its channels.
     """
 
     init: Start = "teacher"

@@ -38,7 +38,7 @@ class TinyLab:
     corpus: TokenizedCorpus
 
     def context(
-        self, dtype: str = "float32", init: str = "warm", objective: Any = "hs", **proxy: Any
+        self, dtype: str = "float32", init: str = "teacher", objective: Any = "hs", **proxy: Any
     ) -> MiniKDContext:
         """Return a mini-KD context of a few steps; ``proxy`` overrides entries of its spec."""
         return MiniKDContext(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,7 +21,6 @@ from kdnas.models.start.relations import Compared
 from kdnas.models.start.states import Layout, TeacherStates
 from kdnas.models.start.walk import Model, Task, Walk
 from kdnas.models.start.weights import norm_eps, write_layer, write_norm
-from kdnas.search_space import AXES
 
 
 @torch.no_grad()
@@ -48,9 +48,7 @@ def start_from_teacher(
             positions are rotary it counts for nothing: there a basis is not free enough.
     """
     config: Any = teacher.config
-    if all(
-        getattr(config, family.config_keys[axis]) == getattr(architecture, axis) for axis in AXES
-    ):
+    if family.axes(config) == asdict(architecture):
         student.load_state_dict(teacher.state_dict())
         return
     whole = Model.of(teacher, family)

@@ -63,19 +63,23 @@ def test_a_teacher_is_checked_before_a_corpus_is_read(lab: TinyLab) -> None:
 def test_spaces(lab: TinyLab) -> None:
     hs, relations = objective_spec("hs"), objective_spec({"name": "minilmv2", "relation_heads": 12})
     depth = lab.teacher.shape.layers
-    assert max(build_space(SpaceSpec(), lab.teacher, hs).layers) == depth
+    assert max(build_space(SpaceSpec(), lab.teacher, hs, "teacher").layers) == depth
     axes = {"layers": (1, 9), "heads": (2,), "hidden": (24, 30), "intermediate": (48,)}
     custom = SpaceSpec(kind="custom", axes=axes)
-    mapped = build_space(custom, lab.teacher, hs)
+    mapped = build_space(custom, lab.teacher, hs, "teacher")
     assert (mapped.layers, mapped.hidden) == ((1,), (24, 30))
-    related = build_space(custom, lab.teacher, relations)  # maps no layers, but splits widths
+    related = build_space(
+        custom, lab.teacher, relations, "teacher"
+    )  # maps no layers, but splits widths
     assert (related.layers, related.hidden) == ((1, 9), (24,))
 
 
 def test_a_space_without_a_possible_state_says_why(lab: TinyLab) -> None:
     axes = {"layers": (9,), "heads": (2,), "hidden": (24,), "intermediate": (48,)}
     with pytest.raises(SearchSpaceError, match="a student of 9 layers"):
-        build_space(SpaceSpec(kind="custom", axes=axes), lab.teacher, objective_spec("hs"))
+        build_space(
+            SpaceSpec(kind="custom", axes=axes), lab.teacher, objective_spec("hs"), "teacher"
+        )
 
 
 def test_a_space_has_only_heads_that_the_teachers_family_can_turn(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_a_space_has_only_heads_that_the_teachers_family_can_turn(tmp_path: Path
     shape = TeacherShape("modernbert", 4, 4, 48, 96, "gelu", 99, 64, 0, "f")
     teacher, hs = TeacherHandle("tiny", tmp_path, shape), objective_spec("hs")
     axes = {"layers": (1, 2), "heads": (2, 4, 12), "hidden": (36, 48), "intermediate": (48,)}
-    found = build_space(SpaceSpec(kind="custom", axes=axes), teacher, hs)
+    found = build_space(SpaceSpec(kind="custom", axes=axes), teacher, hs, "teacher")
     pairs = {(state.heads, state.hidden) for state in found.states}
     assert pairs == {(2, 36), (2, 48), (4, 48), (12, 48)}
     assert all(objective_problem(hs, state, shape) is None for state in found.states)
@@ -92,7 +96,7 @@ def test_a_space_has_only_heads_that_the_teachers_family_can_turn(tmp_path: Path
     assert "needs heads of an even width" in odd
     none = SpaceSpec(kind="custom", axes={**axes, "heads": (12,), "hidden": (36,)})
     with pytest.raises(SearchSpaceError, match="width is a multiple of 2"):
-        build_space(none, teacher, hs)
+        build_space(none, teacher, hs, "teacher")
 
 
 def test_positions_bound_the_length(lab: TinyLab) -> None:

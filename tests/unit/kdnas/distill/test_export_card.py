@@ -177,3 +177,43 @@ def test_the_card_of_an_undistilled_student_claims_nothing(lab: TinyLab) -> None
     assert "relative 0.3000, output 0.2000, mean 0.4000 (as it starts)" in card
     for untrue in ("was distilled by", "loss_curve.png", "best one read", "learning rate"):
         assert untrue not in card
+
+
+TRAINED = (
+    "| weights | trained: embeddings, all layers below the last, and the last layer's queries, "
+    "keys and values; not trained: what follows them in that layer, "
+)
+
+
+@pytest.mark.parametrize("objective", ["minilmv2", "direct-minilm"])
+@pytest.mark.parametrize(
+    ("student", "held"),
+    [
+        ("teacher", "still as it was cut from the teacher |"),
+        ("warm", "whose output matrices are still zero, so that the last layer computes nothing |"),
+        ("random", "still random |"),
+        ("copy", "still as it was copied from the teacher |"),
+        ({"init_from": {"ref": "owner/earlier"}}, "still that of owner/earlier |"),
+    ],
+)
+def test_the_card_says_what_no_gradient_reached(
+    lab: TinyLab, objective: str, student: Any, held: str
+) -> None:
+    request = lab.distillation(STUDENT, objective).to_json() | {"student": student}
+    assert TRAINED + held in card_of(lab, DistillationSpec.model_validate(request))
+
+
+def test_projections_that_no_relation_reads_are_not_trained(lab: TinyLab) -> None:
+    card = card_of(lab, lab.distillation(STUDENT, {"name": "minilmv2", "relations": {"qq": 1}}))
+    assert (
+        "the last layer's queries; not trained: its keys, its values and what follows them in "
+        "that layer, still as it was cut from the teacher |"
+    ) in card
+
+
+def test_the_card_is_silent_where_all_weights_were_trained_or_none(lab: TinyLab) -> None:
+    for objective in ("hs", "od", "distilbert", "hs+od"):
+        assert "not trained" not in card_of(lab, lab.distillation(STUDENT, objective))
+    start = replace(distilled(lab), best=replace(BEST, step=0), steps=0, total_steps=0)
+    spec = lab.distillation(STUDENT, "minilmv2", steps=0)
+    assert "not trained" not in model_card(start, spec, lab.teacher, FACTS)

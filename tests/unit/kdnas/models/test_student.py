@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,9 @@ from torch import nn
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 
 from kdnas.architecture import Architecture
-from kdnas.errors import ArchitectureError, TeacherError
+from kdnas.errors import TeacherError
 from kdnas.models.families import FAMILIES, Family, family_of, family_problem
-from kdnas.models.student import (
-    EmbeddingBasis,
-    build_student,
-    load_weights,
-    start_problem,
-    start_student,
-    student_config,
-)
+from kdnas.models.student import build_student, load_weights, student_config
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.records import TeacherShape
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -48,21 +40,10 @@ def word_table(model: nn.Module) -> torch.Tensor:
     return table.detach()
 
 
-def position_table(model: nn.Module) -> torch.Tensor:
-    return model.get_submodule("embeddings").get_parameter("position_embeddings.weight").detach()
-
-
 def fresh_std(config: PretrainedConfig) -> float:
     """Deviation of fresh weights: ModernBERT draws them from a normal that is cut at 2·0.02."""
     cut = getattr(config, "initializer_cutoff_factor", None)
     return 0.02 * (1.0 if cut is None else float(truncnorm(-cut, cut).std()))
-
-
-def warm(teacher: Teacher, architecture: Architecture) -> nn.Module:
-    model, family, config = teacher
-    student = build_student(config, architecture)
-    start_student(student, family, "warm", EmbeddingBasis.of(model, family))
-    return student.eval()
 
 
 def test_the_student_is_of_the_teachers_family(teacher: Teacher) -> None:
@@ -125,79 +106,6 @@ def test_fresh_weights_have_the_usual_deviation_whatever_the_teacher_had(teacher
             silent = any(name.endswith(f"{path}.weight") for path in family.silent)
             expected = fresh_std(config) / (smaller if silent else 1.0)
             assert float(parameter.detach().std()) == pytest.approx(expected, rel=0.1)
-
-
-def test_a_random_start_changes_nothing(teacher: Teacher) -> None:
-    _, family, config = teacher
-    student, same = build_student(config, NARROW), build_student(config, NARROW)
-    start_student(student, family, "random", None)
-    pairs = zip(student.parameters(), same.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
-def test_a_warm_start_needs_the_teacher(teacher: Teacher) -> None:
-    with pytest.raises(ValueError, match="basis"):
-        start_student(build_student(teacher[2], NARROW), teacher[1], "warm", None)
-
-
-def test_warm_embeddings_have_a_deviation_of_002(teacher: Teacher) -> None:
-    assert float(word_table(warm(teacher, NARROW)).std()) == pytest.approx(0.02, rel=0.01)
-    table = word_table(warm(teacher, WIDE))
-    assert float(table[:, :48].std()) == pytest.approx(0.02, rel=0.01)
-
-
-def test_warm_embeddings_keep_inner_products_as_well_as_their_width_can(teacher: Teacher) -> None:
-    """The best approximation of rank d_S is that of the strongest components (Eckart–Young)."""
-    model, family, _ = teacher
-    words = family.input_embeddings(model)[0].double()
-    gram = (words - words.mean(0)) @ (words - words.mean(0)).T
-    values = torch.linalg.eigvalsh(gram).flip(0)
-    table = word_table(warm(teacher, NARROW)).double()
-    products = table @ table.T
-    scale = float((products * gram).sum() / products.square().sum())
-    error = float((scale * products - gram).square().sum())
-    assert error == pytest.approx(
-        float(values[NARROW.hidden :].square().sum()),
-        rel=1e-3,
-        abs=1e-6 * float(gram.square().sum()),
-    )
-
-
-def test_positions_share_the_words_components_and_scale(teacher: Teacher) -> None:
-    model, family, _ = teacher
-    words, positions = (e.double() for e in family.input_embeddings(model))
-    if family.positions is None:
-        assert positions.shape == (0, 48)
-        return
-    products = (words - words.mean(0)) @ (positions - positions.mean(0)).T
-    student = warm(teacher, WIDE)  # wide enough for all components
-    kept = word_table(student)[:, :48].double() @ position_table(student)[:, :48].double().T
-    scale = 0.02 / float(EmbeddingBasis.of(model, family).words.std())
-    assert torch.allclose(kept, products * scale**2, atol=1e-6)
-
-
-def test_a_wider_student_has_random_values_in_the_rest(teacher: Teacher) -> None:
-    rest = word_table(warm(teacher, WIDE))[1:, 48:]
-    assert torch.equal(rest, word_table(build_student(teacher[2], WIDE))[1:, 48:])
-    assert float(rest.std()) == pytest.approx(fresh_std(teacher[2]), rel=0.1)
-
-
-def test_a_warm_deep_student_begins_as_its_embeddings(teacher: Teacher) -> None:
-    """Both residual branches are silent, so a layer only normalises what it is given.
-
-    ModernBERT's layers do not even do that; its output is normalised once, after the last one.
-    """
-    student, family = warm(teacher, NARROW), teacher[1]
-    ids = torch.randint(5, 80, (2, 8), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        states = student(input_ids=ids, output_hidden_states=True).hidden_states
-    if family.final:
-        normalised = nn.functional.layer_norm(states[0], (NARROW.hidden,), eps=1e-5)
-        expected = [states[0]] * (NARROW.layers - 1) + [normalised]
-    else:
-        expected = [nn.functional.layer_norm(states[0], (NARROW.hidden,))] * NARROW.layers
-    for state, wanted in zip(states[1:], expected, strict=True):
-        assert torch.allclose(state, wanted, atol=1e-4)
 
 
 def test_factorised_embeddings_are_multiplied_out(tmp_path: Path) -> None:
@@ -298,66 +206,6 @@ def test_students_with_even_heads_run_and_others_do_not() -> None:
         else:
             with pytest.raises(RuntimeError, match="must match"):
                 student(input_ids=ids)
-
-
-@pytest.mark.parametrize("model_type", FAMILIES)
-def test_copied_layers_follow_the_uniform_mapping(model_type: str, tmp_path: Path) -> None:
-    """Layer i comes from layer ⌈i·L^T/L^S⌉, and the embeddings come whole."""
-    folder = make_tiny_teacher(tmp_path, model_type, layers=5, **unfactorised(model_type))
-    handle, family = prepare_teacher(str(folder)), FAMILIES[model_type]
-    model = load_teacher_model(handle)
-    for layers, sources in ((2, (3, 5)), (3, (2, 4, 5)), (5, (1, 2, 3, 4, 5))):
-        student = build_student(handle.config, Architecture(layers, 4, 48, 96))
-        start_student(student, family, "copy", None, model)
-        own, theirs = (family.transformer_layers(m) for m in (student, model))
-        for layer, source in zip(own, sources, strict=True):
-            wanted = theirs[source - 1].state_dict()
-            assert layer.state_dict()
-            assert all(torch.equal(v, wanted[name]) for name, v in layer.state_dict().items())
-        wanted = model.get_submodule("embeddings").state_dict()
-        copied = student.get_submodule("embeddings").state_dict()
-        assert wanted.keys() == copied.keys()
-        assert all(torch.equal(value, wanted[name]) for name, value in copied.items())
-    ids = torch.tensor([[2, 9, 17, 4, 30]])
-    with torch.no_grad():  # the last one has all layers
-        one, other = (m.eval()(input_ids=ids).last_hidden_state for m in (student, model))
-    assert torch.equal(one, other)
-
-
-def unfactorised(model_type: str) -> dict[str, int]:
-    return {"embedding_size": 48} if FAMILIES[model_type].factorised_embedding else {}
-
-
-@pytest.mark.parametrize(
-    ("student", "message"),
-    [
-        (Architecture(2, 4, 24, 96), "hidden 24 cannot copy layers of a teacher with hidden 48"),
-        (Architecture(2, 2, 48, 96), "heads 2 cannot .* heads 4; choose heads 4"),
-        (Architecture(2, 4, 48, 96, "relu"), "activation relu cannot .* activation gelu"),
-        (Architecture(3, 4, 48, 96), "3 layers cannot copy those of a teacher of 2"),
-    ],
-)
-def test_layers_of_another_size_cannot_be_copied(
-    student: Architecture, message: str, tmp_path: Path
-) -> None:
-    handle = prepare_teacher(str(make_tiny_teacher(tmp_path)))
-    assert re.search(message, start_problem("copy", student, handle.shape) or "")
-    assert start_problem("warm", student, handle.shape) is None
-    with pytest.raises(ArchitectureError, match=message):
-        start_student(
-            build_student(handle.config, student),
-            FAMILIES["bert"],
-            "copy",
-            None,
-            load_teacher_model(handle),
-        )
-
-
-def test_a_factorised_embedding_cannot_be_copied(tmp_path: Path) -> None:
-    handle = prepare_teacher(str(make_tiny_teacher(tmp_path, "electra")))
-    student = build_student(handle.config, Architecture(1, 4, 48, 96))
-    with pytest.raises(ArchitectureError, match=r"which are 24 wide; choose student\.init warm"):
-        start_student(student, FAMILIES["electra"], "copy", None, load_teacher_model(handle))
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
