@@ -16,7 +16,7 @@ from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.grid import grid_key
 from kdnas.evaluation.identity import data_fingerprint, evaluation_key
-from kdnas.evaluation.pooling import Pooling, read_pooling
+from kdnas.evaluation.pooling import pooling_of
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.task import Task
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
@@ -55,7 +55,7 @@ class PlannedTask:
     def key(self, model: TeacherHandle, seed: int, variant: str = "") -> str:
         """Name the fine-tuning of a model, or of a variant of it, with a seed."""
         if not self.task.fine_tuned:
-            variant = ", ".join(filter(None, (variant, _unusual_pooling(model))))
+            variant = ", ".join(filter(None, (variant, pooling_of(model).variant)))
         return evaluation_key(
             model.fingerprint, self.task.name, self.data, self.settings, seed, variant
         )
@@ -181,12 +181,6 @@ def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedT
         sources=data.sources,
         notes=data.notes,
     )
-
-
-def _unusual_pooling(model: TeacherHandle) -> str:
-    """Name a pooling that is not the mean: the fingerprint of a model does not tell it."""
-    modes = read_pooling(model.folder, model.ref).modes
-    return "" if modes == Pooling().modes else f"pooling {' '.join(modes)}"
 
 
 def _name(model: TeacherHandle) -> str:

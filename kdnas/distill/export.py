@@ -97,7 +97,8 @@ def export_student(
     """Write the student where ``AutoModel`` and ``AutoTokenizer`` load it; all of it or nothing.
 
     The folder holds weights (safetensors), configuration, the teacher's tokenizer and its way of
-    embedding sentences, if it has one, so that sentence-transformers loads it too, ``README.md``
+    embedding sentences, if it has one, with the map to the teacher's space behind the pooling, so
+    that sentence-transformers loads it too, ``README.md``
     (the model card), ``loss_curve.png`` unless it is undistilled, ``metrics.jsonl``,
     ``tensorboard/``, ``distillation.json`` (the request) and ``run.json`` (which run made it, on
     which text, and its best losses).
@@ -122,8 +123,10 @@ def export_student(
         _save_model(distilled, draft)
         copy_tokenizer(teacher, draft)
         if teacher.sentences is not None:
-            embeds = write_student_modules(teacher.sentences, spec.arch.hidden, draft)
-            facts = replace(facts, embeds_sentences=embeds)
+            modules = write_student_modules(
+                teacher.sentences, spec.arch.hidden, draft, distilled.projection
+            )
+            facts = replace(facts, sentences=modules)
         _write_json(draft / SPEC_FILE, portable_request(spec))
         run = {
             "distillation_id": facts.run_id,

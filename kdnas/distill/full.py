@@ -86,6 +86,8 @@ class Distilled:
         curve: of the training loss.
         steps: steps made.
         total_steps: of the whole run.
+        projection: (d, D) map of its last layer to the teacher's, through which sentence
+            embeddings are read; None where the teacher embeds no sentences.
     """
 
     student: torch.nn.Module
@@ -95,6 +97,7 @@ class Distilled:
     curve: tuple[CurvePoint, ...]
     steps: int
     total_steps: int
+    projection: torch.Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -293,6 +296,7 @@ class FullDistillation:
             self._best = {
                 "student": _copy(trainer.student),
                 "lm_head": None if lm_head is None else _copy(lm_head),
+                "projection": self._setup.sentence_projection(trainer.student),
             }
         return point
 
@@ -360,7 +364,8 @@ def load_distilled(
     if best is None:
         unread = Losses(curve[-1].loss if curve else math.nan, math.nan, math.nan, math.nan)
         best = HeldOutPoint(step, unread)
-    return Distilled(student.eval(), lm_head, best, held_out, curve, step, total)
+    projection = best_state.get("projection")  # not in checkpoints of before it was kept
+    return Distilled(student.eval(), lm_head, best, held_out, curve, step, total, projection)
 
 
 def best_reading(

@@ -8,6 +8,7 @@ from typing import Any
 
 from kdnas import __version__
 from kdnas.distill.full import Distilled
+from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, SentenceModules
 from kdnas.models.teacher import TeacherHandle
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.objectives import (
@@ -33,7 +34,7 @@ class CardFacts:
         dtype: format of the forward passes.
         device: where it ran.
         latency: a sentence with the measured latency, or None if it was not measured.
-        embeds_sentences: whether the folder says how sentences are embedded.
+        sentences: how the folder says sentences are embedded; None if it does not.
     """
 
     run_id: str
@@ -42,7 +43,7 @@ class CardFacts:
     dtype: str
     device: str
     latency: str | None
-    embeds_sentences: bool = False
+    sentences: SentenceModules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def model_card(
     words = objective_words(spec.objective)
     fills_masks = distilled.lm_head is not None
     uses = _USE_MASKED_LM.rstrip() if fills_masks else ""
-    uses += _USE_SENTENCES.rstrip() if facts.embeds_sentences else ""
+    uses += _sentence_use(facts.sentences)
     rows = {
         "architecture": f"`{spec.arch}` (layers, heads, hidden, intermediate, activation)",
         "parameters": _parameters(distilled),
@@ -212,7 +213,7 @@ Relative loss: {words.relative}.
 ```python
 {_USE.strip()}{uses}
 ```
-
+{_projection_words(distilled, teacher, facts.sentences)}
 ## Make it again
 
 ```
@@ -269,6 +270,58 @@ from sentence_transformers import SentenceTransformer
 
 vectors = SentenceTransformer("path/to/this/folder").encode(["a sentence", "another one"])
 """
+
+_USE_PROJECTION = """
+
+# the same without sentence-transformers
+from safetensors.torch import load_file
+
+encoded = tokenizer(["a sentence", "another one"], padding=True, return_tensors="pt")
+projection = load_file("path/to/this/folder/{folder}/{weights}")["{weight}"]
+states, mask = model(**encoded).last_hidden_state, encoded["attention_mask"].unsqueeze(-1)
+vectors = {pooled} @ projection.T{normalised}
+"""
+
+_POOLED = {
+    "mean": "((states * mask).sum(1) / mask.sum(1))",
+    "mean_sqrt_len_tokens": "((states * mask).sum(1) / mask.sum(1).sqrt())",
+    "cls": "states[:, 0]",
+}
+"""Where padding comes last, as it does in the tokenizers of all families."""
+
+_PROJECTION = """
+Sentence embeddings have the teacher's {teacher} dimensions, not the student's {student}: behind the
+pooling `{folder}` is a linear map W from the student's last layer to the teacher's, fitted by least
+squares on text of the corpus. Cosines of the mapped vectors come closer to the teacher's than those
+of the student's own states; `AutoModel` gives the latter, as wide as the student.
+"""
+
+
+def _sentence_use(sentences: SentenceModules | None) -> str:
+    if sentences is None:
+        return ""
+    use = _USE_SENTENCES.rstrip()
+    mode = sentences.pooling[0]
+    if sentences.projection is None or mode not in _POOLED:
+        return use
+    by_hand = _USE_PROJECTION.format(
+        folder=sentences.projection,
+        weights=DENSE_WEIGHTS,
+        weight=LINEAR_WEIGHT,
+        pooled=_POOLED[mode],
+        normalised="\nvectors /= vectors.norm(dim=1, keepdim=True)" if sentences.normalised else "",
+    )
+    return use + by_hand.rstrip()
+
+
+def _projection_words(
+    distilled: Distilled, teacher: TeacherHandle, sentences: SentenceModules | None
+) -> str:
+    if sentences is None or sentences.projection is None:
+        return ""
+    assert distilled.projection is not None
+    student, hidden = distilled.projection.shape
+    return _PROJECTION.format(folder=sentences.projection, teacher=hidden, student=student)
 
 
 def _about(distilled: Distilled, words: ObjectiveWords) -> str:

@@ -27,6 +27,7 @@ from kdnas.distill.onnx_card import export_card
 from kdnas.distill.onnx_graph import quantise, write_graph
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE, OnnxGraph, require_packages
 from kdnas.errors import RequestError, StoreError
+from kdnas.models.sentence import copy_sentence_files
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
 from kdnas.records import LatencyProfile
 
@@ -95,6 +96,8 @@ def export_onnx(
 ) -> OnnxExport:
     """Write an encoder as ONNX, with its configuration and tokenizer; all of it or nothing.
 
+    Where the model says how it embeds sentences, so does the folder; the graph ends before that.
+
     The int8 graph has weights of 8 bits with a scale for each output channel; activations are
     quantised as they come (onnxruntime's dynamic quantisation).
 
@@ -127,6 +130,7 @@ def export_onnx(
         draft.mkdir(parents=True)
         shutil.copyfile(model.folder / "config.json", draft / "config.json")
         copy_tokenizer(model, draft)
+        copy_sentence_files(model.folder, draft)
         with num_threads(threads):
             figures = _write_graphs(model, draft, timer, int8, length, threads, tolerance, on_step)
         (draft / FIGURES_FILE).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")

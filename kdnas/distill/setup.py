@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import nn
+from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import PaddedBatch
 from kdnas.corpus.masking import TokenMasking
 from kdnas.corpus.tokenized import TokenizedCorpus
-from kdnas.distill.calibration import calibration_states
+from kdnas.distill.calibration import (
+    calibration_problem,
+    calibration_states,
+    training_tokens,
+)
 from kdnas.distill.numerics import Device, derived_seed
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.stages import StagePlan
@@ -22,12 +26,14 @@ from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
+from kdnas.models.sentence import pools_linearly
 from kdnas.models.start.copied import copy_layers
+from kdnas.models.start.linear import least_squares
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.warm import EmbeddingBasis, start_warm
 from kdnas.models.student import build_student, load_weights
-from kdnas.models.taps import TapPoints, read_token_states
+from kdnas.models.taps import TapPoints, TokenStates, read_token_states
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
 from kdnas.objectives.base import Head
 from kdnas.specs.parts import StudentSpec, TrainingSpec
@@ -147,12 +153,36 @@ class Setup:
         head = trainer.head
         if self._start.init == "random" or type(head).fit is Head.fit:
             return
-        states, family = self.states, self.family
-        batches = states.batches(self.teacher.config.pad_token_id or 0, self.device)
-        trainer.student.eval()
-        own = read_token_states(trainer.student, family, head.student_taps, batches)
-        trainer.student.train()
-        head.fit(own, states.token_states(self.model, family, head.teacher_taps))
+        own = self._token_states(trainer.student, head.student_taps)
+        head.fit(own, self.states.token_states(self.model, self.family, head.teacher_taps))
+
+    def sentence_projection(self, student: nn.Module) -> Tensor | None:
+        """The linear map that brings a student's last layer closest to the teacher's.
+
+        Sentence embeddings are read through it, whatever the student learned: by least squares
+        over the calibration text, without bias.
+
+        Returns:
+            (d, D) in float32 on the CPU; None where the teacher embeds no sentences, or in a way
+            that no linear map commutes with, or where there is too little text.
+        """
+        sentences, text, shape = self.teacher.sentences, self._text, self.teacher.shape
+        if text is None or sentences is None or not pools_linearly(sentences):
+            return None
+        tokens = min(self._start.calibration_tokens, training_tokens(text.corpus))
+        if calibration_problem(shape, tokens):
+            return None
+        last = len(self.family.transformer_layers(student))
+        own = self._token_states(student, TapPoints(hidden=frozenset({last}))).hidden[last]
+        return least_squares(own, self.states.output(shape.layers).to(own)).cpu()
+
+    def _token_states(self, student: nn.Module, points: TapPoints) -> TokenStates:
+        """What a student in training makes of the calibration text, in eval mode."""
+        batches = self.states.batches(self.teacher.config.pad_token_id or 0, self.device)
+        student.eval()
+        own = read_token_states(student, self.family, points, batches)
+        student.train()
+        return own
 
     def trainer(
         self,

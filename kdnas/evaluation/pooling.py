@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from kdnas.errors import TeacherError, unknown_name
-from kdnas.models.sentence import MODULES_FILE
+from kdnas.models.sentence import DENSE, MODULES_FILE, pooling_modes, read_dense
+from kdnas.models.teacher import TeacherHandle
 
 
 def _mean(states: Tensor, mask: Tensor) -> Tensor:
@@ -43,20 +44,52 @@ class Pooling:
     Attributes:
         modes: names of :data:`MODES`; of several, the vectors are joined.
         configured: whether the model's folder says so; otherwise it is the mean.
+        projection: linear map behind it, (D, E); None if there is none.
     """
 
     modes: tuple[str, ...] = ("mean",)
     configured: bool = False
+    projection: Tensor | None = field(default=None, compare=False)
 
     def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Pool states (B, T, D) where the mask (B, T) is 1: (B, D), or more for several modes."""
-        return torch.cat([MODES[mode](states, mask) for mode in self.modes], dim=-1)
+        """Embed states (B, T, D) where the mask (B, T) is 1: (B, D), or more for several modes.
+
+        With a projection: (B, E).
+        """
+        pooled = torch.cat([MODES[mode](states, mask) for mode in self.modes], dim=-1)
+        return pooled if self.projection is None else pooled @ self.projection.to(pooled)
+
+    def __str__(self) -> str:
+        through = ""
+        if self.projection is not None:
+            through = f", then a linear map to {self.projection.shape[1]} dimensions"
+        return "+".join(self.modes) + through
+
+    @property
+    def variant(self) -> str:
+        """What of it the fingerprint of a model does not tell; empty for the mean alone."""
+        parts = [] if self.modes == Pooling().modes else [f"pooling {' '.join(self.modes)}"]
+        if self.projection is not None:
+            content = self.projection.contiguous().numpy().tobytes()
+            parts.append(f"projection {hashlib.sha256(content).hexdigest()[:16]}")
+        return " ".join(parts)
+
+
+def pooling_of(model: TeacherHandle) -> Pooling:
+    """Read how a model embeds sentences; without upper layers the map of the last one is not used.
+
+    Raises:
+        TeacherError: the folder asks for a module or a mode that is not known here.
+    """
+    pooling = read_pooling(model.folder, model.ref)
+    return pooling if model.keep_layers is None else replace(pooling, projection=None)
 
 
 def read_pooling(folder: Path, ref: str) -> Pooling:
     """Read the pooling of a model as sentence-transformers keeps it; the mean if it keeps none.
 
-    A module that normalises vectors changes no cosine and is passed over.
+    A module that normalises vectors changes no cosine and is passed over; a Dense module that is
+    no more than a linear map is taken.
 
     Args:
         folder: of the model.
@@ -70,11 +103,12 @@ def read_pooling(folder: Path, ref: str) -> Pooling:
     try:
         modules = json.loads((folder / MODULES_FILE).read_text("utf-8"))
         kinds = {str(module["type"]).rpartition(".")[2]: module["path"] for module in modules}
-        strange = kinds.keys() - {"Transformer", "Pooling", "Normalize"}
-        if strange:
+        strange = kinds.keys() - {"Transformer", "Pooling", DENSE, "Normalize"}
+        if strange or len(kinds) < len(modules):
             raise TeacherError(
-                f"the sentence embeddings of model {ref!r} need the module {min(strange)}, which "
-                "is not supported; give a model of Transformer, Pooling and Normalize alone"
+                f"the sentence embeddings of model {ref!r} need the module "
+                f"{min(strange or {DENSE})}{'' if strange else ' more than once'}, which is not "
+                "supported; give a model of Transformer, Pooling, one Dense and Normalize alone"
             )
         if "Pooling" not in kinds:
             return Pooling()
@@ -84,22 +118,17 @@ def read_pooling(folder: Path, ref: str) -> Pooling:
             f"the pooling configuration of model {ref!r} in {folder / MODULES_FILE} cannot be "
             "read; copy the model again"
         ) from None
-    modes = _modes(config)
+    modes = pooling_modes(config)
     unknown = next((mode for mode in modes if mode not in MODES), None)
     if unknown is not None or not modes:
         raise TeacherError(f"model {ref!r}: {unknown_name('pooling', unknown, MODES)}")
-    return Pooling(modes, configured=True)
-
-
-def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Read one name or several, or the flags that older versions wrote."""
-    named = config.get("pooling_mode")
-    if named is not None:
-        return (named,) if isinstance(named, str) else tuple(named)
-    flags = (key for key, on in config.items() if key.startswith("pooling_mode_") and on)
-    return tuple(
-        key.removeprefix("pooling_mode_").replace("cls_token", "cls").replace("_tokens", "")
-        if "sqrt" not in key
-        else "mean_sqrt_len_tokens"
-        for key in flags
-    )
+    projection = None
+    if DENSE in kinds:
+        projection = read_dense(folder / kinds[DENSE])
+        if projection is None:
+            raise TeacherError(
+                f"the sentence embeddings of model {ref!r} need a Dense module with a bias, an "
+                "activation or a residual, which is not supported; give a model whose Dense "
+                "module is a linear map"
+            )
+    return Pooling(modes, configured=True, projection=projection)

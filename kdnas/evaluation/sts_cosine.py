@@ -13,7 +13,7 @@ from kdnas.distill.numerics import autocast, choose_device, num_threads
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import Example, TaskData, TextExample
 from kdnas.evaluation.int8 import INT8_NOTE, in_int8
-from kdnas.evaluation.pooling import Pooling, read_pooling
+from kdnas.evaluation.pooling import Pooling, pooling_of
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
 from kdnas.evaluation.scoring import judge
 from kdnas.evaluation.settings import FinetuneSettings
@@ -34,8 +34,8 @@ def score_by_cosine(
 ) -> TaskResult | None:
     """Score a model's sentence embeddings on a task of similar sentences.
 
-    Sentences are embedded by the model's own pooling configuration, else by the mean of the states
-    of their tokens (Reimers and Gurevych 2019). The cosine of a pair stands for its similarity, on
+    Sentences are embedded as the model's own files say, else by the mean of the states of their
+    tokens (Reimers and Gurevych 2019). The cosine of a pair stands for its similarity, on
     another scale: correlations do not mind, and the score of an example is how far its rank among
     all pairs is from the right one, negative, as a share of their number.
 
@@ -57,7 +57,7 @@ def score_by_cosine(
         TaskDataError: an example has no second text.
     """
     began = time.monotonic()
-    pooling = read_pooling(model.folder, model.ref)
+    pooling = pooling_of(model)
     predictions: dict[str, tuple[Prediction, ...]] = {}
     with ExitStack() as machine:
         if threads is not None:
@@ -84,7 +84,7 @@ def score_by_cosine(
         name: judge(data.task, predictions[name], examples)
         for name, examples in data.evaluations.items()
     }
-    how = "+".join(pooling.modes) + ("" if pooling.configured else ", since none is configured")
+    how = f"{pooling}{'' if pooling.configured else ', since none is configured'}"
     return TaskResult(
         task=data.task.name,
         suite=data.task.suite,

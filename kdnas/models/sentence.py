@@ -1,7 +1,8 @@
 """How a model makes sentence embeddings, in the files that sentence-transformers keeps of it.
 
 ``modules.json`` lists the modules of a pipeline, by default a Transformer at the top of the folder,
-``1_Pooling`` and ``2_Normalize``, each with a ``config.json`` if it has settings.
+``1_Pooling`` and ``2_Normalize``, each with a ``config.json`` if it has settings. A student has one
+more, ``2_Dense``: the linear map from its own space to its teacher's.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import TeacherError
+from kdnas.models.file_modes import readable_like_others
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from kdnas.store import Store
 
 MODULES_FILE = "modules.json"
@@ -23,10 +29,31 @@ SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.jso
 SENTENCE_KIND = "sentence-embedding"
 """Kind of these files in the store, by the fingerprint of the model."""
 KEPT_MODULES = ("Transformer", "Pooling", "Normalize")
-"""Modules that a student takes over. A Dense layer is not among them: it was trained on the
-teacher's vectors, and a student's lie in a space of its own even where they are as wide."""
+"""Modules that a student takes over. A Dense layer of the teacher's is not among them: its weights
+are not kept with the teacher's files."""
+DENSE, DENSE_WEIGHTS = "Dense", "model.safetensors"
+DENSE_TYPE = "sentence_transformers.models.Dense"
+"""As all versions of sentence-transformers know it."""
+LINEAR_WEIGHT = "linear.weight"
+IDENTITY = "torch.nn.modules.linear.Identity"
+"""What a Dense module calls no activation at all."""
 _WIDTHS = ("word_embedding_dimension", "embedding_dimension")
 _PLAIN_NAME = re.compile(r"[\w-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceModules:
+    """How a student embeds sentences.
+
+    Attributes:
+        pooling: names of the ways in which states of tokens become one vector.
+        projection: folder of the map to the teacher's space, below the student's; None without.
+        normalised: whether vectors have length 1.
+    """
+
+    pooling: tuple[str, ...]
+    projection: str | None
+    normalised: bool
 
 
 def sentence_folder(folder: Path) -> Path | None:
@@ -34,31 +61,56 @@ def sentence_folder(folder: Path) -> Path | None:
     return folder if (folder / MODULES_FILE).is_file() else None
 
 
-def write_student_modules(teacher: Path, hidden: int, folder: Path) -> bool:
+def pools_linearly(teacher: Path) -> bool:
+    """Whether a linear map of a teacher's tokens is the same map of its sentence embeddings.
+
+    That is so of a mean and of a single token; the largest value of each channel (``max``) is
+    another one behind a map. Vectors of several ways that are joined would take a map of each.
+
+    Raises:
+        TeacherError: the teacher's files cannot be read.
+    """
+    modules = _taken_over(teacher)
+    modes = _modes_of(teacher, modules) if modules else ()
+    return len(modes) == 1 and modes[0] != "max"
+
+
+def write_student_modules(
+    teacher: Path, hidden: int, folder: Path, projection: Tensor | None = None
+) -> SentenceModules | None:
     """Let a student make sentence embeddings as its teacher does.
 
     Args:
         teacher: folder with the teacher's files.
         hidden: width of the student, which is that of its token vectors.
         folder: of the student.
+        projection: (d, D) map of the student's vectors to where the teacher's are, which becomes
+            a Dense module behind the pooling; only for a teacher that :func:`pools_linearly`.
 
     Returns:
-        Whether anything was written; not where the teacher pools in no known way.
+        What was written; None, and nothing, where the teacher pools in no known way.
 
     Raises:
         TeacherError: the teacher's files cannot be read.
     """
-    modules = [m for m in _modules(teacher) if _kind(m) in KEPT_MODULES]
-    if [_kind(m) for m in modules][:2] != ["Transformer", "Pooling"]:
-        return False
+    modules = _taken_over(teacher)
+    if not modules:
+        return None
+    dense = None
+    if projection is not None:
+        dense = f"2_{DENSE}"
+        modules.insert(2, {"path": dense, "type": DENSE_TYPE})
     kept = []
     for place, module in enumerate(modules):
         path = module["path"] and f"{place}_{_kind(module)}"
         kept.append({**module, "idx": place, "name": str(place), "path": path})
-        source = teacher / module["path"] / "config.json"
         if not path:
             continue
         (folder / path).mkdir()
+        if projection is not None and path == dense:
+            _write_dense(projection, folder / path)
+            continue
+        source = teacher / module["path"] / "config.json"
         if source.is_file():
             config = _read_object(source)
             widths = {key: hidden for key in _WIDTHS if key in config}
@@ -69,7 +121,63 @@ def write_student_modules(teacher: Path, hidden: int, folder: Path) -> bool:
     for name in SENTENCE_FILES:
         if (teacher / name).is_file():
             shutil.copyfile(teacher / name, folder / name)
-    return True
+    normalised = any(_kind(module) == "Normalize" for module in modules)
+    return SentenceModules(_modes_of(teacher, modules), dense, normalised)
+
+
+def copy_sentence_files(folder: Path, to: Path) -> None:
+    """Copy how a model embeds sentences, the weights of its modules included, if it says so.
+
+    Raises:
+        TeacherError: the files cannot be read.
+    """
+    if sentence_folder(folder) is None:
+        return
+    for name in (MODULES_FILE, *SENTENCE_FILES):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, to / name)
+    for path in {module["path"] for module in _modules(folder)} - {""}:
+        (to / path).mkdir()
+        for name in ("config.json", DENSE_WEIGHTS):
+            if (folder / path / name).is_file():
+                shutil.copyfile(folder / path / name, to / path / name)
+
+
+def read_dense(folder: Path) -> Tensor | None:
+    """Read the map of a Dense module: (d, D), or None if it is no plain linear map.
+
+    Raises:
+        TeacherError: its files are missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    config = _read_object(folder / "config.json")
+    wanted = {"bias": False, "activation_function": IDENTITY, "use_residual": False}
+    if any(config.get(key, False) != value for key, value in wanted.items()):
+        return None
+    try:
+        weight: Tensor = load_file(folder / DENSE_WEIGHTS)[LINEAR_WEIGHT].float()
+    except (OSError, SafetensorError, KeyError):
+        raise TeacherError(
+            f"{folder / DENSE_WEIGHTS} cannot be read as the weights of a Dense module; copy the "
+            "model again"
+        ) from None
+    return weight.T
+
+
+def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read from a pooling's settings one name or several, or the flags of older versions."""
+    named = config.get("pooling_mode")
+    if named is not None:
+        return (named,) if isinstance(named, str) else tuple(named)
+    flags = (key for key, on in config.items() if key.startswith("pooling_mode_") and on)
+    return tuple(
+        key.removeprefix("pooling_mode_").replace("cls_token", "cls").replace("_tokens", "")
+        if "sqrt" not in key
+        else "mean_sqrt_len_tokens"
+        for key in flags
+    )
 
 
 def store_sentence_files(folder: Path, fingerprint: str, store: Store) -> Path:
@@ -119,6 +227,36 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
             "the file if sentence embeddings do not matter"
         )
     return modules
+
+
+def _taken_over(teacher: Path) -> list[dict[str, Any]]:
+    """Return the modules that students take over; none where no pooling follows the encoder."""
+    modules = [m for m in _modules(teacher) if _kind(m) in KEPT_MODULES]
+    known = [_kind(m) for m in modules][:2] == ["Transformer", "Pooling"]
+    return modules if known else []
+
+
+def _modes_of(teacher: Path, modules: list[dict[str, Any]]) -> tuple[str, ...]:
+    """How the second module pools; without settings by the mean, as sentence-transformers does."""
+    file = teacher / modules[1]["path"] / "config.json"
+    return pooling_modes(_read_object(file)) if file.is_file() else ("mean",)
+
+
+def _write_dense(projection: Tensor, folder: Path) -> None:
+    """Write a linear map without bias or activation as sentence-transformers does."""
+    from safetensors.torch import save_file
+
+    fan_in, fan_out = projection.shape
+    config = {
+        "in_features": fan_in,
+        "out_features": fan_out,
+        "bias": False,
+        "activation_function": IDENTITY,
+    }
+    _write(folder / "config.json", config)
+    weight = projection.detach().cpu().float().T.contiguous()  # (out, in), as nn.Linear has it
+    save_file({LINEAR_WEIGHT: weight}, folder / DENSE_WEIGHTS)
+    readable_like_others(folder)
 
 
 def _kind(module: dict[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,6 +37,20 @@ class TinyLab:
     store: Store
     teacher: TeacherHandle
     corpus: TokenizedCorpus
+
+    def with_sentences(self, folder: Path, pooling: str = "mean") -> TinyLab:
+        """Return the lab with a teacher that embeds sentences, as files in a new folder say."""
+        kinds = ("Transformer", "Pooling", "Normalize")
+        modules = [
+            {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else ""}
+            | {"type": f"sentence_transformers.models.{kind}"}
+            for i, kind in enumerate(kinds)
+        ]
+        (folder / "1_Pooling").mkdir(parents=True)
+        (folder / "modules.json").write_text(json.dumps(modules))
+        settings = {"embedding_dimension": self.teacher.shape.hidden, "pooling_mode": pooling}
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
+        return replace(self, teacher=replace(self.teacher, sentences=folder))
 
     def context(
         self, dtype: str = "float32", init: str = "teacher", objective: Any = "hs", **proxy: Any

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from kdnas.distill.export import (
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.tensorboard import RunEvents, read_events
 from kdnas.errors import OutputError, StoreError
-from kdnas.evaluation.pooling import read_pooling
+from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab
@@ -225,20 +226,41 @@ def test_an_unmeasured_latency_is_said_to_be_so(
 def test_a_student_embeds_sentences_as_its_teacher_does(
     lab: TinyLab, tmp_path: Path, distilled: Distilled
 ) -> None:
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "pool", "type": "sentence_transformers.models.Pooling"},
-    ]
-    teacher = tmp_path / "teacher"
-    (teacher / "pool").mkdir(parents=True)
-    (teacher / "modules.json").write_text(json.dumps(modules))
-    (teacher / "pool" / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    handle, output = replace(lab.teacher, sentences=teacher), tmp_path / "student"
+    """Without a map where the teacher takes the largest value of each channel."""
+    handle, output = lab.with_sentences(tmp_path / "teacher", "max").teacher, tmp_path / "student"
     export_student(distilled, lab.distillation(STUDENT), handle, FACTS, output)
-    assert read_pooling(output, "student").modes == ("cls",)
+    assert read_pooling(output, "student") == Pooling(("max",), configured=True)
     pooling = json.loads((output / "1_Pooling" / "config.json").read_text())
-    assert pooling == {"pooling_mode_cls_token": True, "word_embedding_dimension": 36}
-    assert "SentenceTransformer(" in (output / "README.md").read_text()
+    assert pooling == {"pooling_mode": "max", "embedding_dimension": 36}
+    card = (output / "README.md").read_text()
+    assert "SentenceTransformer(" in card
+    assert "linear map" not in card
+    assert not (output / "2_Dense").exists()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_student_embeds_sentences_in_its_teachers_space(
+    pooling: str, lab: TinyLab, tmp_path: Path, distilled: Distilled
+) -> None:
+    """By sentence-transformers and by the lines of the card alike."""
+    handle, output = lab.with_sentences(tmp_path / "teacher", pooling).teacher, tmp_path / "out"
+    projection = torch.randn(36, 48, generator=torch.Generator().manual_seed(0))
+    mapped = replace(distilled, projection=projection)
+    export_student(mapped, lab.distillation(STUDENT), handle, FACTS, output)
+    card = (output / "README.md").read_text("utf-8")
+    assert "the teacher's 48 dimensions, not the student's 36" in " ".join(card.split())
+    code = card.split("```python\n")[1].split("```")[0]
+    known: dict[str, Any] = {}
+    before, by_hand = code.split("# the same without sentence-transformers")
+    exec(before.replace("path/to/this/folder", str(output)), known)
+    vectors = torch.from_numpy(known.pop("vectors"))
+    assert vectors.shape == (2, 48)
+    exec(by_hand.replace("path/to/this/folder", str(output)), known)
+    assert torch.allclose(known["vectors"], vectors, atol=1e-5)
+    states = known["states"]
+    pooled = states[:, 0] if pooling == "cls" else Pooling()(states, known["mask"].squeeze(-1))
+    wanted = torch.nn.functional.normalize(pooled @ projection)
+    assert torch.allclose(wanted, vectors, atol=1e-5)
 
 
 def test_an_undistilled_student_is_exported_without_a_curve(lab: TinyLab, tmp_path: Path) -> None:

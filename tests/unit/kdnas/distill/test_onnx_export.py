@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,8 +16,10 @@ from transformers import AutoTokenizer
 from kdnas.distill.onnx_card import doubt_text, export_card
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
+from kdnas.evaluation.pooling import read_pooling
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
+from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -70,6 +73,25 @@ def test_the_folder_serves_with_onnxruntime_alone(exported: Path, model: Path) -
     assert [i.shape for i in session.get_inputs()] == [["batch", "sequence"]] * 2
     (output,) = session.get_outputs()
     assert (output.name, output.shape) == ("last_hidden_state", ["batch", "sequence", 24])
+
+
+def test_how_sentences_are_embedded_comes_along(model: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(model, tmp_path / "model"))
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling")))
+    ]
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "modules.json").write_text(json.dumps(modules))
+    projection = torch.randn(24, 48, generator=torch.Generator().manual_seed(0))
+    write_student_modules(tmp_path / "teacher", 24, source, projection)
+    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    folder = export_onnx(str(source), tmp_path / "onnx").folder
+    pooling = read_pooling(folder, "onnx")
+    assert pooling == read_pooling(source, "model")
+    assert pooling.projection is not None
+    assert torch.equal(pooling.projection, projection)
+    agrees(folder, source)  # the graph ends before it
 
 
 def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -> None:

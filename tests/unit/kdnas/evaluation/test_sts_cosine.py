@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from scipy.stats import pearsonr, spearmanr
 from transformers import AutoModel, AutoTokenizer
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.examples import TaskData, TextExample
-from kdnas.evaluation.pooling import Pooling, read_pooling
+from kdnas.evaluation.pooling import Pooling, pooling_of, read_pooling
 from kdnas.evaluation.settings import AS_IT_IS
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks import find_task
-from kdnas.models.teacher import prepare_teacher
+from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, write_student_modules
+from kdnas.models.teacher import prepare_teacher, with_layers
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 WORDS = ("river", "stone", "cloud", "tree", "bird")
@@ -105,7 +107,8 @@ def test_cosines_are_those_of_texts_embedded_one_by_one(
     ("pooling", "other", "message"),
     [
         ({"pooling_mode": "lasttoken"}, "Normalize", "unknown pooling 'lasttoken'"),
-        ({"pooling_mode": "mean"}, "Dense", "need the module Dense"),
+        ({"pooling_mode": "mean"}, "WeightedLayerPooling", "need the module WeightedLayerPooling"),
+        ({"pooling_mode": "mean"}, "Pooling", "need the module Dense more than once"),
         ({}, "Normalize", "unknown pooling"),
     ],
 )
@@ -115,6 +118,80 @@ def test_other_pooling_is_refused(
     folder = configure(model, tmp_path / "m", pooling, other)
     with pytest.raises(TeacherError, match=message):
         read_pooling(folder, "m")
+
+
+@pytest.fixture
+def projected(model: Path, tmp_path: Path) -> tuple[Path, torch.Tensor]:
+    """A model whose embeddings are read through a map to a quarter of their dimensions."""
+    plain = configure(model, tmp_path / "plain", {"pooling_mode": "mean"}, "Normalize")
+    folder = Path(shutil.copytree(model, tmp_path / "projected"))
+    projection = torch.randn(48, 12, generator=torch.Generator().manual_seed(0))
+    assert write_student_modules(plain, 48, folder, projection) is not None
+    return folder, projection
+
+
+def test_embeddings_are_read_through_a_linear_map(
+    projected: tuple[Path, torch.Tensor], model: Path
+) -> None:
+    folder, projection = projected
+    handle, task = prepare_teacher(str(folder)), data()
+    result = score_by_cosine(handle, task, AS_IT_IS, device="cpu")
+    assert result is not None
+    assert "mean, then a linear map to 12 dimensions" in result.notes[0]
+    encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def embed(text: str) -> torch.Tensor:
+        with torch.inference_mode():
+            states = encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        return states.mean(0) @ projection
+
+    examples = [e for e in task.evaluations["dev"] if isinstance(e, TextExample)]
+    wanted = [
+        float(torch.cosine_similarity(embed(e.text), embed(str(e.pair)), dim=0)) for e in examples
+    ]
+    found = [p.prediction for p in result.predictions["dev"]]
+    assert found == pytest.approx(wanted, abs=1e-5)
+    plain = score_by_cosine(prepare_teacher(str(model)), task, AS_IT_IS, device="cpu")
+    assert plain is not None
+    assert [p.prediction for p in plain.predictions["dev"]] != pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_result_is_named_by_the_map_too(
+    projected: tuple[Path, torch.Tensor], model: Path
+) -> None:
+    folder, projection = projected
+    handle, plain = prepare_teacher(str(folder)), prepare_teacher(str(model))
+    assert handle.fingerprint == plain.fingerprint
+    assert pooling_of(plain).variant == ""
+    variant = pooling_of(handle).variant
+    assert variant.startswith("projection ")
+    weights = {LINEAR_WEIGHT: (projection.T * 2).contiguous()}
+    save_file(weights, folder / "2_Dense" / DENSE_WEIGHTS)
+    assert pooling_of(handle).variant not in {"", variant}
+    # The map is of the last layer: without it there is none.
+    assert pooling_of(with_layers(handle, 1)).variant == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bias": True}, {"activation_function": "torch.nn.Tanh"}, {"use_residual": True}],
+)
+def test_a_dense_module_that_is_no_linear_map_is_refused(
+    change: dict[str, Any], projected: tuple[Path, torch.Tensor]
+) -> None:
+    file = projected[0] / "2_Dense" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(TeacherError, match="a bias, an activation or a residual"):
+        read_pooling(projected[0], "m")
+
+
+def test_a_dense_module_without_its_weights_is_said(
+    projected: tuple[Path, torch.Tensor],
+) -> None:
+    (projected[0] / "2_Dense" / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(TeacherError, match=r"model\.safetensors cannot be read .* copy the model"):
+        read_pooling(projected[0], "m")
 
 
 def test_a_broken_configuration_is_said(model: Path, tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from kdnas.errors import TeacherError
-from kdnas.evaluation.pooling import read_pooling
+from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.models.sentence import (
+    DENSE_WEIGHTS,
+    SentenceModules,
+    copy_sentence_files,
+    pools_linearly,
     sentence_folder,
     store_sentence_files,
     stored_sentence_folder,
@@ -55,7 +59,8 @@ def test_sentence_transformers_loads_a_student_with_its_teachers_pooling(
     teacher: Path, tmp_path: Path
 ) -> None:
     student = make_tiny_teacher(tmp_path / "student", hidden=24, layers=1)
-    assert write_student_modules(teacher, 24, student)
+    written = write_student_modules(teacher, 24, student)
+    assert written == SentenceModules(("mean",), None, normalised=True)
     model = SentenceTransformer(str(student), device="cpu")
     assert [type(module).__name__ for module in model] == ["Transformer", "Pooling", "Normalize"]
     assert model.max_seq_length == 20
@@ -70,6 +75,52 @@ def test_sentence_transformers_loads_a_student_with_its_teachers_pooling(
         states = model[0].model(**encoded).last_hidden_state
     ours = pooling(states, encoded["attention_mask"])
     assert torch.allclose(torch.nn.functional.normalize(ours), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "mean_sqrt_len_tokens"])
+def test_a_student_embeds_in_its_teachers_space(mode: str, teacher: Path, tmp_path: Path) -> None:
+    """As pooled states times W, which are the states times W pooled."""
+    write(teacher / "1_Pooling" / "config.json", {"embedding_dimension": 48, "pooling_mode": mode})
+    assert pools_linearly(teacher)
+    student = make_tiny_teacher(tmp_path / "student", hidden=24, layers=1)
+    projection = torch.randn(24, 48, generator=torch.Generator().manual_seed(0))
+    written = write_student_modules(teacher, 24, student, projection)
+    assert written == SentenceModules((mode,), "2_Dense", normalised=True)
+    model = SentenceTransformer(str(student), device="cpu")
+    kinds = [type(module).__name__ for module in model]
+    assert kinds == ["Transformer", "Pooling", "Dense", "Normalize"]
+    vectors = torch.from_numpy(model.encode(TEXTS))
+    assert vectors.shape == (3, 48)
+    pooling = read_pooling(student, "student")
+    assert pooling.projection is not None
+    assert torch.equal(pooling.projection, projection)
+    encoded = model.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model[0].model(**encoded).last_hidden_state
+    mask = encoded["attention_mask"]
+    ours = pooling(states, mask)
+    before = Pooling((mode,))(states @ projection, mask)
+    for found in (ours, before):
+        assert torch.allclose(torch.nn.functional.normalize(found), vectors, atol=1e-5)
+    modes = {(student / "2_Dense" / name).stat().st_mode for name in ("config.json", DENSE_WEIGHTS)}
+    assert len(modes) == 1
+    # Whoever copies the folder's way of embedding copies the weights of the map with it.
+    copy = make_tiny_teacher(tmp_path / "copy", hidden=24, layers=1)
+    copy_sentence_files(student, copy)
+    again = torch.from_numpy(SentenceTransformer(str(copy), device="cpu").encode(TEXTS))
+    assert torch.equal(again, vectors)
+
+
+@pytest.mark.parametrize("modes", ["max", ["mean", "max"], ["cls", "mean"]])
+def test_other_pooling_does_not_commute_with_a_map(modes: str | list[str], teacher: Path) -> None:
+    write(teacher / "1_Pooling" / "config.json", {"pooling_mode": modes})
+    assert not pools_linearly(teacher)
+
+
+def test_nothing_is_copied_of_a_model_without_such_files(tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    copy_sentence_files(tmp_path, tmp_path / "to")
+    assert not list((tmp_path / "to").iterdir())
 
 
 def test_newer_files_keep_their_settings(tmp_path: Path) -> None:
@@ -94,6 +145,7 @@ def test_a_pipeline_without_pooling_is_not_taken_over(tmp_path: Path) -> None:
     assert sentence_folder(teacher) is None
     with_modules(teacher, "Transformer", "Normalize")
     assert sentence_folder(teacher) == teacher
+    assert not pools_linearly(teacher)
     assert not write_student_modules(teacher, 24, student)
     assert not list(student.iterdir())
 

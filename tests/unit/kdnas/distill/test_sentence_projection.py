@@ -1,0 +1,134 @@
+"""The map of a student's last layer to its teacher's: fitted, kept with the best student."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.calibration import calibration_states
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.full import Distilled, FullDistillation, load_distilled
+from kdnas.models.families import family_of
+from kdnas.models.taps import TapPoints, read_token_states
+from kdnas.models.teacher import load_teacher_model
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.parts import StudentSpec
+from kdnas.testing.tiny_lab import TinyLab
+
+STUDENT = "2,4,36,96,gelu"
+
+
+@pytest.fixture(scope="module")
+def sentences(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    return lab.with_sentences(tmp_path_factory.mktemp("sentences") / "teacher")
+
+
+def distil(
+    lab: TinyLab, spec: DistillationSpec, place: Path, stop_after: int | None = None
+) -> Distilled:
+    asked, checkpoints = count(1), Checkpoints(str(place))
+    run = FullDistillation(spec, lab.teacher, lab.corpus, lab.store, checkpoints, "cpu", "float32")
+    run.run(should_stop=lambda: next(asked) == stop_after)
+    found = load_distilled(spec, lab.teacher, checkpoints)
+    assert found is not None
+    return found
+
+
+def assert_fitted(lab: TinyLab, distilled: Distilled) -> None:
+    """As least squares over the calibration text in float64, by another way than ours.
+
+    A random teacher's states have next to no extent in some directions, where weights are not
+    known well; what they lead to is.
+    """
+    model = load_teacher_model(lab.teacher)
+    tokens = StudentSpec().calibration_tokens
+    states = calibration_states(lab.teacher, model, lab.corpus, tokens, lab.store, "cpu")
+    points = TapPoints(hidden=frozenset({2}))
+    batches = states.batches(lab.teacher.config.pad_token_id or 0, "cpu")
+    own = read_token_states(distilled.student, family_of("bert"), points, batches).hidden[2]
+    rows, targets = own.double(), states.output(4).double()
+    ridge = (1e-6 * rows.square().sum(0).mean()).sqrt() * torch.eye(36).double()
+    lifted = torch.cat([rows, ridge]), torch.cat([targets, torch.zeros(36, 48).double()])
+    wanted = rows @ torch.linalg.lstsq(*lifted).solution
+    assert distilled.projection is not None
+    assert distilled.projection.shape == (36, 48)
+    found = rows @ distilled.projection.double()
+    assert float((found - wanted).norm() / wanted.norm()) < 5e-3
+
+
+OBJECTIVES: list[tuple[Any, dict[str, Any]]] = [
+    ("hs", {}),
+    ({"name": "hs", "mapping": {2: [1, 4]}}, {}),
+    ({"name": "minilmv2", "relation_heads": 4}, {}),
+    ("hs", {"steps": 0}),
+]
+
+
+@pytest.mark.parametrize(("objective", "training"), OBJECTIVES)
+def test_it_is_that_of_the_best_student_by_least_squares(
+    objective: Any, training: dict[str, Any], sentences: TinyLab, tmp_path: Path
+) -> None:
+    """Whatever was learned, and of a student that learned nothing."""
+    spec = sentences.distillation(STUDENT, objective, **training)
+    assert_fitted(sentences, distil(sentences, spec, tmp_path))
+
+
+def test_it_stays_with_the_best_student_when_a_worse_one_follows(
+    sentences: TinyLab, tmp_path: Path
+) -> None:
+    settings = {"learning_rate": 0.1, "warmup_fraction": 0.9, "checkpoint_every": 1}
+    distilled = distil(sentences, sentences.distillation(STUDENT, **settings), tmp_path)
+    assert distilled.best.step < distilled.steps
+    assert_fitted(sentences, distilled)
+
+
+def test_resuming_changes_no_bit_of_it(sentences: TinyLab, tmp_path: Path) -> None:
+    spec = sentences.distillation(STUDENT, checkpoint_every=5, dropout=0.1)
+    whole = distil(sentences, spec, tmp_path / "whole")
+    assert distil(sentences, spec, tmp_path / "pieces", 7).steps == 7
+    pieces = distil(sentences, spec, tmp_path / "pieces")
+    assert whole.projection is not None
+    assert pieces.projection is not None
+    assert torch.equal(pieces.projection, whole.projection)
+
+
+def test_a_checkpoint_of_before_it_was_kept_still_loads(sentences: TinyLab, tmp_path: Path) -> None:
+    spec = sentences.distillation(STUDENT, checkpoint_every=5)
+    first = distil(sentences, spec, tmp_path / "run", 7)
+    assert first.projection is not None
+    former = Checkpoints(str(tmp_path / "run")).load()
+    assert former is not None
+    del former["best"]["projection"]
+    Checkpoints(str(tmp_path / "former")).save(former, 7)
+    found = load_distilled(spec, sentences.teacher, Checkpoints(str(tmp_path / "former")))
+    assert found is not None
+    assert found.projection is None
+    assert found.best == first.best
+    whole = distil(sentences, spec, tmp_path / "former")
+    assert whole.finished
+    assert whole.projection is not None  # of a better student since
+
+
+def test_there_is_none_where_it_would_be_of_no_use(
+    lab: TinyLab, sentences: TinyLab, tmp_path: Path
+) -> None:
+    spec = lab.distillation(STUDENT, steps=0)
+    assert distil(lab, spec, tmp_path / "plain").projection is None
+    largest = lab.with_sentences(tmp_path / "teacher", "max")
+    assert distil(largest, spec, tmp_path / "largest").projection is None
+
+
+def test_there_is_none_of_too_little_text(sentences: TinyLab, tmp_path: Path) -> None:
+    """A start that needs none of it is trained all the same."""
+    few = TokenizedCorpus.open(sentences.corpus.folder)
+    few.train_indices = few.train_indices[:4]
+    objective = {"name": "minilmv2", "relation_heads": 4}
+    spec = sentences.distillation(STUDENT, objective, steps=1, batch_size=2)
+    spec = spec.model_copy(update={"student": spec.student.model_copy(update={"init": "warm"})})
+    assert distil(replace(sentences, corpus=few), spec, tmp_path).projection is None
