@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from api.objective_preparation import OnPreparing, check_objective, prepare_objective
-from api.preparation import OnCorpus, Pinned, pin, store_warnings
+from api.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
 from api.run_files import checkpoints_in_store
 from kdnas.cpu import available_cores
 from kdnas.distill.checkpoint import absolute_place, check_place
@@ -31,6 +31,7 @@ class PreparedDistillation:
     origin: TeacherHandle | None
     device: str
     dtype: str
+    about_the_start: tuple[str, ...] = ()
     about_the_store: tuple[str, ...] = ()
 
     def warnings(self) -> list[str]:
@@ -38,6 +39,7 @@ class PreparedDistillation:
         return [
             *self.pinned.corpus.meta["warnings"],
             *self._size_warnings(),
+            *self.about_the_start,
             *self._start_warnings(),
             *self.about_the_store,
         ]
@@ -112,6 +114,9 @@ def prepare_distillation(
         origin = _origin(spec, teacher, store)
 
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    student, about_the_start = spec.student, list[str]()
+    if origin is None:
+        student, about_the_start = possible_start(student, spec.objective, pinned)
     threads = spec.training.threads or machine.threads_each(num_workers)
     training = spec.training.model_copy(
         update={
@@ -127,14 +132,13 @@ def prepare_distillation(
         pinned.teacher,
         pinned.corpus,
         store,
-        spec.student,
+        student,
         training,
         spec.training.device,
         spec.training.dtype,
         min(threads, available_cores()),
         on_preparing,
     )
-    student = spec.student
     if student.init_from is not None and origin is not None:
         named = student.init_from.model_copy(update={"fingerprint": origin.fingerprint})
         student = student.model_copy(update={"init_from": named})
@@ -154,6 +158,7 @@ def prepare_distillation(
         origin,
         device,
         dtype,
+        tuple(about_the_start),
         tuple(store_warnings(machine, settings)),
     )
 

@@ -6,10 +6,12 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
+from kdnas.distill.calibration import calibration_problem, training_tokens
 from kdnas.errors import SpecError
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
@@ -17,16 +19,17 @@ from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
 from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
-from kdnas.objectives.registry import objective_problem
+from kdnas.objectives.registry import build_stages, objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.objectives import ObjectiveSpec
-from kdnas.specs.parts import CorpusSpec, Start, TeacherSpec
+from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 from workers.machine import Machine
 
+Student = TypeVar("Student", bound=StudentSpec)
 OnCorpus = Callable[[CorpusProgress], None]
 
 
@@ -109,6 +112,36 @@ def store_warnings(machine: Machine, settings: Settings) -> list[str]:
         f"{machine.name} works on other hosts ({elsewhere[0]}{more}), and the store {folder} lies "
         "in KDNAS_HOME of this one; unless all share that disk, set KDNAS_STORE to a URL that "
         "every node reaches"
+    ]
+
+
+def possible_start(
+    student: Student, objective: ObjectiveSpec, pinned: Pinned
+) -> tuple[Student, list[str]]:
+    """Let students start warm where there is too little text to cut them out of their teacher.
+
+    The warning is that of a warm start on too little text, too, so that a request says the same
+    when it is prepared again.
+
+    Args:
+        student: how students are to start.
+        objective: what they learn.
+        pinned: the teacher and the text.
+
+    Returns:
+        How they can start, and what to say of it.
+    """
+    copied = build_stages(objective)[0].objective.copies_layers
+    if student.init not in {"teacher", "warm"} or copied:
+        return student, []
+    problem = calibration_problem(
+        pinned.teacher.shape, training_tokens(pinned.corpus), student.calibration_tokens
+    )
+    if problem is None:
+        return student, []
+    return student.model_copy(update={"init": "warm"}), [
+        f"{problem}; students start warm (student.init), and what the objective learns beside "
+        "them at random"
     ]
 
 

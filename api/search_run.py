@@ -20,6 +20,7 @@ from api.preparation import (
     check_length,
     ensure_latencies,
     pin,
+    possible_start,
     store_warnings,
 )
 from api.work import StoppedError, StoppedStatus, Work, at_work
@@ -131,7 +132,8 @@ def prepare_search(
     store = Store.from_settings(settings)
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
     shape = pinned.teacher.shape
-    space = build_space(spec.space, pinned.teacher, spec.objective, spec.student.init)
+    student, about_the_start = possible_start(spec.student, spec.objective, pinned)
+    space = build_space(spec.space, pinned.teacher, spec.objective, student.init)
     backend = resolve_backend(
         spec.backend,
         spec.controller.candidates,
@@ -148,7 +150,7 @@ def prepare_search(
         pinned.teacher,
         pinned.corpus,
         store,
-        spec.student,
+        student,
         proxy,
         spec.backend.device,
         spec.proxy.dtype,
@@ -162,18 +164,23 @@ def prepare_search(
             "backend": backend,
             "proxy": proxy,
             "objective": objective,
+            "student": student,
         }
     )
     context = MiniKDContext(
         teacher=pinned.teacher.fingerprint,
         corpus=pinned.corpus.fingerprint,
         objective=without_trials(objective),
-        student=spec.student.to_json(),
+        student=student.to_json(),
         proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
         dtype=dtype,
         engine_version=ENGINE_VERSION,
     )
-    warnings = [*pinned.corpus.meta["warnings"], *store_warnings(machine, settings)]
+    warnings = [
+        *pinned.corpus.meta["warnings"],
+        *about_the_start,
+        *store_warnings(machine, settings),
+    ]
     prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
     if (doubt := depth_warning(spec.reward.loss, prepared.small_enough())) is not None:
         warnings.append(doubt)

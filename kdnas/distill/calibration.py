@@ -26,15 +26,25 @@ TOKENS_A_CHANNEL = 2
 fitted to chance."""
 
 
-def calibration_problem(teacher: TeacherShape, tokens: int) -> str | None:
-    """Say that so many tokens are too few to cut students of this teacher by, or None."""
+def calibration_problem(teacher: TeacherShape, available: int, asked: int) -> str | None:
+    """Say that there are too few tokens to fit a start to this teacher, or None.
+
+    Args:
+        teacher: the teacher.
+        available: tokens of the training text.
+        asked: how many of them are to be taken.
+    """
     needed = TOKENS_A_CHANNEL * teacher.hidden
-    if tokens >= needed:
+    if min(available, asked) >= needed:
         return None
+    there = (
+        f"there are {available}"
+        if available < needed
+        else f"student.calibration_tokens asks for {asked}"
+    )
     return (
-        f"a start that is fitted to the teacher takes at least {needed} tokens of training text "
-        f"({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and there "
-        f"are {tokens}"
+        f"a start that is fitted to the teacher takes at least {needed} tokens of training "
+        f"text ({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and {there}"
     )
 
 
@@ -79,8 +89,7 @@ def calibration_states(
         }
     )
     if not store.has(KIND, name):
-        available = min(tokens, training_tokens(corpus))
-        if problem := calibration_problem(teacher.shape, available):
+        if problem := calibration_problem(teacher.shape, training_tokens(corpus), tokens):
             raise CorpusError(
                 f"{problem}; give more text or calibration_tokens, or choose student.init random"
             )

@@ -67,7 +67,8 @@ class MiniKD:
 
     def prepare(self) -> None:
         """Collect what all students start from, unless it is in the store already."""
-        if self._start.init != "random":
+        needed = self._start.init == "teacher" or self._setup.has_enough_text
+        if needed and self._start.init != "random":
             _ = self._setup.states
 
     def read(self, architectures: Sequence[Architecture]) -> Iterator[tuple[Architecture, Losses]]:

@@ -98,6 +98,14 @@ class Setup:
         )
 
     @cached_property
+    def has_enough_text(self) -> bool:
+        """Whether there is text enough to fit anything to the teacher's states on it."""
+        if self._text is None:
+            return False
+        available, asked = training_tokens(self._text.corpus), self._start.calibration_tokens
+        return calibration_problem(self.teacher.shape, available, asked) is None
+
+    @cached_property
     def _lm_head(self) -> MaskedLMHead:
         return load_teacher_lm_head(self.teacher)
 
@@ -148,10 +156,12 @@ class Setup:
     def fit(self, trainer: StudentTrainer) -> None:
         """Fit what the objective learns beside the student to where the student starts.
 
-        A random start is left as random as its paper has it.
+        A random start is left as random as its paper has it. So is what would be fitted to less
+        text than a start takes: of a few tokens least squares learns the tokens by heart, and the
+        held-out loss is worse than that of random projections.
         """
         head = trainer.head
-        if self._start.init == "random" or type(head).fit is Head.fit:
+        if self._start.init == "random" or type(head).fit is Head.fit or not self.has_enough_text:
             return
         own = self._token_states(trainer.student, head.student_taps)
         head.fit(own, self.states.token_states(self.model, self.family, head.teacher_taps))

@@ -74,13 +74,12 @@ def make_tiny_teacher(
         "sep_token_id": tokenizer.sep_token_id,
     }
     values |= {key: v for key, v in ours.items() if getattr(usual, key, None) is not None}
-    config = AutoConfig.for_model(
-        model_type,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=max_positions,
-        pad_token_id=tokenizer.pad_token_id,
-        **values | config_values,
-    )
+    values |= {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": max_positions,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = AutoConfig.for_model(model_type, **values | config_values)
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         model = AutoModel.from_config(config)

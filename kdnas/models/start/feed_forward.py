@@ -11,8 +11,9 @@ from torch import Tensor
 from kdnas.models.start.linear import Affine, InputMap, Inputs
 from kdnas.models.start.weights import FeedForward
 
-STEEPNESS = {"gelu": 1.702, "silu": 1.0}
-"""gelu(x) is about x·sigmoid(1.702·x), and silu(x) is x·sigmoid(x)."""
+_GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate")
+STEEPNESS = dict.fromkeys(_GELUS, 1.702) | {"quick_gelu": 1.702, "silu": 1.0, "swish": 1.0}
+"""gelu(x) is about x·sigmoid(1.702·x), by whatever formula, and silu(x) is x·sigmoid(x)."""
 
 
 @dataclass(frozen=True)

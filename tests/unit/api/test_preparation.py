@@ -4,19 +4,24 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from api.preparation import (
+    Pinned,
     build_space,
     check_length,
     ensure_latencies,
     pin,
+    possible_start,
     store_warnings,
     stored_latencies,
 )
 from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import build_corpus
 from kdnas.db.engine import Database
+from kdnas.distill.calibration import training_tokens
 from kdnas.errors import CancelledError, SearchSpaceError, SpecError
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import TeacherHandle
@@ -25,7 +30,7 @@ from kdnas.records import LatencyEntry, TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.objectives import objective_spec
-from kdnas.specs.parts import CorpusSpec, TeacherSpec
+from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.machine import Machine
@@ -161,3 +166,55 @@ def test_a_store_that_other_hosts_may_not_reach_is_said(tmp_path: Path) -> None:
     for url in (f"{tmp_path}-shared", "s3://bucket/kdnas", "dir://store::file:///shared"):
         assert store_warnings(far, Settings.from_environment(home | {"KDNAS_STORE": url})) == []
     assert store_warnings(far, replace(own, store_url=f"file://{tmp_path}/store"))
+
+
+def starting(lab: TinyLab, init: str, objective: Any = "hs", tokens: int = 8192) -> Any:
+    pinned = Pinned(lab.teacher, lab.corpus, TeacherSpec(), CorpusSpec())
+    student = StudentSpec.model_validate({"init": init, "calibration_tokens": tokens})
+    return possible_start(student, objective_spec(objective), pinned)
+
+
+@pytest.fixture(scope="module")
+def short_lab(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    """The same teacher with less text than twice its width."""
+    folder = tmp_path_factory.mktemp("short")
+    lines = [" ".join("abcdefghijklmnopqrst"[i : i + 3]) for i in range(16)]
+    (folder / "few.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    spec = CorpusSpec(source=(str(folder / "few.txt"),), held_out_fraction=0.1)
+    return replace(lab, corpus=build_corpus(spec, lab.teacher.folder, lab.store))
+
+
+def test_enough_text_leaves_a_start_as_it_was_asked_for(lab: TinyLab) -> None:
+    for init in ("teacher", "warm", "random", "copy"):
+        student, warnings = starting(lab, init)
+        assert (student.init, warnings) == (init, [])
+
+
+@pytest.mark.parametrize("init", ["teacher", "warm"])
+def test_too_little_text_makes_students_start_warm_with_a_warning(
+    short_lab: TinyLab, init: str
+) -> None:
+    student, (warning,) = starting(short_lab, init)
+    there = training_tokens(short_lab.corpus)
+    assert there < 96
+    assert student.init == "warm"
+    assert warning == (
+        "a start from the teacher takes at least 96 tokens of training text (2 for each of the "
+        f"teacher's 48 channels), and there are {there}; students start warm (student.init), and "
+        "what the objective learns beside them at random"
+    )
+
+
+def test_starts_that_are_not_fitted_need_no_text(short_lab: TinyLab) -> None:
+    for init in ("random", "copy"):
+        assert starting(short_lab, init)[1] == []
+    student, warnings = starting(short_lab, "teacher", {"name": "distilbert"})  # copies layers
+    assert (student.init, warnings) == ("teacher", [])
+
+
+def test_too_few_tokens_asked_for_are_named_as_such(lab: TinyLab) -> None:
+    wide = replace(lab.teacher, shape=replace(lab.teacher.shape, hidden=200))
+    student, (warning,) = starting(replace(lab, teacher=wide), "teacher", tokens=256)
+    assert student.init == "warm"
+    assert "at least 400 tokens" in warning
+    assert "student.calibration_tokens asks for 256" in warning

@@ -1,0 +1,128 @@
+"""What is learned beside a student is fitted to its start, and starts are read without training."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from kdnas.architecture import Architecture
+from kdnas.corpus.tokenized import build_corpus
+from kdnas.distill.group import MiniKD
+from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.setup import CalibrationText, Setup
+from kdnas.distill.stages import plan_stages
+from kdnas.objectives.registry import build_stages
+from kdnas.records import Losses, MiniKDRequest, MiniKDResult
+from kdnas.specs.objectives import objective_spec
+from kdnas.specs.parts import CorpusSpec, StudentSpec
+from kdnas.specs.search import ProxySpec
+from kdnas.testing.tiny_lab import PROXY, TinyLab
+
+STUDENTS = tuple(
+    Architecture.parse(name) for name in ("2,4,48,96,gelu", "1,2,24,96,relu", "4,3,36,64,silu")
+)
+FITTED: tuple[Any, ...] = (
+    "hs",
+    {"name": "direct-minilm", "relation_heads": 4},
+    {"name": "direct-minilm", "relation_heads": 4, "orthogonal": True},
+)
+
+
+@pytest.fixture(scope="module")
+def short_lab(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    """The same teacher with less text than a start takes."""
+    folder = tmp_path_factory.mktemp("short")
+    lines = [" ".join("abcdefghijklmnopqrst"[i : i + 3]) for i in range(16)]
+    (folder / "few.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    spec = CorpusSpec(source=(str(folder / "few.txt"),), held_out_fraction=0.2)
+    return replace(lab, corpus=build_corpus(spec, lab.teacher.folder, lab.store))
+
+
+def start_losses(
+    lab: TinyLab, objective: Any, init: str, architecture: Architecture, fit: bool
+) -> tuple[Losses, dict[str, torch.Tensor]]:
+    """Held-out losses before the first step, and what was learned beside the student."""
+    start = StudentSpec.model_validate(init)
+    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", start)
+    spec = ProxySpec.model_validate(PROXY)
+    plan = plan_stages(build_stages(objective_spec(objective)), 10)[0]
+    student = setup.student(architecture, plan, spec)
+    with closing(setup.trainer(student, architecture, plan, spec)) as trainer:
+        if fit:
+            setup.fit(trainer)
+        with setup.teacher_pass([trainer]) as teacher:
+            (losses,) = held_out_losses(setup, teacher, [trainer], lab.corpus, spec)
+        return losses, {k: v.clone() for k, v in trainer.head.state_dict().items()}
+
+
+@pytest.mark.parametrize("init", ["teacher", "warm"])
+@pytest.mark.parametrize("objective", FITTED, ids=["hs", "direct-minilm", "orthogonal"])
+def test_the_fit_beats_random_projections(lab: TinyLab, objective: Any, init: str) -> None:
+    architecture = Architecture.parse("2,4,24,96,gelu")
+    random, _ = start_losses(lab, objective, init, architecture, fit=False)
+    fitted, _ = start_losses(lab, objective, init, architecture, fit=True)
+    assert fitted.relative < random.relative
+
+
+@pytest.mark.parametrize("objective", FITTED, ids=["hs", "direct-minilm", "orthogonal"])
+def test_a_random_start_stays_random(lab: TinyLab, objective: Any) -> None:
+    architecture = Architecture.parse("2,4,24,96,gelu")
+    left, fitted = (
+        start_losses(lab, objective, "random", architecture, fit=fit) for fit in (False, True)
+    )
+    assert left[0] == fitted[0]
+
+
+@pytest.mark.parametrize("objective", FITTED, ids=["hs", "direct-minilm", "orthogonal"])
+def test_too_little_text_leaves_projections_as_they_were(
+    short_lab: TinyLab, objective: Any
+) -> None:
+    architecture = Architecture.parse("2,4,24,96,gelu")
+    before, after = (
+        start_losses(short_lab, objective, "warm", architecture, fit=fit) for fit in (False, True)
+    )
+    assert all(torch.equal(value, after[1][name]) for name, value in before[1].items())
+    assert math.isfinite(after[0].relative)
+
+
+def test_a_search_on_too_little_text_runs_from_a_warm_start(short_lab: TinyLab) -> None:
+    context = short_lab.context(init="warm", fraction=1.0, batch_size=4, held_out=8)
+    engine = MiniKD(context, short_lab.teacher, short_lab.corpus, short_lab.store, "cpu")
+    engine.prepare()
+    for _, losses in engine.read(STUDENTS):
+        assert math.isfinite(losses.relative)
+
+
+@pytest.mark.parametrize("objective", ["hs", {"name": "direct-minilm", "relation_heads": 4}])
+@pytest.mark.parametrize("init", ["teacher", "warm"])
+def test_starts_read_without_training_are_those_of_the_training(
+    lab: TinyLab, objective: Any, init: str
+) -> None:
+    students = [a for a in STUDENTS if a.hidden % 4 == 0]
+
+    def engine() -> MiniKD:
+        context = lab.context(init=init, objective=objective, steps=1)
+        return MiniKD(context, lab.teacher, lab.corpus, lab.store, "cpu")
+
+    read = dict(engine().read(students))
+    assert list(read) == students
+    requests = [MiniKDRequest(str(a), a) for a in students]
+    trained = [item for item in engine().train(requests) if isinstance(item, MiniKDResult)]
+    assert {r.architecture: r.loss_start for r in trained} == {
+        a: losses.relative for a, losses in read.items()
+    }
+    # Any order and number of students, and a start can be read twice.
+    again = dict(engine().read([students[1], students[0], students[1]]))
+    assert again == {a: read[a] for a in (students[1], students[0])}
+
+
+def test_reading_starts_is_lazy(lab: TinyLab) -> None:
+    engine = MiniKD(lab.context(init="teacher"), lab.teacher, lab.corpus, lab.store, "cpu")
+    wrong = Architecture.parse("9,4,48,96,gelu")  # deeper than its teacher, which hs refuses
+    found = engine.read([STUDENTS[0], wrong])
+    assert next(found)[0] == STUDENTS[0]
