@@ -292,8 +292,8 @@ _POOLED = {
 _PROJECTION = """
 Sentence embeddings have the teacher's {teacher} dimensions, not the student's {student}: behind the
 pooling `{folder}` is a linear map W from the student's last layer to the teacher's, fitted by least
-squares on text of the corpus. Cosines of the mapped vectors come closer to the teacher's than those
-of the student's own states; `AutoModel` gives the latter, as wide as the student.
+squares on text of the corpus, so that vectors lie in the teacher's space. `AutoModel` gives the
+states before it, as wide as the student.
 """
 
 

@@ -85,7 +85,8 @@ def write_student_modules(
         hidden: width of the student, which is that of its token vectors.
         folder: of the student.
         projection: (d, D) map of the student's vectors to where the teacher's are, which becomes
-            a Dense module behind the pooling; only for a teacher that :func:`pools_linearly`.
+            a Dense module behind the pooling; left out where that is not linear
+            (:func:`pools_linearly`).
 
     Returns:
         What was written; None, and nothing, where the teacher pools in no known way.
@@ -97,7 +98,7 @@ def write_student_modules(
     if not modules:
         return None
     dense = None
-    if projection is not None:
+    if projection is not None and pools_linearly(teacher):
         dense = f"2_{DENSE}"
         modules.insert(2, {"path": dense, "type": DENSE_TYPE})
     kept = []

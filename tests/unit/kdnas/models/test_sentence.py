@@ -112,9 +112,16 @@ def test_a_student_embeds_in_its_teachers_space(mode: str, teacher: Path, tmp_pa
 
 
 @pytest.mark.parametrize("modes", ["max", ["mean", "max"], ["cls", "mean"]])
-def test_other_pooling_does_not_commute_with_a_map(modes: str | list[str], teacher: Path) -> None:
+def test_a_map_is_left_out_behind_other_pooling(
+    modes: str | list[str], teacher: Path, tmp_path: Path
+) -> None:
     write(teacher / "1_Pooling" / "config.json", {"pooling_mode": modes})
     assert not pools_linearly(teacher)
+    (tmp_path / "student").mkdir()
+    written = write_student_modules(teacher, 24, tmp_path / "student", torch.ones(24, 48))
+    assert written is not None
+    assert written.projection is None
+    assert not (tmp_path / "student" / "2_Dense").exists()
 
 
 def test_nothing_is_copied_of_a_model_without_such_files(tmp_path: Path) -> None:
