@@ -44,7 +44,8 @@ def calibration_problem(teacher: TeacherShape, available: int, asked: int) -> st
     )
     return (
         f"a start that is fitted to the teacher takes at least {needed} tokens of training "
-        f"text ({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and {there}"
+        f"text ({TOKENS_A_CHANNEL} for each of the teacher's {teacher.hidden} channels), and "
+        f"{there}"
     )
 
 

@@ -179,8 +179,8 @@ class Setup:
         sentences, text, shape = self.teacher.sentences, self._text, self.teacher.shape
         if text is None or sentences is None or not pools_linearly(sentences):
             return None
-        tokens = min(self._start.calibration_tokens, training_tokens(text.corpus))
-        if calibration_problem(shape, tokens):
+        asked = self._start.calibration_tokens
+        if calibration_problem(shape, training_tokens(text.corpus), asked):
             return None
         last = len(self.family.transformer_layers(student))
         own = self._token_states(student, TapPoints(hidden=frozenset({last}))).hidden[last]

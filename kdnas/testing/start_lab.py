@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from kdnas.architecture import Architecture
 from kdnas.models.batch import Batch
 from kdnas.models.families import Family, family_of
+from kdnas.models.start.copied import copy_layers
 from kdnas.models.start.states import TeacherStates, collect_states
 from kdnas.models.start.teacher_start import start_from_teacher
-from kdnas.models.student import EmbeddingBasis, build_student, start_student
+from kdnas.models.start.warm import EmbeddingBasis, start_warm
+from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
 from kdnas.specs.parts import Start
 from kdnas.store import Store
@@ -65,9 +67,11 @@ class StartLab:
         student = self.built(architecture, seed)
         if init == "teacher":
             start_from_teacher(student, self.model, self.family, architecture, self.states, seed)
-        else:
+        elif init == "warm":
             basis = EmbeddingBasis.of(self.model, self.family)
-            start_student(student, self.family, init, basis, self.model)
+            start_warm(student, self.model, self.family, basis)
+        elif init == "copy":
+            copy_layers(student, self.model, self.family)
         return student
 
     def outputs(self, model: nn.Module) -> Tensor:

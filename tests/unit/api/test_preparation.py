@@ -199,9 +199,9 @@ def test_too_little_text_makes_students_start_warm_with_a_warning(
     assert there < 96
     assert student.init == "warm"
     assert warning == (
-        "a start from the teacher takes at least 96 tokens of training text (2 for each of the "
-        f"teacher's 48 channels), and there are {there}; students start warm (student.init), and "
-        "what the objective learns beside them at random"
+        "a start that is fitted to the teacher takes at least 96 tokens of training text (2 for "
+        f"each of the teacher's 48 channels), and there are {there}; students start warm "
+        "(student.init), and what the objective learns beside them at random"
     )
 
 
