@@ -99,7 +99,7 @@ def report(result: dict) -> str:
     return f"""# What the short proxy can tell
 
 Preset `laptop`: {proxy["steps"]} steps of {proxy["batch_size"]} sequences, peak rate
-{proxy["learning_rate"]:g}, warm start, MiniLM (6 × 384) on {corpus_words(result)},
+{proxy["learning_rate"]:g}, start `{result["start"]}`, MiniLM (6 × 384) on {corpus_words(result)},
 {result["dtype"]} on {result["machine"]}. Held-out losses; 0 is perfect, 1 useless.
 
 | student | relative | other proxy seed | {longer} | output | output, {longer} |
@@ -171,6 +171,7 @@ def main() -> None:
         "spearman_relative": float(spearmanr(relative["short"], relative["long"]).statistic),
         "spearman_output": float(spearmanr(output["short"], output["long"]).statistic),
         "proxy": short.spec.proxy.to_json(),
+        "start": short.spec.student.init,
         "dtype": short.context.dtype,
         "machine": f"{hardware_name('cpu').partition(':')[2]}, {os.cpu_count()} cores",
         "minutes": (time.monotonic() - began) / 60,

@@ -1,8 +1,8 @@
 """How many steps a start from the teacher is worth, each start at its own best learning rate.
 
-    python benchmarks/start_study.py sweep --corpus TEXTS --results FILE.jsonl
-    python benchmarks/start_study.py steps --corpus pydocs --results FILE.jsonl
-    python benchmarks/start_study.py report --results FILE.jsonl --output docs/results/start
+    python benchmarks/start_study.py sweep --corpus TEXTS
+    python benchmarks/start_study.py steps --corpus TEXTS
+    python benchmarks/start_study.py report --output docs/results/start
 
 ``sweep`` trains architectures that are chosen on, with several rates, starts and lengths; ``steps``
 trains those that are reported, each start and length at the rate that the sweep found best. Every
@@ -259,6 +259,12 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
             cells.append(f"{statistics.mean(good):.4f}" if rows and len(good) == len(rows) else "–")
         lines.append(f"| {start} | {steps} | {' | '.join(cells)} | {rates[start, steps][0]:g} |")
     lengths = (*LENGTHS, LONGEST)
+    if not whole:
+        lines += [
+            "",
+            "**Unfinished**: the sweep goes on, and no student that is to be reported has been "
+            "trained to the end yet. What stands here is no result on them.",
+        ]
     lines += [
         "",
         "## Steps",
@@ -296,7 +302,7 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
             f"teacher start is worse by at most {max(worse):+.4f}.",
         ]
     lines += ["", f"Made with `python benchmarks/start_study.py`; {len(results.rows)} runs.", ""]
-    return "\n".join(lines), {"summary": summary, "comparisons": found, "runs": results.rows}
+    return "\n".join(lines), {"summary": summary, "comparisons": found}
 
 
 def main() -> None:
@@ -304,7 +310,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("sweep", "steps", "report"))
     parser.add_argument("--corpus", default="pydocs", help="file, folder or pydocs")
-    parser.add_argument("--results", type=Path, required=True, help="JSON lines, appended to")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("docs/results/start_runs.jsonl"),
+        help="JSON lines, appended to",
+    )
     parser.add_argument("--lengths", type=int, nargs="+", default=[240, 60, 960], help="swept")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
