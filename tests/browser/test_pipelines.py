@@ -124,7 +124,7 @@ def test_a_pipeline_is_launched_from_a_preset(
         stored = pipelines.get_pipeline(session, "launched")
     assert stored.owner_kind == "service"
     assert stored.spec["choose"]["latency_budgets_ms"] == [6, 9.5]
-    assert stored.spec["search"]["proxy"]["steps"] == 120
+    assert stored.spec["search"]["proxy"]["steps"] == 60
     assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
     assert stored.spec["baselines"]["undistilled"] is True
     assert [one["layers"] for one in stored.spec["baselines"]["variants"]] == [0.5, 1]
