@@ -280,7 +280,7 @@ def undistilled(handle: TeacherHandle, architecture: Architecture, init: str) ->
     """Students as a distillation starts them, one a seed, without its training."""
 
     def build(seed: int) -> nn.Module:
-        setup = Setup(handle, "cpu", "float32", StudentSpec(init=init))  # type: ignore[arg-type]
+        setup = Setup(handle, None, "cpu", "float32", StudentSpec(init=init))  # type: ignore[arg-type]
         plan = StagePlan(HiddenState(), 0, 1, 1)
         return setup.student(architecture, plan, TrainingSpec(steps=1, seed=seed))
 
