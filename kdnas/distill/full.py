@@ -296,7 +296,7 @@ class FullDistillation:
             self._best = {
                 "student": _copy(trainer.student),
                 "lm_head": None if lm_head is None else _copy(lm_head),
-                "projection": self._setup.sentence_projection(trainer.student),
+                "projection": self._setup.sentence_projection(trainer),
             }
         return point
 

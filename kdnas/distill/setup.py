@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +33,7 @@ from kdnas.models.start.states import TeacherStates
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.warm import EmbeddingBasis, start_warm
 from kdnas.models.student import build_student, load_weights
-from kdnas.models.taps import TapPoints, TokenStates, read_token_states
+from kdnas.models.taps import TapPoints
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
 from kdnas.objectives.base import Head
 from kdnas.specs.parts import StudentSpec, TrainingSpec
@@ -163,10 +163,10 @@ class Setup:
         head = trainer.head
         if self._start.init == "random" or type(head).fit is Head.fit or not self.has_enough_text:
             return
-        own = self._token_states(trainer.student, head.student_taps)
+        own = trainer.token_states(head.student_taps, self._calibration_batches())
         head.fit(own, self.states.token_states(self.model, self.family, head.teacher_taps))
 
-    def sentence_projection(self, student: nn.Module) -> Tensor | None:
+    def sentence_projection(self, trainer: StudentTrainer) -> Tensor | None:
         """The linear map that brings a student's last layer closest to the teacher's.
 
         Sentence embeddings are read through it, whatever the student learned: by least squares
@@ -182,17 +182,13 @@ class Setup:
         asked = self._start.calibration_tokens
         if calibration_problem(shape, training_tokens(text.corpus), asked):
             return None
-        last = len(self.family.transformer_layers(student))
-        own = self._token_states(student, TapPoints(hidden=frozenset({last}))).hidden[last]
+        last = len(self.family.transformer_layers(trainer.student))
+        points = TapPoints(hidden=frozenset({last}))
+        own = trainer.token_states(points, self._calibration_batches()).hidden[last]
         return least_squares(own, self.states.output(shape.layers).to(own)).cpu()
 
-    def _token_states(self, student: nn.Module, points: TapPoints) -> TokenStates:
-        """What a student in training makes of the calibration text, in eval mode."""
-        batches = self.states.batches(self.teacher.config.pad_token_id or 0, self.device)
-        student.eval()
-        own = read_token_states(student, self.family, points, batches)
-        student.train()
-        return own
+    def _calibration_batches(self) -> Iterator[Batch]:
+        return self.states.batches(self.teacher.config.pad_token_id or 0, self.device)
 
     def trainer(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from kdnas.distill.stages import StagePlan
 from kdnas.distill.teacher_pass import run_encoder
 from kdnas.models.batch import Batch
 from kdnas.models.families import Family
-from kdnas.models.taps import Activations, Tap
+from kdnas.models.taps import Activations, Tap, TapPoints, TokenStates, read_token_states
 from kdnas.objectives.base import Head, Meter
 from kdnas.records import CurvePoint
 from kdnas.specs.parts import TrainingSpec
@@ -64,6 +64,7 @@ class StudentTrainer:
         self.last_loss = math.nan  # of the newest point of the curve
         self.error: str | None = None
         self._device, self._dtype, self._parallel = device, dtype, parallel
+        self._family = family
         self._tap = Tap(student, family, head.student_taps)
         self._forward: Any = (
             torch.compile(self.student, dynamic=True) if compile_student else self.student
@@ -197,6 +198,14 @@ class StudentTrainer:
         self.student.train()
         self.head.train()
         return loss
+
+    def token_states(self, points: TapPoints, batches: Iterable[Batch]) -> TokenStates:
+        """Return what the student makes of some text, in eval mode and float32."""
+        self.student.eval()
+        own = read_token_states(self.student, self._family, points, batches)
+        self.student.train()
+        self._tap.forget()  # or these activations would be kept until the next step
+        return own
 
     def read(self, batch: Batch, teacher: Activations, meter: Meter) -> None:
         """Add a held-out batch to a meter: eval mode, float32, no gradient."""

@@ -178,6 +178,10 @@ class Tap:
 
         return hook
 
+    def forget(self) -> None:
+        """Drop what the last forward pass left."""
+        self._hidden, self._projections = {}, {}
+
     def take(self, batch: Batch) -> Activations:
         """Hand out what the last forward pass left, and forget it."""
         hidden, self._hidden = self._hidden, {}
