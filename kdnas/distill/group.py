@@ -79,11 +79,12 @@ class MiniKD:
         """
         plan = self._stages[0]
         for architecture in architectures:
-            member = self._member(MiniKDRequest("", architecture))
-            with closing(self._trainer(member, plan)) as trainer:
-                self._setup.fit(trainer)
-                with self._setup.teacher_pass([trainer]) as teacher:
-                    yield architecture, self._held_out(teacher, [member])[0]
+            member = _Member(MiniKDRequest("", architecture))
+            with (
+                closing(self._begin(member, plan)) as trainer,
+                self._setup.teacher_pass([trainer]) as teacher,
+            ):
+                yield architecture, self._held_out(teacher, [member])[0]
 
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
@@ -92,14 +93,14 @@ class MiniKD:
         """
         started = time.monotonic()
         setup = self._setup
-        group = [self._member(request) for request in requests]
+        group = [_Member(request) for request in requests]
         for plan in self._stages:
             alive = [member for member in group if member.error is None]
             if not alive:
                 break
             with ExitStack() as stack:
                 for member in alive:
-                    setup.fit(stack.enter_context(closing(self._trainer(member, plan))))
+                    stack.enter_context(closing(self._begin(member, plan)))
                 teacher = stack.enter_context(setup.teacher_pass(p.trainer for p in alive))
                 if plan is self._stages[0]:
                     for member, losses in zip(alive, self._held_out(teacher, alive), strict=True):
@@ -127,15 +128,17 @@ class MiniKD:
         for member in group:
             yield member.result(seconds)
 
-    def _member(self, request: MiniKDRequest) -> _Member:
-        return _Member(
-            request, self._setup.student(request.architecture, self._stages[0], self._spec)
-        )
+    def _begin(self, member: _Member, plan: StagePlan) -> StudentTrainer:
+        """Make the trainer of a member's stage, before the first one its student as well.
 
-    def _trainer(self, member: _Member, plan: StagePlan) -> StudentTrainer:
-        member.trainer = self._setup.trainer(
-            member.student, member.request.architecture, plan, self._spec
-        )
+        One after the other, since from its start to its fit a student holds what it makes of the
+        calibration text.
+        """
+        architecture = member.request.architecture
+        if plan is self._stages[0]:
+            member.student = self._setup.student(architecture, plan, self._spec)
+        member.trainer = self._setup.trainer(member.student, architecture, plan, self._spec)
+        self._setup.fit(member.trainer)
         return member.trainer
 
     def _held_out(self, teacher: TeacherPass, group: Sequence[_Member]) -> list[Losses]:
@@ -146,10 +149,11 @@ class MiniKD:
 class _Member:
     """A student of the group on its way through the stages."""
 
+    student: nn.Module
     trainer: StudentTrainer
 
-    def __init__(self, request: MiniKDRequest, student: nn.Module) -> None:
-        self.request, self.student = request, student
+    def __init__(self, request: MiniKDRequest) -> None:
+        self.request = request
         self.curve: list[CurvePoint] = []
         self.loss_start: float | None = None
         self.losses: Losses | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
@@ -25,7 +26,7 @@ from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
-from kdnas.models.lm_head import MaskedLMHead, continue_lm_head, load_teacher_lm_head
+from kdnas.models.lm_head import MaskedLMHead, load_teacher_lm_head, tied_lm_head
 from kdnas.models.sentence import pools_linearly
 from kdnas.models.start.copied import copy_layers
 from kdnas.models.start.linear import least_squares
@@ -33,11 +34,13 @@ from kdnas.models.start.states import TeacherStates
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.warm import EmbeddingBasis, start_warm
 from kdnas.models.student import build_student, load_weights
-from kdnas.models.taps import TapPoints
+from kdnas.models.taps import TapPoints, TokenStates, read_token_states
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, mask_token
 from kdnas.objectives.base import Head
 from kdnas.specs.parts import StudentSpec, TrainingSpec
 from kdnas.store import Store
+
+_CALIBRATION = 8  # tells this hiding of tokens from those of trainings
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,9 @@ class Setup:
         self.family = family_of(teacher.shape.model_type)
         self.model = load_teacher_model(teacher).to(device)
         self._text, self._start, self._origin = text, start, origin
+        self._masked_states: dict[TapPoints, TokenStates] = {}
+        # What a student makes of the calibration text, from its start until something is fitted.
+        self._seen: WeakKeyDictionary[nn.Module, TokenStates] = WeakKeyDictionary()
 
     @cached_property
     def _basis(self) -> EmbeddingBasis:
@@ -110,6 +116,11 @@ class Setup:
         return load_teacher_lm_head(self.teacher)
 
     @cached_property
+    def _earlier_lm_head(self) -> MaskedLMHead | None:
+        """Of the model whose weights students begin with."""
+        return tied_lm_head(self._origin) if self._origin is not None else None
+
+    @cached_property
     def masking(self) -> TokenMasking:
         """How tokens are hidden where an objective wants it."""
         mask_id, special_ids = mask_token(self.teacher)
@@ -136,7 +147,7 @@ class Setup:
         init = "copy" if plan.objective.copies_layers else self._start.init
         match init:
             case "teacher":
-                start_from_teacher(
+                seen = start_from_teacher(
                     student,
                     self.model,
                     self.family,
@@ -144,6 +155,9 @@ class Setup:
                     self.states,
                     spec.seed,
                     plan.objective.compared(self.teacher.shape),
+                )
+                self._seen[student] = TokenStates(
+                    dict(enumerate(seen)), {}, self.family.word_embeddings(student)
                 )
             case "warm":
                 start_warm(student, self.model, self.family, self._basis)
@@ -160,11 +174,20 @@ class Setup:
         text than a start takes: of a few tokens least squares learns the tokens by heart, and the
         held-out loss is worse than that of random projections.
         """
-        head = trainer.head
+        head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
         if self._start.init == "random" or type(head).fit is Head.fit or not self.has_enough_text:
             return
-        own = trainer.token_states(head.student_taps, self._calibration_batches())
-        head.fit(own, self.states.token_states(self.model, self.family, head.teacher_taps))
+        if head.student_lm_head is not None:
+            if self._earlier_lm_head is not None and not plan.first_step:
+                return  # it has learned already
+            own = trainer.token_states(head.student_taps, self._masked_text)
+            theirs = self._on_masked_text(head.teacher_taps)
+        else:
+            if seen is None or head.student_taps.projections:
+                seen = trainer.token_states(head.student_taps, self._calibration_batches())
+            own = seen
+            theirs = self.states.token_states(self.model, self.family, head.teacher_taps)
+        head.fit(own, theirs)
 
     def sentence_projection(self, trainer: StudentTrainer) -> Tensor | None:
         """The linear map that brings a student's last layer closest to the teacher's.
@@ -190,6 +213,24 @@ class Setup:
     def _calibration_batches(self) -> Iterator[Batch]:
         return self.states.batches(self.teacher.config.pad_token_id or 0, self.device)
 
+    @cached_property
+    def _masked_text(self) -> list[Batch]:
+        """The calibration text with tokens hidden, always the same ones."""
+        found = []
+        for number, batch in enumerate(self._calibration_batches()):
+            padded = PaddedBatch(batch.input_ids.cpu().numpy(), batch.attention_mask.cpu().numpy())
+            hidden = self.masking(padded, _CALIBRATION, number)
+            found.append(Batch.of(hidden.input_ids, hidden.attention_mask, device=self.device))
+        return found
+
+    def _on_masked_text(self, points: TapPoints) -> TokenStates:
+        """What the teacher makes of it, read once."""
+        if points not in self._masked_states:
+            self._masked_states[points] = read_token_states(
+                self.model, self.family, points, self._masked_text
+            )
+        return self._masked_states[points]
+
     def trainer(
         self,
         student: nn.Module,
@@ -207,8 +248,9 @@ class Setup:
             derived_seed("head", seed, architecture),
             self._lm_head if objective.needs_lm_head else None,
         )
-        if head.student_lm_head is not None and self._origin is not None and not plan.first_step:
-            continue_lm_head(head.student_lm_head, self._origin)
+        own = head.student_lm_head
+        if own is not None and self._earlier_lm_head is not None and not plan.first_step:
+            own.load_state_dict(self._earlier_lm_head.state_dict())
         return StudentTrainer(
             student,
             self.family,

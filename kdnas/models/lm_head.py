@@ -94,16 +94,24 @@ class MaskedLMHead(nn.Module):
             tied=tied,
         )
 
-    def for_student(self, architecture: Architecture, family: Family, seed: int) -> MaskedLMHead:
+    def for_student(
+        self, architecture: Architecture, family: Family, seed: int, *, same: bool = False
+    ) -> MaskedLMHead:
         """Make a fresh tied head for a student of the family whose teacher has this head.
 
         It is the head that :meth:`of_config` makes from the student's configuration, so that an
         ordinary masked-LM model of the family holds it.
+
+        Args:
+            architecture: of the student.
+            family: of both.
+            seed: of the dense layer.
+            same: whether the student has the teacher's architecture, and so its embeddings' width.
         """
         follows = family.lm_head.activation == family.config_keys["activation"]
         return MaskedLMHead(
             architecture.hidden,
-            architecture.hidden,
+            len(self.norm_weight) if same else architecture.hidden,
             len(self.bias),
             seed=seed,
             activation=architecture.activation if follows else self.activation,
@@ -111,18 +119,16 @@ class MaskedLMHead(nn.Module):
             absent=self.absent,
         )
 
+    def transformed(self, hidden: Tensor) -> Tensor:
+        """Return what the decoder multiplies with the word embeddings: (M, E) in float32."""
+        active = self._function(F.linear(hidden, self.dense_weight, self.dense_bias))
+        size = (len(self.norm_weight),)
+        return F.layer_norm(active.float(), size, self.norm_weight, self.norm_bias, self._eps)
+
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """Return scores (M, V) in float32 of hidden states (M, D), with embeddings (V, E)."""
-        transformed = self._function(F.linear(hidden, self.dense_weight, self.dense_bias))
-        normed = F.layer_norm(
-            transformed.float(),
-            (len(self.norm_weight),),
-            self.norm_weight,
-            self.norm_bias,
-            self._eps,
-        )
         decoder = word_embeddings if self.decoder is None else self.decoder
-        return F.linear(normed, decoder, None).float() + self.bias
+        return F.linear(self.transformed(hidden), decoder, None).float() + self.bias
 
 
 def has_lm_head(handle: TeacherHandle) -> bool:
@@ -162,16 +168,10 @@ def load_teacher_lm_head(handle: TeacherHandle) -> MaskedLMHead:
     return _filled(handle, tensors)
 
 
-def continue_lm_head(head: MaskedLMHead, origin: TeacherHandle) -> None:
-    """Let a student's head begin as that of the model its weights come from, if it has a tied one.
-
-    Raises:
-        TeacherError: the origin's head does not fit its configuration.
-    """
-    if has_lm_head(origin):
-        earlier = load_teacher_lm_head(origin)
-        if earlier.decoder is None:
-            head.load_state_dict(earlier.state_dict())
+def tied_lm_head(origin: TeacherHandle) -> MaskedLMHead | None:
+    """Load the masked-LM head that students go on from, if their origin has a tied one."""
+    head = load_teacher_lm_head(origin) if has_lm_head(origin) else None
+    return head if head is not None and head.decoder is None else None
 
 
 def save_lm_head(head: MaskedLMHead, folder: Path) -> None:

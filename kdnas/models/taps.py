@@ -59,10 +59,12 @@ class TokenStates:
     Attributes:
         hidden: layer → (N, D).
         projections: layer → {"q", "k", "v"} → (N, D), heads side by side.
+        word_embeddings: (V, E) the model's table of words.
     """
 
     hidden: Mapping[int, Tensor]
     projections: Mapping[int, Mapping[Projection, Tensor]]
+    word_embeddings: Tensor
 
 
 class Activations:
@@ -131,6 +133,7 @@ def read_token_states(
             layer: {name: torch.cat(parts) for name, parts in by_name.items()}
             for layer, by_name in projections.items()
         },
+        family.word_embeddings(model),
     )
 
 

@@ -25,7 +25,7 @@ from kdnas.errors import ArchitectureError
 from kdnas.models.batch import Batch, MaskedTokens
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.taps import Activations
-from kdnas.objectives.base import Meter
+from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.output_distribution import (
     DistributionSums,
     OutputDistributionHead,
@@ -106,6 +106,8 @@ class DistilBertHead(OutputDistributionHead):
             # The student's decoder is tied. A factorised embedding (ELECTRA) does not fit.
             if name in copied and copied[name].shape == value.shape:
                 copied[name].copy_(value)
+
+    fit = Head.fit  # nothing: as in the paper the head begins as the teacher's, like the layers
 
     def forward(self, student: Activations, teacher: Activations) -> Tensor:
         """The weighted sum of the three losses: a float32 scalar."""

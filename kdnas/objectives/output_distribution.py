@@ -18,9 +18,11 @@ from torch.nn import functional as F
 
 from kdnas.architecture import Architecture
 from kdnas.models.batch import Batch
+from kdnas.models.cost import teacher_architecture
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead
-from kdnas.models.taps import Activations, TapPoints
+from kdnas.models.start.lm_head import start_lm_head
+from kdnas.models.taps import Activations, TapPoints, TokenStates
 from kdnas.objectives.base import Head, Meter
 from kdnas.records import Losses, TeacherShape
 
@@ -92,12 +94,10 @@ class Outputs:
 class OutputDistributionHead(Head):
     """The student's masked-LM head beside the teacher's, which is frozen.
 
-    The teacher's head is one module that all students of a group share. The student's starts with
-    the teacher's bias, for how often each token occurs takes long to learn, and with a dense layer
-    that is the identity beside the usual noise, for its residual stream begins in the space of its
-    word embeddings. From scratch, `relative` after 80 steps of 16 sequences is 0.47 so; without
-    the identity 0.67 to 0.68, without the bias too 0.97 to 1.10 (3 × 288 and 3 × 384 students of a
-    6 × 384 teacher with a fitted head, one seed).
+    The teacher's head is one module that all students of a group share. The student's is fitted to
+    it (:mod:`kdnas.models.start.lm_head`). Where that cannot be, it starts with the teacher's bias,
+    for how often each token occurs takes long to learn, and with a dense layer that is the identity
+    beside the usual noise, for its residual stream begins in the space of its word embeddings.
     """
 
     def __init__(
@@ -116,16 +116,34 @@ class OutputDistributionHead(Head):
         self.output_pair = (student.layers, teacher.layers)
         self.student_taps = TapPoints(hidden=frozenset({student.layers}))
         self.teacher_taps = TapPoints(hidden=frozenset({teacher.layers}))
-        self.own = lm_head.for_student(student, family_of(teacher.model_type), seed)
+        self.own = lm_head.for_student(
+            student,
+            family_of(teacher.model_type),
+            seed,
+            same=student == teacher_architecture(teacher),
+        )
         self.teachers = lm_head.requires_grad_(False)
         with torch.no_grad():
             self.own.bias.copy_(lm_head.bias)
-            self.own.dense_weight.add_(torch.eye(student.hidden))
+            self.own.dense_weight.add_(torch.eye(*self.own.dense_weight.shape))
 
     @property
     def student_lm_head(self) -> MaskedLMHead:
         """The student's masked-LM head."""
         return self.own
+
+    def fit(self, student: TokenStates, teacher: TokenStates) -> None:
+        """Bring the student's head to say what the teacher's says."""
+        last, teachers_last = self.output_pair
+        own = student.hidden[last]
+        start_lm_head(
+            self.own,
+            self.teachers,
+            own,
+            teacher.hidden[teachers_last].to(own),
+            student.word_embeddings,
+            teacher.word_embeddings,
+        )
 
     def outputs(self, student: Activations, teacher: Activations) -> Outputs:
         """Score the places, picked before the product with the vocabulary."""

@@ -106,7 +106,8 @@ class TeacherStates:
                     name: _part(module(coming), part)
                     for name, module, part in family.projections(layer)
                 }
-        return TokenStates({layer: self.output(layer) for layer in points.hidden}, projections)
+        hidden = {layer: self.output(layer) for layer in points.hidden}
+        return TokenStates(hidden, projections, family.word_embeddings(model))
 
     def batches(self, pad_id: int, device: str) -> Iterator[Batch]:
         """The calibration text as batches, in the order of the states."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kdnas.architecture import Architecture
 from kdnas.models.families import Family
@@ -32,7 +32,7 @@ def start_from_teacher(
     states: TeacherStates,
     seed: int,
     compared: Compared | None = None,
-) -> None:
+) -> list[Tensor]:
     """Write the weights that a student of any architecture begins with.
 
     A student of its teacher's own architecture gets the teacher's weights.
@@ -46,11 +46,15 @@ def start_from_teacher(
         seed: of the turn of the basis, and of dimensions that nothing is known of.
         compared: what an objective compares the last layer's queries, keys and values with. Where
             positions are rotary it counts for nothing: there a basis is not free enough.
+
+    Returns:
+        What the student then makes of the text, (N, d) behind its embeddings and each of its
+        layers, of the last layer the encoder's output: known already, and so need not be run again.
     """
     config: Any = teacher.config
     if family.axes(config) == asdict(architecture):
         student.load_state_dict(teacher.state_dict())
-        return
+        return [states.output(layer) for layer in range(states.num_layers + 1)]
     whole = Model.of(teacher, family)
     pieces = shares(
         architecture.layers,
@@ -67,16 +71,19 @@ def start_from_teacher(
     built = Model.of(student, family)
     task = Task(whole, built, states, layout, architecture, basis, generator, compared)
     walk: Walk = PreNormWalk(task) if family.normalises_first else PostNormWalk(task)
+    seen = [own]
     for number, share in enumerate(pieces, 1):
         weights, own = walk.layer(number, share, own)
+        seen.append(own)
         write_layer(family, family.transformer_layers(student)[number - 1], weights)
     if family.final:
         final = student.get_submodule(family.final)
         biased = getattr(final, "bias", None) is not None
-        norm, _ = fitted_norm(
+        norm, seen[-1] = fitted_norm(
             own, states.output(len(whole.layers)) @ basis, norm_eps(final), biased
         )
         write_norm(final, norm)
+    return seen
 
 
 def _derived(seed: int, architecture: Architecture) -> int:
