@@ -124,8 +124,10 @@ def test_frequencies_are_those_of_the_training_split(lab: TinyLab) -> None:
     np.testing.assert_allclose(shares, counts / counts.sum(), rtol=1e-5)
 
 
-def train(lab: TinyLab, teacher: TeacherHandle, objective: Any, **proxy: Any) -> MiniKDResult:
-    context = lab.context(objective=objective, learning_rate=5e-3, fraction=1.0, **proxy)
+def train(
+    lab: TinyLab, teacher: TeacherHandle, objective: Any, init: str = "teacher", **proxy: Any
+) -> MiniKDResult:
+    context = lab.context(init=init, objective=objective, learning_rate=5e-3, fraction=1.0, **proxy)
     architecture = Architecture.parse(STUDENTS[context.objective["name"]])
     engine = MiniKD(context, teacher, lab.corpus, lab.store, "cpu")
     items = list(engine.train([MiniKDRequest("one", architecture)]))
@@ -156,6 +158,16 @@ def test_students_learn_from_it(
     assert many.losses.relative < 1
     if objective["name"] != "hs+od":  # whose stages have losses of their own
         assert many.curve[-1].loss < many.curve[0].loss
+
+
+@pytest.mark.parametrize("init", ["teacher", "warm"])
+def test_the_students_head_starts_from_it(lab: TinyLab, teacher: TeacherHandle, init: str) -> None:
+    begun, unbegun = (train(lab, teacher, "od", start, steps=1) for start in (init, "random"))
+    assert begun.loss_start is not None
+    assert unbegun.loss_start is not None
+    assert begun.loss_start < 0.9 * unbegun.loss_start
+    again = train(lab, teacher, "od", init, steps=1)
+    assert again.loss_start == begun.loss_start
 
 
 def test_a_teacher_without_a_head_cannot_teach_them(lab: TinyLab) -> None:

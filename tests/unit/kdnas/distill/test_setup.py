@@ -7,10 +7,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from kdnas.architecture import Architecture
+from kdnas.corpus.batches import pad_batch
 from kdnas.corpus.tokenized import build_corpus
 from kdnas.distill.group import MiniKD
 from kdnas.distill.held_out import held_out_losses
@@ -119,6 +121,18 @@ def test_starts_read_without_training_are_those_of_the_training(
     # Any order and number of students, and a start can be read twice.
     again = dict(engine().read([students[1], students[0], students[1]]))
     assert again == {a: read[a] for a in (students[1], students[0])}
+
+
+def test_what_is_read_aside_stays_in_no_trainers_tap(lab: TinyLab) -> None:
+    """Or it would be held until the next step, and a compiled student be compiled once more."""
+    start = StudentSpec.model_validate("warm")
+    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", start)
+    spec = ProxySpec.model_validate(PROXY)
+    plan = plan_stages(build_stages(objective_spec("hs")), 10)[0]
+    student = setup.student(STUDENTS[0], plan, spec)
+    with closing(setup.trainer(student, STUDENTS[0], plan, spec)) as trainer:
+        setup.fit(trainer)
+        assert not trainer._tap.take(setup.batch(pad_batch(lab.corpus, np.arange(2)))).hidden
 
 
 def test_reading_starts_is_lazy(lab: TinyLab) -> None:
