@@ -218,6 +218,16 @@ def fewest_steps(results: Results, corpus: str, architecture: str, seed: int) ->
     }
 
 
+def best_run(results: Results, architecture: str, start: str, steps: int) -> str:
+    """The smallest loss of an architecture among the rates, in words."""
+    tried = results.of(architecture=architecture, start=start, steps=steps)
+    good = [row for row in tried if row["relative"] is not None]
+    if not good:
+        return "–"
+    best = min(good, key=lambda row: row["relative"])
+    return f"{best['relative']:.4f} / {best['output']:.4f} ({best['rate']:g})"
+
+
 def report(results: Results) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     corpora = sorted({row["corpus"] for row in results.rows})
@@ -258,6 +268,17 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
             good = [value for value in rows if value is not None]
             cells.append(f"{statistics.mean(good):.4f}" if rows and len(good) == len(rows) else "–")
         lines.append(f"| {start} | {steps} | {' | '.join(cells)} | {rates[start, steps][0]:g} |")
+    lines += [
+        "",
+        "Each of them at its own best rate (in brackets), relative loss / that of the last layer:",
+        "",
+        "| student | steps | teacher | warm |",
+        "|---|---|---|---|",
+    ]
+    for architecture in CHOOSING:
+        for steps in sorted({steps for _, steps in rates}):
+            cells = [best_run(results, architecture, start, steps) for start in STARTS]
+            lines.append(f"| `{architecture}` | {steps} | {' | '.join(cells)} |")
     lengths = (*LENGTHS, LONGEST)
     if not whole:
         lines += [
