@@ -18,6 +18,7 @@ from kdnas.evaluation.int8 import in_int8
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import family_of
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.specs.evaluation import TimedSpec
 
@@ -38,7 +39,7 @@ def parameters_of(handle: TeacherHandle) -> int:
     from transformers import AutoModel
 
     options = family_of(handle.shape.model_type).model_options()
-    with torch.device("meta"):
+    with MAKING_MODELS, torch.device("meta"):
         model = AutoModel.from_config(deepcopy(handle.config), **options)
     return sum(p.numel() for p in model.parameters())
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from kdnas.errors import TeacherError
 from kdnas.evaluation.task import Task
 from kdnas.models.families import family_of
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def load_task_model(
         config.problem_type = "regression"
     elif task.kind == "classification":
         config.problem_type = "single_label_classification"
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
+    with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         try:
             model, report = _auto_class(task).from_pretrained(

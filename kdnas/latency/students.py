@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from kdnas.architecture import Architecture
 from kdnas.latency.measure import DTYPES
 from kdnas.models.families import family_of
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.student import build_student, student_config
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class StudentFactory:
         config = student_config(self._teacher, architecture)
         config.vocab_size = TIMED_VOCABULARY
         config.pad_token_id = min(config.pad_token_id or 0, TIMED_VOCABULARY - 1)
-        with torch.device("meta"):
+        with MAKING_MODELS, torch.device("meta"):
             model: nn.Module = AutoModel.from_config(config, **self._family.model_options())
         model.load_state_dict(self._place(model), strict=False, assign=True)
         buffers = self._buffers(architecture)

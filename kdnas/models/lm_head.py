@@ -15,6 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.families import Family, family_of
 from kdnas.models.file_modes import readable_like_others
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.models.teacher_files import WEIGHT_FILES
 
@@ -220,7 +221,7 @@ def save_masked_lm(student: nn.Module, head: MaskedLMHead, folder: Path) -> None
     config: Any = deepcopy(student.config)
     config.tie_word_embeddings = head.decoder is None
     names = family_of(config.model_type).lm_head
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
+    with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
         model = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
         getattr(model, model.base_model_prefix).load_state_dict(student.state_dict())
         parameters = dict(model.named_parameters(remove_duplicate=False))

@@ -12,6 +12,7 @@ from torch import nn
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.families import family_of
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.search_space import AXES
 
@@ -69,7 +70,7 @@ def build_student(
         config.vocab_size = vocab_size
         config.pad_token_id = min(config.pad_token_id or 0, vocab_size - 1)
     family = family_of(config.model_type)
-    with torch.random.fork_rng(devices=[]):
+    with MAKING_MODELS, torch.random.fork_rng(devices=[]):
         torch.manual_seed(_weights_seed(seed, architecture))
         model: nn.Module = AutoModel.from_config(
             config, dtype=torch.float32, **family.model_options()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdnas.errors import TeacherError
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.sentence import (
     sentence_folder,
     store_sentence_files,
@@ -176,7 +177,7 @@ def load_teacher_model(handle: TeacherHandle) -> nn.Module:
 
     family = family_of(handle.shape.model_type)
     try:
-        with quiet_transformers():
+        with MAKING_MODELS, quiet_transformers():
             model, report = AutoModel.from_pretrained(
                 handle.folder,
                 config=deepcopy(handle.config),  # loading writes into it
