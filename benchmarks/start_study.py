@@ -18,6 +18,7 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -172,21 +173,24 @@ def run(laboratory: Laboratory, results: Results, plan: Iterable[tuple[Setting, 
             print(setting, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
-def sweep_plan(corpus: str, lengths: Iterable[int]) -> Iterator[tuple[Setting, Any]]:
+def sweep_plan(
+    corpus: str, lengths: Iterable[int], starts: Iterable[str], rates: Iterable[float]
+) -> Iterator[tuple[Setting, Any]]:
     """All settings of the sweep."""
-    for steps in lengths:
-        for rate in RATES:
-            for start in STARTS:
-                yield Setting(corpus, start, rate, 0.1, steps, 0), CHOOSING
+    for steps, rate, start in product(lengths, rates, starts):
+        yield Setting(corpus, start, rate, 0.1, steps, 0), CHOOSING
 
 
 def steps_plan(
-    corpus: str, rates: dict[tuple[str, int], tuple[float, float]]
+    corpus: str,
+    rates: dict[tuple[str, int], tuple[float, float]],
+    lengths: Iterable[int],
+    starts: Iterable[str],
 ) -> Iterator[tuple[Setting, Any]]:
     """All settings that are reported, the short ones first."""
-    for steps in (*LENGTHS, LONGEST):
+    for steps in lengths:
         for seed in SEEDS:
-            for start in STARTS:
+            for start in starts:
                 rate, warmup = nearest(rates, start, steps)
                 setting = Setting(corpus, start, rate, warmup, steps, seed)
                 yield setting, REPORTED if steps < LONGEST else LONG
@@ -337,7 +341,9 @@ def main() -> None:
         default=Path("docs/results/start_runs.jsonl"),
         help="JSON lines, appended to",
     )
-    parser.add_argument("--lengths", type=int, nargs="+", default=[240, 60, 960], help="swept")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[*LENGTHS, LONGEST])
+    parser.add_argument("--starts", nargs="+", default=list(STARTS), choices=STARTS)
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="swept")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
     results = Results(arguments.results)
@@ -351,9 +357,13 @@ def main() -> None:
     with num_threads(1):
         laboratory = Laboratory(arguments.corpus)
         plan = (
-            sweep_plan(laboratory.name, arguments.lengths)
+            sweep_plan(
+                laboratory.name, arguments.lengths, arguments.starts, arguments.rates
+            )
             if arguments.part == "sweep"
-            else steps_plan(laboratory.name, best_rates(results))
+            else steps_plan(
+                laboratory.name, best_rates(results), arguments.lengths, arguments.starts
+            )
         )
         run(laboratory, results, plan)
 
