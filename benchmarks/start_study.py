@@ -357,9 +357,7 @@ def main() -> None:
     with num_threads(1):
         laboratory = Laboratory(arguments.corpus)
         plan = (
-            sweep_plan(
-                laboratory.name, arguments.lengths, arguments.starts, arguments.rates
-            )
+            sweep_plan(laboratory.name, arguments.lengths, arguments.starts, arguments.rates)
             if arguments.part == "sweep"
             else steps_plan(
                 laboratory.name, best_rates(results), arguments.lengths, arguments.starts
