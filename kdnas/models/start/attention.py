@@ -1,4 +1,4 @@
-"""Attention of a student whose heads stand for several of its teacher's, or for a part of one.
+"""Attention of a student whose heads are some of its teacher's.
 
 What a head does is two bilinear forms: its scores s̃·M·s̃ᵀ with M = W_q·W_kᵀ, and what it writes,
 N = W_v·W_o. Both are taken from the teacher, in the student's coordinates, and cut to the width of
@@ -9,12 +9,12 @@ second moments of what really comes in.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from kdnas.models.start.heads import Chosen, Heads, chosen_heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs, low_rank
 from kdnas.models.start.weights import Attention
 
@@ -23,50 +23,42 @@ FRESH = 0.02
 change nothing and can still learn."""
 
 
-def merged_attention(
-    inputs: Inputs,
-    mapped: InputMap,
-    teacher: Attention,
-    teacher_heads: int,
-    groups: Sequence[range],
-    basis: Tensor,
-    generator: torch.Generator,
+def chosen_attention(
+    inputs: Inputs, layers: Sequence[Heads], basis: Tensor, heads: int, generator: torch.Generator
 ) -> Attention:
     """Attention of a student whose positions are in its embeddings.
 
-    Scores of a student head are the mean of its teacher heads' scores, scaled for another head
-    size: a score is divided by the root of the size. Keys need no constant, which shifts all
-    scores of a query alike. Student heads of one teacher head share its scores and take successive
-    singular values of what it writes.
+    Scores are scaled for another head size: a score is divided by the root of the size. Keys need
+    no constant, which shifts all scores of a query alike. Student heads that have one teacher head
+    between them share its scores and take successive singular values of what it writes.
 
     Args:
         inputs: what comes into the student's attention.
-        mapped: from there to what comes into the teacher's.
-        teacher: the teacher's attention.
-        teacher_heads: its number of heads.
-        groups: the teacher heads that each student head stands for.
+        layers: heads to choose from, of the teacher layers that the student's stands for.
         basis: (D, d) from the teacher's space to the student's.
+        heads: of the student, A_h.
         generator: of the values in dimensions that are left over.
     """
-    width, heads = len(inputs.mean), len(groups)
-    size, own_size = len(teacher.query.bias) // teacher_heads, width // heads
-    scale = math.sqrt(own_size / size)
-    queries, keys = through(mapped, teacher.query), through(mapped, teacher.key)
+    width = len(inputs.mean)
+    own_size = width // heads
+    chosen = chosen_heads(layers, basis, heads)
     root = inputs.root
-    weighted_queries = torch.cat([root.T @ queries[0], queries[1][None]])  # the constant counts 1
-    weighted_keys = root.T @ keys[0]
     query_weights, query_biases, key_weights = [], [], []
-    for group in groups:
-        columns = _columns(group, size)
+    for number, head, _ in chosen:
+        layer = layers[number]
+        columns = layer.columns(head)
+        slope, constant = through(layer.mapped, layer.block.query, columns)
+        scale = math.sqrt(own_size / layer.size)
         a, b = low_rank(
-            weighted_queries[:, columns] * (scale / len(group)), weighted_keys[:, columns], own_size
+            torch.cat([root.T @ slope, constant[None]]) * scale,  # the constant counts 1
+            root.T @ through(layer.mapped, layer.block.key, columns)[0],
+            own_size,
         )
         query = inputs.unweighted(a[:-1])
-        key = inputs.unweighted(b)
         query_weights.append(query)
         query_biases.append(a[-1] - inputs.mean.double() @ query)
-        key_weights.append(key)
-    value, output = merged_values(inputs, mapped, teacher, size, groups, basis)
+        key_weights.append(inputs.unweighted(b))
+    value, output = chosen_values(inputs, layers, chosen, basis)
     query_weight, key_weight = _joined(query_weights), _joined(key_weights)
     empty = key_weight.abs().sum(0) == 0
     query_weight[:, empty] = _fresh((width, int(empty.sum())), generator).to(query_weight)
@@ -77,35 +69,30 @@ def merged_attention(
     )
 
 
-def merged_values(
-    inputs: Inputs,
-    mapped: InputMap,
-    teacher: Attention,
-    size: int,
-    groups: Sequence[range],
-    basis: Tensor,
+def chosen_values(
+    inputs: Inputs, layers: Sequence[Heads], chosen: Sequence[Chosen], basis: Tensor
 ) -> tuple[Affine, Affine]:
     """Values and output of a student's heads; dimensions that are left over are 0.
 
     Values have no bias: attention weights sum to 1, so a constant goes into the output's.
     """
     width = len(inputs.mean)
-    own_size = width // len(groups)
-    values = through(mapped, teacher.value)
-    written = (teacher.output.weight @ basis).double()  # (D, d)
-    weighted = inputs.root.T @ values[0]
-    places: Counter[range] = Counter()
+    own_size = width // len(chosen)
     value_weights, output_weights = [], []
-    for group in groups:
-        columns = _columns(group, size)
-        first = places[group] * own_size
-        places[group] += 1
-        a, b = low_rank(weighted[:, columns], written[columns].T, first + own_size)
+    constant = layers[-1].block.output.bias @ basis
+    for number, head, part in chosen:
+        layer = layers[number]
+        columns = layer.columns(head)
+        slope, shift = through(layer.mapped, layer.block.value, columns)
+        written = (layer.block.output.weight[columns] @ basis).double()  # (d_h, d)
+        first = part * own_size
+        a, b = low_rank(inputs.root.T @ slope, written.T, first + own_size)
         value_weights.append(inputs.unweighted(a[:, first:]))
         output_weights.append(b[:, first:].T)
+        if not part:
+            constant = constant + (shift @ written).float()
     value_weight = _joined(value_weights)
     output_weight = torch.cat(output_weights).float()
-    constant = (values[1] @ written).float() + teacher.output.bias @ basis
     shift = inputs.mean @ value_weight @ output_weight
     zeros = torch.zeros(width).to(value_weight)
     return Affine(value_weight, zeros), Affine(output_weight, constant - shift)
@@ -121,15 +108,12 @@ def fill_values(value: Affine, output: Affine, generator: torch.Generator) -> tu
     return value, output
 
 
-def through(mapped: InputMap, projection: Affine) -> tuple[Tensor, Tensor]:
+def through(
+    mapped: InputMap, projection: Affine, columns: slice = slice(None)
+) -> tuple[Tensor, Tensor]:
     """A teacher's projection in the student's coordinates: slope (d, D) and constant (D,)."""
-    weight = projection.weight
-    slope, constant = mapped.slope @ weight, mapped.there @ weight + projection.bias
-    return slope.double(), constant.double()
-
-
-def _columns(group: Iterable[int], size: int) -> Tensor:
-    return torch.cat([torch.arange(k * size, (k + 1) * size) for k in group])
+    weight, bias = projection.weight[:, columns], projection.bias[columns]
+    return (mapped.slope @ weight).double(), (mapped.there @ weight + bias).double()
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from kdnas.models.start.attending import attend
-from kdnas.models.start.attention import merged_attention
+from kdnas.models.start.attention import chosen_attention
 from kdnas.models.start.feed_forward import Neurons, chosen_neurons
-from kdnas.models.start.layers import Share, head_groups
+from kdnas.models.start.heads import Heads
+from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Inputs
 from kdnas.models.start.norms import fitted_norm
 from kdnas.models.start.relations import related_attention
@@ -55,15 +56,16 @@ class PostNormWalk(Walk):
                 task.basis,
                 task.generator,
             )
-        return merged_attention(
-            inputs,
-            inputs.map_to(task.states.hidden(share.attention - 1)),
-            teacher.layers[share.attention - 1].attention,
-            teacher.heads,
-            head_groups(teacher.heads, task.student.heads),
-            task.basis,
-            task.generator,
-        )
+        heads = [
+            Heads(
+                teacher.layers[j - 1].attention,
+                inputs.map_to(task.states.hidden(j - 1)),
+                task.states.read(j),
+                task.states.variance(j - 1),
+            )
+            for j in share.attention
+        ]
+        return chosen_attention(inputs, heads, task.basis, task.student.heads, task.generator)
 
     def _feed_forward(self, share: Share, middle: Tensor) -> FeedForward:
         task, teacher, states = self.task, self.task.teacher, self.task.states

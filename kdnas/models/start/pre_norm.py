@@ -11,10 +11,11 @@ from torch import Tensor
 
 from kdnas.models.start.attending import attend
 from kdnas.models.start.feed_forward import Neurons, chosen_neurons
-from kdnas.models.start.layers import Share, head_groups
+from kdnas.models.start.heads import Heads
+from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Affine, Inputs, by_channel
 from kdnas.models.start.norms import normalised
-from kdnas.models.start.rotary import merged_rotary_attention, turned
+from kdnas.models.start.rotary import chosen_rotary_attention, turned
 from kdnas.models.start.walk import (
     ACTIVATIONS,
     Walk,
@@ -78,16 +79,28 @@ class PreNormWalk(Walk):
     def _attention(self, number: int, share: Share, coming: Tensor) -> Attention:
         task, teacher = self.task, self.task.teacher
         inputs = Inputs(coming, task.student.biased)
-        frequencies = teacher.frequencies[share.attention - 1], task.student.frequencies[number - 1]
+        # All of one kind, and so of the same frequencies.
+        frequencies = (
+            teacher.frequencies[share.attention[0] - 1],
+            task.student.frequencies[number - 1],
+        )
         if frequencies[0] is None or frequencies[1] is None:
             raise ValueError("a family that normalises first is expected to have rotary positions")
-        return merged_rotary_attention(
+        heads = [
+            Heads(
+                teacher.layers[j - 1].attention,
+                inputs.map_to(self._read_by_attention(j)),
+                task.states.read(j),
+                task.states.variance(j - 1),
+            )
+            for j in share.attention
+        ]
+        return chosen_rotary_attention(
             inputs,
-            inputs.map_to(self._read_by_attention(share.attention)),
-            teacher.layers[share.attention - 1].attention,
+            heads,
             (frequencies[0], frequencies[1]),
-            head_groups(teacher.heads, task.student.heads),
             task.basis,
+            task.student.heads,
             task.generator,
         )
 

@@ -2,7 +2,7 @@
 
 A head turns pairs of its values, each pair in a plane and at a frequency of its own, so its basis
 cannot be chosen freely. Read as one complex number a plane, q = x·a and k = y·b, a score is
-Re Σ q·k̄·e^{iωΔ} for the distance Δ: what can be merged are forms M = a·bᴴ of planes that turn
+Re Σ q·k̄·e^{iωΔ} for the distance Δ: what can be mixed are forms M = a·bᴴ of planes that turn
 alike. So planes of a student go with those planes of its teacher that turn most nearly as fast, and
 within such a set the best low-rank form is found as for any attention, in complex numbers.
 """
@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kdnas.models.start.attention import FRESH, fill_values, merged_values
+from kdnas.models.start.attention import FRESH, chosen_values, fill_values, through
+from kdnas.models.start.heads import Heads, chosen_heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs, low_rank
 from kdnas.models.start.weights import Attention
 
@@ -42,57 +43,60 @@ def plane_sets(student: Tensor, teacher: Tensor) -> list[tuple[list[int], list[i
     return [(mine, yours) for mine, yours in found if mine]
 
 
-def merged_rotary_attention(
+def chosen_rotary_attention(
     inputs: Inputs,
-    mapped: InputMap,
-    teacher: Attention,
+    layers: Sequence[Heads],
     frequencies: tuple[Tensor, Tensor],
-    groups: Sequence[range],
     basis: Tensor,
+    heads: int,
     generator: torch.Generator,
 ) -> Attention:
     """Attention of a student whose positions turn its queries and keys.
 
     Args:
         inputs: what comes into the student's attention.
-        mapped: from there to what comes into the teacher's.
-        teacher: the teacher's attention.
-        frequencies: of the planes of a teacher head, and of a student head.
-        groups: the teacher heads that each student head stands for.
+        layers: heads to choose from, of the teacher layers that the student's stands for.
+        frequencies: of the planes of a head of these layers, and of a student head.
         basis: (D, d) from the teacher's space to the student's.
+        heads: of the student, A_h.
         generator: of the values in dimensions that are left over.
     """
-    width, planes = len(inputs.mean), len(frequencies[0])
-    size, own_size = 2 * planes, width // len(groups)
+    width, size = len(inputs.mean), 2 * len(frequencies[0])
+    own_size = width // heads
     scale = math.sqrt(own_size / size)
-    queries = _planes(inputs, mapped, teacher.query, size)  # (d + 1, heads, planes)
-    keys = _planes(inputs, mapped, teacher.key, size)
-    query = torch.zeros(width + 1, len(groups), own_size // 2, dtype=queries.dtype)
+    chosen = chosen_heads(layers, basis, heads)
+    query = torch.zeros(width + 1, heads, own_size // 2, dtype=torch.complex128)
     key = torch.zeros_like(query)
-    for head, group in enumerate(groups):
-        for mine, yours in plane_sets(frequencies[1], frequencies[0]):
-            left = queries[:, list(group)][:, :, yours].flatten(1) * (scale / len(group))
-            right = keys[:, list(group)][:, :, yours].flatten(1)
-            query[:, head, mine], key[:, head, mine] = low_rank(left, right, len(mine))
+    sets = plane_sets(frequencies[1], frequencies[0])
+    for own, (number, head, _) in enumerate(chosen):
+        layer = layers[number]
+        queries, keys = (
+            _planes(inputs, layer.mapped, projection, layer.columns(head))
+            for projection in (layer.block.query, layer.block.key)
+        )
+        for mine, yours in sets:
+            query[:, own, mine], key[:, own, mine] = low_rank(
+                queries[:, yours] * scale, keys[:, yours], len(mine)
+            )
     empty = key.abs().sum(0) == 0
     fresh = torch.randn(width, int(empty.sum()), 2, generator=generator, dtype=torch.float64)
     query[:-1, empty] = inputs.root.T.to(query) @ torch.view_as_complex(fresh * FRESH)
     return Attention(
         _projection(inputs, query),
         _projection(inputs, key),
-        *fill_values(*merged_values(inputs, mapped, teacher, size, groups, basis), generator),
+        *fill_values(*chosen_values(inputs, layers, chosen, basis), generator),
     )
 
 
-def _planes(inputs: Inputs, mapped: InputMap, projection: Affine, size: int) -> Tensor:
-    """A teacher's projection by heads and planes, weighted: (d + 1, heads, d_h / 2), complex.
+def _planes(inputs: Inputs, mapped: InputMap, projection: Affine, columns: slice) -> Tensor:
+    """A teacher head's projection by planes, weighted: (d + 1, d_h / 2), complex.
 
     The last row is the constant.
     """
-    slope = inputs.root.T @ (mapped.slope @ projection.weight).double()
-    constant = (mapped.there @ projection.weight + projection.bias).double()
-    rows = torch.unflatten(torch.cat([slope, constant[None]]), 1, (-1, 2, size // 2))
-    return torch.complex(rows[:, :, 0], rows[:, :, 1])
+    slope, constant = through(mapped, projection, columns)
+    rows = torch.cat([inputs.root.T @ slope, constant[None]])
+    real, imaginary = rows.chunk(2, 1)
+    return torch.complex(real, imaginary)
 
 
 def _projection(inputs: Inputs, planes: Tensor) -> Affine:

@@ -24,7 +24,7 @@ from kdnas.models.families import Family
 from kdnas.models.start.basis import principal_components
 from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
-FORMAT = 1
+FORMAT = 2
 META = "states.json"
 
 
@@ -53,7 +53,9 @@ class TeacherStates:
             self._attended = [_mapped(folder, "attended", i + 1) for i in range(self.num_layers)]
             self._output = _mapped(folder, "output", 0) if meta["output"] else self._hidden[-1]
             self._covariances: NDArray[np.float32] = np.load(folder / "covariances.npy")
+            self._variances: list[float] = np.load(folder / "variances.npy").tolist()
             self._activity: NDArray[np.float32] = np.load(folder / "activity.npy")
+            self._read: NDArray[np.float32] = np.load(folder / "read.npy")
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             raise StoreError(
                 f"{folder} does not hold a teacher's states: {error}; remove it, they are "
@@ -77,6 +79,14 @@ class TeacherStates:
     def activity(self, layer: int) -> Tensor:
         """Deviation of each neuron of a layer over all tokens: (f,)."""
         return torch.from_numpy(self._activity[layer - 1])
+
+    def read(self, layer: int) -> Tensor:
+        """Covariance of what each head of a layer reads over all tokens: (A, d_h, d_h)."""
+        return torch.from_numpy(self._read[layer - 1])
+
+    def variance(self, layer: int) -> float:
+        """Of the residual stream behind a layer, summed over channels."""
+        return self._variances[layer]
 
     def components(self, layers: Iterable[int]) -> Tensor:
         """Principal components of the embeddings and some layers together: (D, D), made once."""
@@ -146,7 +156,9 @@ def collect_states(
     hidden: list[list[Tensor]] = [[] for _ in range(count + 1)]
     attended: list[list[Tensor]] = [[] for _ in range(count)]
     outputs: list[Tensor] = []
-    neurons = [_Moments() for _ in range(count)]
+    neurons = [_Deviations() for _ in range(count)]
+    heads = int(getattr(model.config, family.config_keys["heads"]))
+    reads = [_Covariances(heads) for _ in range(count)]
     held: dict[tuple[str, int], Tensor] = {}
 
     def keep_input(kind: str, index: int) -> Any:
@@ -165,12 +177,13 @@ def collect_states(
         embeddings = family.embedding_output(model)
         handles = [embeddings.register_forward_hook(keep_output(0))]
         for i, layer in enumerate(layers):
-            entry, end = (
-                layer.get_submodule(path) for path in (family.feed_forward_entry, family.silent[1])
+            entry, attention_end, end = (
+                layer.get_submodule(path) for path in (family.feed_forward_entry, *family.silent)
             )
             handles += [
                 layer.register_forward_hook(keep_output(i + 1)),
                 entry.register_forward_pre_hook(keep_input("attended", i)),
+                attention_end.register_forward_pre_hook(keep_input("read", i)),
                 end.register_forward_pre_hook(keep_input("neurons", i)),
             ]
         for handle in handles:
@@ -190,28 +203,33 @@ def collect_states(
             for i in range(count):
                 attended[i].append(real(held["attended", i]))
                 neurons[i].add(real(held["neurons", i]))
+                reads[i].add(real(held["read", i]))
             if family.normalises_first:
                 outputs.append(tap.take(batch).rows(count).cpu())
-    covariances = []
+    covariances, variances = [], []
     for i, parts in enumerate(hidden):
         states = torch.cat(parts)
-        covariances.append(_covariance(states, i, name))
+        covariance, variance = _covariance(states, i, name)
+        covariances.append(covariance)
+        variances.append(variance)
         np.save(folder / f"hidden_{i:02}.npy", states.numpy())
     for i, parts in enumerate(attended, 1):
         np.save(folder / f"attended_{i:02}.npy", torch.cat(parts).numpy())
     if outputs:
         np.save(folder / "output_00.npy", torch.cat(outputs).numpy())
-    activity = torch.stack([moments.deviation() for moments in neurons])
+    activity = torch.stack([moments.values() for moments in neurons])
     np.save(folder / "covariances.npy", torch.stack(covariances).numpy())
+    np.save(folder / "variances.npy", np.array(variances))
     np.save(folder / "activity.npy", activity.numpy())
+    np.save(folder / "read.npy", torch.stack([moments.values() for moments in reads]).numpy())
     np.save(folder / "input_ids.npy", torch.cat(ids).numpy())
     np.save(folder / "lengths.npy", np.array(lengths, np.int64))
     meta = {"format": FORMAT, "layers": count, "output": bool(outputs)}
     (folder / META).write_text(json.dumps(meta))
 
 
-def _covariance(states: Tensor, layer: int, name: str) -> Tensor:
-    """Covariance of (N, D) states, divided by its trace."""
+def _covariance(states: Tensor, layer: int, name: str) -> tuple[Tensor, float]:
+    """Covariance of (N, D) states divided by its trace, and the trace."""
     where = f"layer {layer}" if layer else "the embeddings"
     if not torch.isfinite(states).all():
         raise TeacherError(
@@ -226,14 +244,14 @@ def _covariance(states: Tensor, layer: int, name: str) -> Tensor:
             f"teacher {name!r} is broken: the states of {where} are the same for every token of "
             "the corpus; check its weights"
         )
-    return (covariance / trace).float()
+    return (covariance / trace).float(), float(trace)
 
 
 def _part(output: Tensor, part: int | None) -> Tensor:
     return output if part is None else output.chunk(3, dim=-1)[part]
 
 
-class _Moments:
+class _Deviations:
     """Mean and deviation of each neuron, batch by batch."""
 
     def __init__(self) -> None:
@@ -247,9 +265,30 @@ class _Moments:
         self._second = self._second + values.square().sum(0)
         self._count += len(rows)
 
-    def deviation(self) -> Tensor:
+    def values(self) -> Tensor:
         mean = torch.as_tensor(self._first) / self._count
         return (torch.as_tensor(self._second) / self._count - mean**2).clamp_min(0).sqrt().float()
+
+
+class _Covariances:
+    """Covariance of what each head reads, batch by batch."""
+
+    def __init__(self, heads: int) -> None:
+        self._heads = heads
+        self._first: Tensor | float = 0.0
+        self._second: Tensor | float = 0.0
+        self._count = 0
+
+    def add(self, rows: Tensor) -> None:
+        values = torch.unflatten(rows, 1, (self._heads, -1)).transpose(0, 1)  # (A, N, d_h)
+        self._first = self._first + values.double().sum(1)
+        self._second = self._second + (values.mT @ values).double()
+        self._count += len(rows)
+
+    def values(self) -> Tensor:
+        mean = torch.as_tensor(self._first) / self._count
+        second = torch.as_tensor(self._second) / self._count
+        return (second - mean[:, :, None] * mean[:, None]).float()
 
 
 def _mapped(folder: Path, kind: str, number: int) -> NDArray[np.float32]:

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from kdnas.models.start.attending import attend
-from kdnas.models.start.attention import FRESH, merged_attention
-from kdnas.models.start.layers import head_groups
+from kdnas.models.start.attention import FRESH, chosen_attention
+from kdnas.models.start.heads import Heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs
 from kdnas.models.start.states import Layout
 from kdnas.models.start.weights import Attention
@@ -36,14 +36,18 @@ def identity(rows: Tensor) -> InputMap:
     return InputMap(torch.eye(rows.shape[1]), rows.mean(0))
 
 
-def merged(rows: Tensor, teacher: Attention, teacher_heads: int, heads: int) -> Attention:
-    return merged_attention(
+def choice(rows: Tensor, teacher: Attention, heads: int) -> Heads:
+    """A layer to choose heads from, all of which read alike."""
+    read = torch.eye(WIDTH // heads).expand(heads, -1, -1)
+    return Heads(teacher, identity(rows), read, 1.0)
+
+
+def chosen(rows: Tensor, teacher: Attention, teacher_heads: int, heads: int) -> Attention:
+    return chosen_attention(
         Inputs(rows),
-        identity(rows),
-        teacher,
-        teacher_heads,
-        head_groups(teacher_heads, heads),
+        [choice(rows, teacher, teacher_heads)],
         torch.eye(WIDTH),
+        heads,
         torch.Generator().manual_seed(0),
     )
 
@@ -65,7 +69,7 @@ def written(attention: Attention, rows: Tensor, heads: int) -> Tensor:
 @pytest.mark.parametrize("heads", [1, 3, 4])
 def test_heads_of_equal_size_do_as_the_teachers(rows: Tensor, heads: int) -> None:
     teacher = drawn_attention()
-    student = merged(rows, teacher, heads, heads)
+    student = chosen(rows, teacher, heads, heads)
     text = rows[:TEXT]
     paid = weights(teacher, text, heads)
     torch.testing.assert_close(weights(student, text, heads), paid, rtol=1e-3, atol=1e-3)
@@ -76,29 +80,34 @@ def test_heads_of_equal_size_do_as_the_teachers(rows: Tensor, heads: int) -> Non
     assert not student.value.bias.any()
 
 
-def test_a_merged_head_scores_like_the_mean_of_its_teachers_heads(rows: Tensor) -> None:
-    teacher = drawn_attention()
-    query, key = (  # two heads of 12, of which only 6 dimensions are used, so that they fit one
-        Affine(
-            product.weight * (torch.arange(WIDTH) % 12 < 6),
-            product.bias * (torch.arange(WIDTH) % 12 < 6),
-        )
-        for product in (teacher.query, teacher.key)
-    )
-    teacher = Attention(query, key, teacher.value, teacher.output)
-    student = merged(rows, teacher, 4, 2)
-    text = rows[:TEXT]
-    logs = [
-        (weights(attention, text, heads) + 1e-30).log()
-        for attention, heads in ((teacher, 4), (student, 2))
+def test_chosen_heads_of_several_layers_do_as_their_teachers(rows: Tensor) -> None:
+    loud = (torch.arange(WIDTH) < 6).float()[:, None] * 9 + 1  # of four heads the first
+    layers = [drawn_attention(seed) for seed in (0, 50)]
+    layers = [
+        Attention(a.query, a.key, a.value, Affine(a.output.weight * loud, a.output.bias * 0))
+        for a in layers
     ]
-    mean = torch.unflatten(logs[0], 0, (2, 2)).mean(1).softmax(-1)
-    torch.testing.assert_close(logs[1].softmax(-1), mean, rtol=1e-2, atol=1e-3)
+    student = chosen_attention(
+        Inputs(rows),
+        [choice(rows, layer, 4) for layer in layers],
+        torch.eye(WIDTH),
+        2,
+        torch.Generator().manual_seed(0),
+    )
+    text = rows[:TEXT]
+    for own, layer in enumerate(layers):
+        paid = weights(student, text, 2)[own]
+        torch.testing.assert_close(paid, weights(layer, text, 4)[0], rtol=1e-3, atol=1e-3)
+    alone = [Attention(a.query, a.key, a.value, a.output) for a in layers]
+    for layer in alone:
+        layer.output.weight[6:] = 0.0
+    wanted = sum(written(layer, text, 4) for layer in alone)
+    torch.testing.assert_close(written(student, text, 2), wanted, rtol=1e-3, atol=2e-2)
 
 
 def test_a_head_cut_in_several_writes_what_it_wrote(rows: Tensor) -> None:
     teacher = drawn_attention()
-    student = merged(rows, teacher, 2, 6)
+    student = chosen(rows, teacher, 2, 6)
     text = rows[:TEXT]
     paid = weights(student, text, 6)
     # All of one teacher head see alike, and together they write the whole.
@@ -114,7 +123,7 @@ def test_a_head_cut_in_several_writes_what_it_wrote(rows: Tensor) -> None:
 
 def test_a_constant_goes_into_the_outputs_bias(rows: Tensor) -> None:
     teacher = drawn_attention()
-    student = merged(rows, teacher, 4, 4)
+    student = chosen(rows, teacher, 4, 4)
     one = rows.mean(0, keepdim=True)
     torch.testing.assert_close(
         written(student, one, 4), written(teacher, one, 4), rtol=1e-4, atol=1e-4
@@ -130,7 +139,7 @@ def test_dimensions_that_are_left_over_are_silent_and_can_learn(rows: Tensor) ->
         Affine(whole.value.weight * 0, whole.value.bias),
         whole.output,
     )
-    student = merged(rows, teacher, 2, 2)
+    student = chosen(rows, teacher, 2, 2)
     assert not student.key.weight.any()
     assert not student.output.weight.any()
     for fresh in (student.query.weight, student.value.weight):

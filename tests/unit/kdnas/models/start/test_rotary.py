@@ -7,9 +7,9 @@ from torch import Tensor
 from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_emb
 
 from kdnas.models.start.attention import FRESH
-from kdnas.models.start.layers import head_groups
+from kdnas.models.start.heads import Heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs
-from kdnas.models.start.rotary import merged_rotary_attention, plane_sets, turned
+from kdnas.models.start.rotary import chosen_rotary_attention, plane_sets, turned
 from kdnas.models.start.weights import Attention
 
 WIDTH, TOKENS = 24, 10
@@ -38,17 +38,23 @@ def scores(attention: Attention, rows: Tensor, heads: int, own: Tensor) -> Tenso
     return scored
 
 
-def merged(
+def chosen(
     rows: Tensor, teacher: Attention, teacher_heads: int, heads: int, own: Tensor, theirs: Tensor
 ) -> Attention:
     width = rows.shape[1]
-    return merged_rotary_attention(
-        Inputs(rows, biased=False),
-        InputMap(torch.eye(width), torch.zeros(width)),
+    size = width // teacher_heads
+    choice = Heads(
         teacher,
+        InputMap(torch.eye(width), torch.zeros(width)),
+        torch.eye(size).expand(teacher_heads, -1, -1),
+        1.0,
+    )
+    return chosen_rotary_attention(
+        Inputs(rows, biased=False),
+        [choice],
         (theirs, own),
-        head_groups(teacher_heads, heads),
         torch.eye(width),
+        heads,
         torch.Generator().manual_seed(0),
     )
 
@@ -100,7 +106,7 @@ def test_a_turn_keeps_lengths_and_tells_distances() -> None:
 
 def test_heads_of_equal_size_score_and_write_as_the_teachers() -> None:
     rows, teacher, own = drawn(200, WIDTH, seed=9), drawn_attention(), frequencies(3)
-    student = merged(rows, teacher, 4, 4, own, own)
+    student = chosen(rows, teacher, 4, 4, own, own)
     text = rows[:TOKENS]
     torch.testing.assert_close(
         scores(student, text, 4, own), scores(teacher, text, 4, own), rtol=1e-3, atol=1e-3
@@ -109,7 +115,7 @@ def test_heads_of_equal_size_score_and_write_as_the_teachers() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-def test_two_heads_of_the_same_scores_make_one_of_these_scores() -> None:
+def test_a_wider_head_scores_as_the_head_it_has() -> None:
     rows, own = drawn(200, WIDTH, seed=9), frequencies(3)
     one = drawn_attention()
     query, key = (
@@ -118,7 +124,7 @@ def test_two_heads_of_the_same_scores_make_one_of_these_scores() -> None:
     teacher = Attention(query, key, one.value, one.output)
     # Heads twice as wide: of every two planes one is at the teacher's frequency.
     wide = torch.stack([own, own], 1).flatten()
-    student = merged(rows, teacher, 4, 2, wide, own)
+    student = chosen(rows, teacher, 4, 2, wide, own)
     text = rows[:TOKENS]
     wanted = scores(teacher, text, 4, own)
     found = scores(student, text, 2, wide)
@@ -129,7 +135,7 @@ def test_planes_that_are_left_over_are_silent_and_can_learn() -> None:
     rows, own, whole = drawn(200, WIDTH, seed=9), frequencies(3), drawn_attention()
     used = (torch.arange(WIDTH) % 3 != 1).float()  # of each head's three planes the outer two
     key = Affine(whole.key.weight * used, whole.key.bias)
-    student = merged(rows, Attention(whole.query, key, whole.value, whole.output), 4, 4, own, own)
+    student = chosen(rows, Attention(whole.query, key, whole.value, whole.output), 4, 4, own, own)
     silent = used == 0
     assert torch.equal(student.key.weight.abs().sum(0) == 0, silent)
     fresh = student.query.weight[:, silent]

@@ -75,6 +75,34 @@ def test_a_feed_forward_block_leads_from_between_to_behind_a_layer(lab: StartLab
         torch.testing.assert_close(lab.states.activity(number), spread, rtol=1e-3, atol=1e-4)
 
 
+def test_states_tell_what_heads_read_and_how_much_there_is(lab: StartLab) -> None:
+    heads, batches = lab.own.heads, lab.states.batches(PAD, "cpu")
+    ends = [
+        layer.get_submodule(lab.family.silent[0])
+        for layer in lab.family.transformer_layers(lab.model)
+    ]
+    rows: list[list[torch.Tensor]] = [[] for _ in ends]
+    kept: dict[int, torch.Tensor] = {}
+    handles = [
+        end.register_forward_pre_hook(lambda _, given, i=i: kept.update({i: given[0]}))
+        for i, end in enumerate(ends)
+    ]
+    with torch.no_grad():
+        for batch in batches:
+            lab.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+            for i, found in kept.items():
+                rows[i].append(found.flatten(0, 1)[batch.real_rows])
+    for handle in handles:
+        handle.remove()
+    for layer, parts in enumerate(rows, 1):
+        by_head = torch.unflatten(torch.cat(parts), 1, (heads, -1)).unbind(1)
+        wanted = torch.stack([torch.cov(read.T, correction=0) for read in by_head])
+        torch.testing.assert_close(lab.states.read(layer), wanted, rtol=1e-3, atol=1e-6)
+    for layer in range(lab.own.layers + 1):
+        spread = lab.states.hidden(layer).double().var(0, correction=0).sum()
+        assert lab.states.variance(layer) == pytest.approx(float(spread), rel=1e-6)
+
+
 def test_components_are_of_the_embeddings_and_the_layers_asked_for(bert: StartLab) -> None:
     found = bert.states.components([2])
     assert found is bert.states.components([0, 2])
