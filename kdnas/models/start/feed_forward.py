@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,8 +43,10 @@ def chosen_neurons(
 ) -> FeedForward:
     """Take the neurons that move the student's states most, from all layers that it stands for.
 
-    A neuron counts by its deviation times the length of what it writes. A block wider than all of
-    them has random neurons besides, which write nothing yet.
+    A neuron counts by its deviation times the length of what it writes. Those of n layers write
+    1/√n of what they wrote: each was fed what the one before had made of its input, and a norm
+    stood between; all at once, with inputs that are guessed, they would drown what comes in. A
+    block wider than all of them has random neurons besides, which write nothing yet.
 
     Args:
         inputs: what comes into the student's block.
@@ -71,7 +74,7 @@ def chosen_neurons(
         constants.append(constant - inputs.mean @ slope)
         outer.append(w[mine])
     weight, bias = _joined(inner, gated), _joined([c[None] for c in constants], gated)[0]
-    writes = torch.cat(outer)
+    writes = torch.cat(outer) / math.sqrt(len(layers))
     narrow, wide = STEEPNESS.get(activations[1]), STEEPNESS.get(activations[0])
     if narrow and wide and narrow != wide:
         # Of a gated neuron only the half that goes through the activation is stretched.
