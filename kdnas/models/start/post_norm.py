@@ -6,8 +6,6 @@ from torch import Tensor
 
 from kdnas.models.start.attending import attend
 from kdnas.models.start.attention import chosen_attention
-from kdnas.models.start.feed_forward import Neurons, chosen_neurons
-from kdnas.models.start.heads import Heads
 from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Inputs
 from kdnas.models.start.norms import fitted_norm
@@ -18,7 +16,7 @@ from kdnas.models.start.walk import (
     silent_attention,
     silent_feed_forward,
 )
-from kdnas.models.start.weights import Attention, FeedForward, LayerWeights
+from kdnas.models.start.weights import Attention, LayerWeights
 
 
 class PostNormWalk(Walk):
@@ -34,7 +32,7 @@ class PostNormWalk(Walk):
         sums = own + attention.output(read)
         target = states.attended(share.target) @ basis
         attention_norm, middle = fitted_norm(sums, target, task.student.eps)
-        feed_forward = self._feed_forward(share, middle)
+        feed_forward = self.feed_forward(share, Inputs(middle), states.attended, gated=False)
         if not share.span:
             feed_forward = silent_feed_forward(feed_forward)
         active = ACTIVATIONS[task.architecture.activation](feed_forward.inner(middle))
@@ -56,34 +54,5 @@ class PostNormWalk(Walk):
                 task.basis,
                 task.generator,
             )
-        heads = [
-            Heads(
-                teacher.layers[j - 1].attention,
-                inputs.map_to(task.states.hidden(j - 1)),
-                task.states.read(j),
-                task.states.variance(j - 1),
-            )
-            for j in share.attention
-        ]
+        heads = self.heads(share, inputs, lambda j: task.states.hidden(j - 1))
         return chosen_attention(inputs, heads, task.basis, task.student.heads, task.generator)
-
-    def _feed_forward(self, share: Share, middle: Tensor) -> FeedForward:
-        task, teacher, states = self.task, self.task.teacher, self.task.states
-        inputs = Inputs(middle)
-        neurons = [
-            Neurons(
-                teacher.layers[j - 1].feed_forward,
-                inputs.map_to(states.attended(j)),
-                states.activity(j),
-            )
-            for j in share.span or (share.target,)
-        ]
-        return chosen_neurons(
-            inputs,
-            neurons,
-            task.basis,
-            task.architecture.intermediate,
-            False,
-            task.generator,
-            (teacher.activation, task.architecture.activation),
-        )

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from kdnas.models.start.attending import attend
-from kdnas.models.start.feed_forward import Neurons, chosen_neurons
-from kdnas.models.start.heads import Heads
 from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Affine, Inputs, by_channel
 from kdnas.models.start.norms import normalised
@@ -50,7 +48,8 @@ class PreNormWalk(Walk):
         )
         attention = Attention(attention.query, attention.key, attention.value, output)
         coming = normalised(middle, task.student.eps)
-        feed_forward = self._feed_forward(share, coming)
+        inputs = Inputs(coming, task.student.biased)
+        feed_forward = self.feed_forward(share, inputs, self._read_by_feed_forward, gated=True)
         if not share.span:
             feed_forward = silent_feed_forward(feed_forward)
         inner, gate = feed_forward.inner(coming).chunk(2, 1)
@@ -86,15 +85,7 @@ class PreNormWalk(Walk):
         )
         if frequencies[0] is None or frequencies[1] is None:
             raise ValueError("a family that normalises first is expected to have rotary positions")
-        heads = [
-            Heads(
-                teacher.layers[j - 1].attention,
-                inputs.map_to(self._read_by_attention(j)),
-                task.states.read(j),
-                task.states.variance(j - 1),
-            )
-            for j in share.attention
-        ]
+        heads = self.heads(share, inputs, self._read_by_attention)
         return chosen_rotary_attention(
             inputs,
             heads,
@@ -115,24 +106,3 @@ class PreNormWalk(Walk):
         norm = self.task.teacher.layers[layer - 1].feed_forward_norm
         stream = self.task.states.attended(layer)
         return stream if norm is None else norm(normalised(stream, self.task.teacher.eps))
-
-    def _feed_forward(self, share: Share, coming: Tensor) -> FeedForward:
-        task, teacher = self.task, self.task.teacher
-        inputs = Inputs(coming, task.student.biased)
-        neurons = [
-            Neurons(
-                teacher.layers[j - 1].feed_forward,
-                inputs.map_to(self._read_by_feed_forward(j)),
-                task.states.activity(j),
-            )
-            for j in share.span or (share.target,)
-        ]
-        return chosen_neurons(
-            inputs,
-            neurons,
-            task.basis,
-            task.architecture.intermediate,
-            True,
-            task.generator,
-            (teacher.activation, task.architecture.activation),
-        )

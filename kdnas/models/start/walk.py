@@ -16,8 +16,10 @@ from torch.nn import functional as F
 
 from kdnas.architecture import Architecture
 from kdnas.models.families import Family
+from kdnas.models.start.feed_forward import Neurons, chosen_neurons
+from kdnas.models.start.heads import Heads
 from kdnas.models.start.layers import Share
-from kdnas.models.start.linear import Affine
+from kdnas.models.start.linear import Affine, Inputs
 from kdnas.models.start.relations import Compared
 from kdnas.models.start.states import Layout, TeacherStates
 from kdnas.models.start.weights import Attention, FeedForward, LayerWeights, norm_eps, read_layer
@@ -112,6 +114,55 @@ class Walk(ABC):
         Returns:
             Its weights, and the stream behind it.
         """
+
+    def heads(self, share: Share, inputs: Inputs, comes_in: Callable[[int], Tensor]) -> list[Heads]:
+        """The heads that a layer chooses from.
+
+        Args:
+            share: what the layer stands for.
+            inputs: what comes into its attention.
+            comes_in: what comes into the attention of a teacher layer, (N, D).
+        """
+        states, layers = self.task.states, self.task.teacher.layers
+        return [
+            Heads(
+                layers[j - 1].attention,
+                inputs.map_to(comes_in(j)),
+                states.read(j),
+                states.variance(j - 1),
+            )
+            for j in share.attention
+        ]
+
+    def feed_forward(
+        self, share: Share, inputs: Inputs, comes_in: Callable[[int], Tensor], gated: bool
+    ) -> FeedForward:
+        """A layer's feed-forward block.
+
+        Args:
+            share: what the layer stands for.
+            inputs: what comes into its block.
+            comes_in: what comes into the block of a teacher layer, (N, D).
+            gated: whether each neuron has a gate.
+        """
+        task = self.task
+        choice = [
+            Neurons(
+                task.teacher.layers[j - 1].feed_forward,
+                inputs.map_to(comes_in(j)),
+                task.states.activity(j),
+            )
+            for j in share.span or (share.target,)
+        ]
+        return chosen_neurons(
+            inputs,
+            choice,
+            task.basis,
+            task.architecture.intermediate,
+            gated,
+            task.generator,
+            (task.teacher.activation, task.architecture.activation),
+        )
 
 
 def silent_attention(attention: Attention) -> Attention:
