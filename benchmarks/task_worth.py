@@ -1,0 +1,397 @@
+"""What distillation from a teacher's pieces is worth on tasks: one student, and its rivals.
+
+    python benchmarks/task_worth.py make --corpus TEXTS --models FOLDER
+    python benchmarks/task_worth.py score --models FOLDER --data-dir GLUE --results RUNS
+    python benchmarks/task_worth.py report --results RUNS --output docs/results/task_worth
+
+``make`` distils with ``kdnas full-distill``, with three seeds: the student from the start that is
+the default and from the warm one, and the teacher's own layers, the lowest three and every second
+one, all over the same steps of the same text; and writes each of them undistilled. ``score``
+fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, and reads STS-B by the
+cosine of embeddings as they are. Both can be stopped, and go on where they were. Nothing is chosen
+here: the settings are fixed below, and the dev sets are only reported on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from named_corpus import source_name
+from numpy.typing import NDArray
+
+from kdnas.evaluation.data import load_task
+from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.metrics import score
+from kdnas.evaluation.settings import FinetuneSettings, published_settings
+from kdnas.evaluation.sts_cosine import score_by_cosine
+from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks import find_task
+from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
+from kdnas.settings import Settings
+from kdnas.store import Store
+
+TEACHER = "minilm"
+STUDENT, CUT = "3,12,288,768,gelu", "3,12,384,1536,gelu"
+LAYERS = 3
+STEPS, BATCH_SIZE, MAX_LENGTH = 2000, 32, 64
+SEEDS = (0, 1, 2)
+TASKS = ("SST-2", "CoLA", "RTE", "STS-B")
+COSINE = "STS-B cosine"
+TUNING = {"learning_rate": 1e-4, "batch_size": 32, "epochs": 100.0, "max_steps": 500}
+DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to come by a model.
+
+    Attributes:
+        name: of its folders.
+        words: what the page calls it.
+        arch: architecture.
+        init: how it starts; ``lowest`` are the lowest layers of the teacher.
+        distilled: whether it is distilled then.
+    """
+
+    name: str
+    words: str
+    arch: str
+    init: str
+    distilled: bool
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """Seeds with which it is made: one, where nothing is left to chance."""
+        return SEEDS if self.distilled or self.arch == STUDENT else SEEDS[:1]
+
+
+CONTENDERS = (
+    Contender("student", "student, distilled", STUDENT, "teacher", True),
+    Contender("student-0", "student, undistilled", STUDENT, "teacher", False),
+    Contender("warm-0", "student, warm start, undistilled", STUDENT, "warm", False),
+    Contender("even-0", "teacher's layers 2, 4, 6, undistilled", CUT, "copy", False),
+    Contender("lowest-0", "teacher's lowest 3 layers, undistilled", CUT, "lowest", False),
+    Contender("even", "teacher's layers 2, 4, 6, distilled", CUT, "copy", True),
+    Contender("lowest", "teacher's lowest 3 layers, distilled", CUT, "lowest", True),
+    Contender("warm", "student, warm start, distilled", STUDENT, "warm", True),
+)
+FIRST = CONTENDERS[0]
+TEACHER_ITSELF = Contender("teacher", "teacher", "", "", False)
+
+
+def folder_of(models: Path, contender: Contender, seed: int) -> Path:
+    """Where a model lies."""
+    return models / f"{contender.name}-seed{seed}"
+
+
+def make(models: Path, corpus: str, rate: float | None) -> None:
+    """Make all models that are not there yet, the quick ones first."""
+    models.mkdir(parents=True, exist_ok=True)
+    lowest = models / "lowest"
+    if not lowest.is_dir():
+        cut_lowest(lowest)
+    for seed in SEEDS:
+        for contender in sorted(CONTENDERS, key=lambda c: c.distilled):
+            target = folder_of(models, contender, seed)
+            if seed not in contender.seeds or (target / "run.json").is_file():
+                continue
+            start = ["--init-from", str(lowest)] if contender.init == "lowest" else []
+            start = start or ["--init", contender.init]
+            steps = STEPS if contender.distilled else 0
+            rated = ["--learning-rate", str(rate)] if rate and steps else []
+            began = time.monotonic()
+            name = f"worth-{target.name}"
+            options = [
+                *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
+                *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
+                *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(seed)),
+                *("--output", str(target), "--name", name),
+            ]
+            if not kdnas("full-distill", *options) and not kdnas("full-distill", "--resume", name):
+                raise SystemExit(f"{name} could not be made; what kdnas said stands above")
+            print(f"{target.name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def kdnas(*words: str) -> bool:
+    """Run a command; tell whether it worked."""
+    program = Path(sys.executable).with_name("kdnas")
+    return not subprocess.run([program, *words], check=False).returncode
+
+
+def cut_lowest(folder: Path) -> None:
+    """Write the teacher's lowest layers as a model of their own."""
+    whole = prepare_teacher(TEACHER, Store.from_settings(Settings.from_environment()))
+    model: Any = load_teacher_model(with_layers(whole, LAYERS))
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        draft = Path(scratch) / folder.name
+        model.save_pretrained(draft)
+        for file in whole.folder.iterdir():
+            if file.is_file() and not (draft / file.name).exists() and "token" in file.name:
+                shutil.copyfile(file, draft / file.name)
+        shutil.copyfile(whole.folder / "vocab.txt", draft / "vocab.txt")
+        draft.rename(folder)
+
+
+class Runs:
+    """The file of scores, one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
+
+    def of(self, name: str, task: str) -> list[dict[str, Any]]:
+        """All runs of a contender on a task."""
+        return [row for row in self.rows if (row["model"], row["task"]) == (name, task)]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a run."""
+        self.rows.append(row)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def fine_tunings(models: Path) -> Iterator[tuple[Contender, int, int, TeacherHandle]]:
+    """Yield each contender with the seed that made it, the seed to tune with, and the model."""
+    store = Store.from_settings(Settings.from_environment())
+    for seed in SEEDS:
+        yield TEACHER_ITSELF, 0, seed, prepare_teacher(TEACHER, store)
+        for contender in CONTENDERS:
+            made = seed if len(contender.seeds) > 1 else contender.seeds[0]
+            folder = folder_of(models, contender, made)
+            if (folder / "run.json").is_file():
+                yield contender, made, seed, prepare_teacher(str(folder), store)
+
+
+def score_all(models: Path, data_dir: Path, runs: Runs) -> None:
+    """Score what is there and was not scored yet."""
+    data = {name: load_task(find_task(name), data_dir) for name in TASKS}
+    cosine = load_task(find_task(COSINE), data_dir)
+    for contender, made, seed, model in fine_tunings(models):
+        for name in (*TASKS, COSINE):
+            known = {row["tuning_seed"] for row in runs.of(contender.name, name)}
+            by_cosine = name == COSINE
+            if seed in known or (by_cosine and seed != made):
+                continue
+            with tempfile.TemporaryDirectory() as scratch:
+                result = (
+                    score_by_cosine(model, cosine, tuned_as(cosine.task), threads=1)
+                    if by_cosine
+                    else finetune(
+                        model, data[name], tuned_as(data[name].task), seed, Path(scratch), threads=1
+                    )
+                )
+            if result is None:
+                raise SystemExit("stopped")
+            part, said = next(iter(result.predictions.items()))
+            runs.add(
+                {
+                    "model": contender.name,
+                    "made_with_seed": made,
+                    "tuning_seed": seed,
+                    "task": name,
+                    "score": result.main,
+                    "part": part,
+                    "predictions": [p.prediction for p in said],
+                    "about": about(model.folder),
+                }
+            )
+            print(f"{contender.words}, {name}, seed {seed}: {100 * result.main:.1f}", flush=True)
+
+
+def tuned_as(task: Task) -> FinetuneSettings:
+    """How all are fine-tuned."""
+    return replace(published_settings(task), **TUNING)
+
+
+def about(folder: Path) -> dict[str, Any]:
+    """What a distillation says of its student."""
+    run, request = folder / "run.json", folder / "distillation.json"
+    if not (run.is_file() and request.is_file()):
+        return {}
+    done, spec = json.loads(run.read_text("utf-8")), json.loads(request.read_text("utf-8"))
+    return {
+        "relative": (done.get("losses") or {}).get("relative"),
+        "corpus": [source_name(source) for source in spec["corpus"]["source"]],
+        "corpus_fingerprint": done.get("corpus_fingerprint"),
+        "learning_rate": spec["training"]["learning_rate"],
+        "steps": spec["training"]["steps"],
+    }
+
+
+def resampled(task: Task, data: TaskData, rows: list[dict[str, Any]]) -> NDArray[np.float64]:
+    """Score a contender on resampled examples and runs: (DRAWS,).
+
+    Both are drawn with replacement. Examples are the same draws for all contenders; runs, which
+    have nothing in common, are not.
+    """
+    truth = np.array([e.label for e in next(iter(data.evaluations.values()))], dtype=object)  # type: ignore[union-attr]
+    said = [np.array(row["predictions"], dtype=object) for row in rows]
+    examples = np.random.default_rng(0)
+    chance = np.random.default_rng(sum(map(ord, rows[0]["model"])))
+    found = []
+    for _ in range(DRAWS):
+        drawn = examples.integers(len(truth), size=len(truth))
+        chosen = chance.integers(len(said), size=len(said))
+        found.append(
+            statistics.mean(
+                score(task, list(said[run][drawn]), list(truth[drawn]))[task.main_metric]
+                for run in chosen
+            )
+        )
+    return np.array(found)
+
+
+def ends(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The 2.5 and 97.5 % quantiles, in per cent."""
+    low, high = np.quantile(100 * values, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
+    """The page and its numbers."""
+    numbers: dict[str, Any] = {}
+    everyone = (TEACHER_ITSELF, *CONTENDERS)
+    for name in (*TASKS, COSINE):
+        task = find_task(name)
+        data = load_task(task, data_dir)
+        draws = {
+            c.name: resampled(task, data, rows) for c in everyone if (rows := runs.of(c.name, name))
+        }
+        for contender in everyone:
+            if contender.name not in draws:
+                continue
+            rows = runs.of(contender.name, name)
+            place = numbers.setdefault(contender.name, {})
+            place[name] = {
+                "runs": [row["score"] for row in rows],
+                "interval": ends(draws[contender.name]),
+            }
+            if contender is not FIRST and FIRST.name in draws:
+                place[name]["student_above"] = 100 * (
+                    statistics.mean(r["score"] for r in runs.of(FIRST.name, name))
+                    - statistics.mean(r["score"] for r in rows)
+                )
+                place[name]["student_above_interval"] = ends(
+                    draws[FIRST.name] - draws[contender.name]
+                )
+    lines = [
+        "# What a distilled student is worth on tasks",
+        "",
+        f"`{STUDENT}` from {TEACHER}, {STEPS} steps of {BATCH_SIZE} sequences of at most "
+        f"{MAX_LENGTH} tokens, objective `hs`, and what a user would have without it. All were "
+        f"fine-tuned alike: {TUNING['max_steps']} steps of {TUNING['batch_size']} at "
+        f"{TUNING['learning_rate']:g}, on the official training sets, scored on the dev sets. "
+        f"{COSINE} is read without fine-tuning. Per cent; mean ± deviation of the runs (a "
+        "distillation and a fine-tuning each; of one model, fine-tunings); in brackets how much "
+        f"the distilled student is above, with the 95 % interval of {DRAWS} draws of examples and "
+        "runs.",
+        "",
+        "| model | " + " | ".join((*TASKS, COSINE)) + " |",
+        "|---|" + "---|" * (len(TASKS) + 1),
+    ]
+    for contender in everyone:
+        if contender.name in numbers:
+            cells = [cell(numbers[contender.name].get(name)) for name in (*TASKS, COSINE)]
+            lines.append(f"| {contender.words} | {' | '.join(cells)} |")
+    lines += ["", *verdicts(numbers), ""]
+    for contender in CONTENDERS:
+        rows = runs.of(contender.name, TASKS[0])
+        losses = [r["about"]["relative"] for r in rows if r["about"].get("relative") is not None]
+        if contender.distilled and losses:
+            facts = rows[0]["about"]
+            lines.append(
+                f"- {contender.words}: held-out relative loss "
+                + ", ".join(f"{loss:.3f}" for loss in losses)
+                + f"; {', '.join(facts['corpus'])} (corpus `{facts['corpus_fingerprint']}`), peak "
+                f"rate {facts['learning_rate']:g}"
+            )
+    lines += ["", f"Made with `python benchmarks/task_worth.py`; {len(runs.rows)} runs.", ""]
+    return "\n".join(lines), numbers
+
+
+def cell(found: dict[str, Any] | None) -> str:
+    """A contender's figures on a task."""
+    if found is None:
+        return "–"
+    values = [100 * value for value in found["runs"]]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    text = f"{statistics.mean(values):.1f}{spread}"
+    if "student_above" not in found:
+        return text
+    low, high = found["student_above_interval"]
+    return f"{text} ({found['student_above']:+.1f}, {low:+.1f} … {high:+.1f})"
+
+
+def verdicts(numbers: dict[str, Any]) -> list[str]:
+    """Say for each task with a bar whether it is met."""
+    lines = []
+    for name in ("SST-2", "STS-B"):
+        rivals = {c.name: numbers.get(c.name, {}).get(name) for c in CONTENDERS}
+        cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
+        if rivals[FIRST.name] is None or rivals["warm-0"] is None or len(cuts) < 2:
+            lines.append(f"- {name}: unfinished.")
+            continue
+        better = max(cuts, key=lambda r: statistics.mean(r["runs"]))
+        for words, rival in (
+            ("the undistilled warm start", rivals["warm-0"]),
+            ("the better of the teacher's undistilled cuts to three layers", better),
+        ):
+            low, high = rival["student_above_interval"]
+            met = "met" if low > 0 else "within the noise" if high > 0 else "missed"
+            lines.append(
+                f"- {name}, above {words}: {rival['student_above']:+.1f} ({low:+.1f} … "
+                f"{high:+.1f}): **{met}**."
+            )
+    return lines
+
+
+def main() -> None:
+    """Run a part of the study, or write its page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("make", "score", "report"))
+    parser.add_argument("--corpus", default="pydocs", help="file, folder or pydocs")
+    parser.add_argument("--learning-rate", type=float, help="of the distillations")
+    parser.add_argument("--models", type=Path, help="folder of the models")
+    parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("docs/results/task_worth_runs.jsonl"),
+        help="JSON lines",
+    )
+    parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
+    arguments = parser.parse_args()
+    if arguments.part in ("make", "score") and arguments.models is None:
+        parser.error("--models says where the models are")
+    if arguments.part in ("score", "report") and arguments.data_dir is None:
+        parser.error("--data-dir says where GLUE is")
+    if arguments.part == "make":
+        make(arguments.models, arguments.corpus, arguments.learning_rate)
+        return
+    runs = Runs(arguments.results)
+    if arguments.part == "score":
+        score_all(arguments.models, arguments.data_dir, runs)
+        return
+    text, numbers = report(runs, arguments.data_dir)
+    print(text)
+    if arguments.output:
+        arguments.output.with_suffix(".md").write_text(text, "utf-8")
+        arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
