@@ -127,10 +127,8 @@ def report(numbers: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        f"The default is {StudentSpec().calibration_tokens} tokens. With half of them the bars are "
-        "met, and four students lose .020 of relative loss after 60 steps (.340 in place of .320: "
-        "[science.md](../science.md#what-it-is-worth)), which many more steps are needed to win "
-        "back than a second pays for.",
+        f"The default is {StudentSpec().calibration_tokens} tokens. What fewer cost in loss is in "
+        "[science.md](../science.md#what-it-is-worth).",
         "",
         "## A 12 × 768 teacher (random weights)",
         "",
