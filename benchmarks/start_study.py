@@ -48,6 +48,7 @@ REPORTED = (
 )
 LONG = ("2,12,288,768,gelu", "3,12,288,768,gelu")
 STARTS = ("teacher", "warm")
+SWEPT = (60, 240, 960)
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 LENGTHS = (60, 120, 240, 480, 960)
 LONGEST = 3840
@@ -77,8 +78,18 @@ class Results:
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
 
     def missing(self, setting: Setting, architectures: Iterable[str]) -> list[str]:
-        """Architectures that have no result in a setting yet."""
-        known = {row["architecture"] for row in self.of(**asdict(setting))}
+        """Architectures that have no result in a setting yet.
+
+        Raises:
+            SystemExit: there are results of another engine: they would be mixed with new ones.
+        """
+        rows = self.of(**asdict(setting))
+        if old := {row["engine_version"] for row in rows} - {ENGINE_VERSION}:
+            raise SystemExit(
+                f"{self.path} has results of engine {', '.join(sorted(old))}, and this is "
+                f"{ENGINE_VERSION}; remove what has changed since"
+            )
+        known = {row["architecture"] for row in rows}
         return [a for a in architectures if a not in known]
 
     def of(self, **wanted: Any) -> list[dict[str, Any]]:
@@ -137,6 +148,7 @@ class Laboratory:
                     "seconds": round(item.train_seconds, 1),
                     "dtype": self._dtype,
                     "corpus_fingerprint": self.corpus.fingerprint,
+                    "engine_version": ENGINE_VERSION,
                 }
 
 
@@ -341,7 +353,7 @@ def main() -> None:
         default=Path("docs/results/start_runs.jsonl"),
         help="JSON lines, appended to",
     )
-    parser.add_argument("--lengths", type=int, nargs="+", default=[*LENGTHS, LONGEST])
+    parser.add_argument("--lengths", type=int, nargs="+", help="default: all of the part")
     parser.add_argument("--starts", nargs="+", default=list(STARTS), choices=STARTS)
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="swept")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
@@ -357,10 +369,15 @@ def main() -> None:
     with num_threads(1):
         laboratory = Laboratory(arguments.corpus)
         plan = (
-            sweep_plan(laboratory.name, arguments.lengths, arguments.starts, arguments.rates)
+            sweep_plan(
+                laboratory.name, arguments.lengths or SWEPT, arguments.starts, arguments.rates
+            )
             if arguments.part == "sweep"
             else steps_plan(
-                laboratory.name, best_rates(results), arguments.lengths, arguments.starts
+                laboratory.name,
+                best_rates(results),
+                arguments.lengths or (*LENGTHS, LONGEST),
+                arguments.starts,
             )
         )
         run(laboratory, results, plan)

@@ -30,7 +30,9 @@ from typing import Any
 import numpy as np
 from named_corpus import source_name
 from numpy.typing import NDArray
+from scipy.stats import t as student_t
 
+from kdnas import ENGINE_VERSION
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
@@ -40,6 +42,7 @@ from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.task import Task
 from kdnas.evaluation.tasks import find_task
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
+from kdnas.records import fingerprint
 from kdnas.settings import Settings
 from kdnas.store import Store
 
@@ -113,14 +116,17 @@ def make(models: Path, corpus: str, rate: float | None) -> None:
             steps = STEPS if contender.distilled else 0
             rated = ["--learning-rate", str(rate)] if rate and steps else []
             began = time.monotonic()
-            name = f"worth-{target.name}"
             options = [
                 *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
                 *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
                 *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(seed)),
-                *("--output", str(target), "--name", name),
+                *("--output", str(target)),
             ]
-            if not kdnas("full-distill", *options) and not kdnas("full-distill", "--resume", name):
+            # Whatever decides what is made is in the name: the same name means the same model.
+            name = f"{target.name}-{fingerprint({'options': options, 'engine': ENGINE_VERSION})}"
+            if not kdnas("full-distill", *options, "--name", name):
+                kdnas("full-distill", "--resume", name)
+            if not (target / "run.json").is_file():
                 raise SystemExit(f"{name} could not be made; what kdnas said stands above")
             print(f"{target.name}: {time.monotonic() - began:.0f} s", flush=True)
 
@@ -157,6 +163,24 @@ class Runs:
         """All runs of a contender on a task."""
         return [row for row in self.rows if (row["model"], row["task"]) == (name, task)]
 
+    def has(self, row: dict[str, Any]) -> bool:
+        """Whether a model was scored with a seed on a task.
+
+        Raises:
+            SystemExit: it was another model, or tuned otherwise: the two cannot be mixed.
+        """
+        place = ("model", "made_with_seed", "tuning_seed", "task")
+        for known in self.of(row["model"], row["task"]):
+            if all(known[key] == row[key] for key in place):
+                for key in ("fingerprint", "settings"):
+                    if known[key] != row[key]:
+                        raise SystemExit(
+                            f"{self.path} has {row['task']} of {row['model']} with another {key}; "
+                            "begin another file with --results"
+                        )
+                return True
+        return False
+
     def add(self, row: dict[str, Any]) -> None:
         """Append a run."""
         self.rows.append(row)
@@ -182,33 +206,31 @@ def score_all(models: Path, data_dir: Path, runs: Runs) -> None:
     cosine = load_task(find_task(COSINE), data_dir)
     for contender, made, seed, model in fine_tunings(models):
         for name in (*TASKS, COSINE):
-            known = {row["tuning_seed"] for row in runs.of(contender.name, name)}
             by_cosine = name == COSINE
-            if seed in known or (by_cosine and seed != made):
+            settings = tuned_as(cosine.task if by_cosine else data[name].task)
+            row: dict[str, Any] = {
+                "model": contender.name,
+                "made_with_seed": made,
+                "tuning_seed": seed,
+                "task": name,
+                "fingerprint": model.fingerprint,
+                "settings": settings.to_json(),
+                "about": about(folder_of(models, contender, made)),
+            }
+            if runs.has(row) or (by_cosine and seed != made):
                 continue
             with tempfile.TemporaryDirectory() as scratch:
                 result = (
-                    score_by_cosine(model, cosine, tuned_as(cosine.task), threads=1)
+                    score_by_cosine(model, cosine, settings, threads=1)
                     if by_cosine
-                    else finetune(
-                        model, data[name], tuned_as(data[name].task), seed, Path(scratch), threads=1
-                    )
+                    else finetune(model, data[name], settings, seed, Path(scratch), threads=1)
                 )
             if result is None:
                 raise SystemExit("stopped")
-            part, said = next(iter(result.predictions.items()))
-            runs.add(
-                {
-                    "model": contender.name,
-                    "made_with_seed": made,
-                    "tuning_seed": seed,
-                    "task": name,
-                    "score": result.main,
-                    "part": part,
-                    "predictions": [p.prediction for p in said],
-                    "about": about(model.folder),
-                }
-            )
+            said = next(iter(result.predictions.values()))
+            row["score"] = result.main
+            row["predictions"] = [p.prediction for p in said]
+            runs.add(row)
             print(f"{contender.words}, {name}, seed {seed}: {100 * result.main:.1f}", flush=True)
 
 
@@ -233,32 +255,44 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 def resampled(task: Task, data: TaskData, rows: list[dict[str, Any]]) -> NDArray[np.float64]:
-    """Score a contender on resampled examples and runs: (DRAWS,).
+    """The mean score of a contender's runs on resampled examples: (DRAWS,).
 
-    Both are drawn with replacement. Examples are the same draws for all contenders; runs, which
-    have nothing in common, are not.
+    Examples are the same draws for all contenders.
     """
     truth = np.array([e.label for e in next(iter(data.evaluations.values()))], dtype=object)  # type: ignore[union-attr]
     said = [np.array(row["predictions"], dtype=object) for row in rows]
-    examples = np.random.default_rng(0)
-    chance = np.random.default_rng(sum(map(ord, rows[0]["model"])))
+    chance = np.random.default_rng(0)
     found = []
     for _ in range(DRAWS):
-        drawn = examples.integers(len(truth), size=len(truth))
-        chosen = chance.integers(len(said), size=len(said))
-        found.append(
-            statistics.mean(
-                score(task, list(said[run][drawn]), list(truth[drawn]))[task.main_metric]
-                for run in chosen
-            )
-        )
+        drawn = chance.integers(len(truth), size=len(truth))
+        labels = list(truth[drawn])
+        scores = [score(task, list(run[drawn]), labels)[task.main_metric] for run in said]
+        found.append(statistics.mean(scores))
     return np.array(found)
 
 
-def ends(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The 2.5 and 97.5 % quantiles, in per cent."""
-    low, high = np.quantile(100 * values, (0.025, 0.975))
-    return float(low), float(high)
+def interval(
+    centre: float, draws: NDArray[np.float64], *runs: Sequence[float]
+) -> tuple[float, float]:
+    """The 95 % interval of a mean, or of a difference of means, in per cent.
+
+    Chance has two hands in it: which examples there are, whose part is the variance over draws, and
+    how each model's runs turned out, s²/n each. With few runs the second is known badly, so that
+    the quantile is Student's, with Welch's degrees of freedom.
+
+    Args:
+        centre: of the interval.
+        draws: the same on resampled examples.
+        runs: scores of the runs of each model.
+    """
+    parts = [(float(draws.var()), len(draws) - 1)]
+    parts += [(statistics.variance(r) / len(r), len(r) - 1) for r in runs if len(r) > 1]
+    total = sum(variance for variance, _ in parts)
+    if total == 0:
+        return 100 * centre, 100 * centre
+    freedom = total**2 / sum(variance**2 / n for variance, n in parts)
+    half = float(student_t.ppf(0.975, freedom)) * total**0.5
+    return 100 * (centre - half), 100 * (centre + half)
 
 
 def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
@@ -274,20 +308,19 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
         for contender in everyone:
             if contender.name not in draws:
                 continue
-            rows = runs.of(contender.name, name)
+            scores, best = (
+                [row["score"] for row in runs.of(model.name, name)] for model in (contender, FIRST)
+            )
             place = numbers.setdefault(contender.name, {})
             place[name] = {
-                "runs": [row["score"] for row in rows],
-                "interval": ends(draws[contender.name]),
+                "runs": scores,
+                "interval": interval(statistics.mean(scores), draws[contender.name], scores),
             }
-            if contender is not FIRST and FIRST.name in draws:
-                place[name]["student_above"] = 100 * (
-                    statistics.mean(r["score"] for r in runs.of(FIRST.name, name))
-                    - statistics.mean(r["score"] for r in rows)
-                )
-                place[name]["student_above_interval"] = ends(
-                    draws[FIRST.name] - draws[contender.name]
-                )
+            if contender is not FIRST and best:
+                above = statistics.mean(best) - statistics.mean(scores)
+                apart = draws[FIRST.name] - draws[contender.name]
+                place[name]["student_above"] = 100 * above
+                place[name]["student_above_interval"] = interval(above, apart, scores, best)
     lines = [
         "# What a distilled student is worth on tasks",
         "",
@@ -297,8 +330,7 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
         f"{TUNING['learning_rate']:g}, on the official training sets, scored on the dev sets. "
         f"{COSINE} is read without fine-tuning. Per cent; mean ± deviation of the runs (a "
         "distillation and a fine-tuning each; of one model, fine-tunings); in brackets how much "
-        f"the distilled student is above, with the 95 % interval of {DRAWS} draws of examples and "
-        "runs.",
+        "the distilled student is above, with a 95 % interval over examples and runs.",
         "",
         "| model | " + " | ".join((*TASKS, COSINE)) + " |",
         "|---|" + "---|" * (len(TASKS) + 1),

@@ -45,8 +45,9 @@ def chosen_neurons(
 
     A neuron counts by its deviation times the length of what it writes. Those of n layers write
     1/√n of what they wrote: each was fed what the one before had made of its input, and a norm
-    stood between; all at once, with inputs that are guessed, they would drown what comes in. A
-    block wider than all of them has random neurons besides, which write nothing yet.
+    stood between; all at once, with inputs that are guessed, they would drown what comes in
+    (measured; where the walk fits each channel's scale, it cancels). A block wider than all of them
+    has random neurons besides, which write nothing yet.
 
     Args:
         inputs: what comes into the student's block.

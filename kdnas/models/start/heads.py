@@ -20,8 +20,8 @@ class Heads:
     Attributes:
         block: the teacher's.
         mapped: from what comes into the student's block to what comes into the teacher's.
-        read: (A, d_h, d_h) covariance of what each head reads from the text, before the output's
-            product.
+        read: (A, d_h, d_h) second moments of what each head reads from the text, before the
+            output's product; about the mean where that product has a bias.
         stream: variance of what the block writes into, summed over channels.
     """
 

@@ -81,7 +81,10 @@ class TeacherStates:
         return torch.from_numpy(self._activity[layer - 1])
 
     def read(self, layer: int) -> Tensor:
-        """Covariance of what each head of a layer reads over all tokens: (A, d_h, d_h)."""
+        """Second moments of what each head of a layer reads over all tokens: (A, d_h, d_h).
+
+        About the mean, or, where the products behind heads have no biases, about 0.
+        """
         return torch.from_numpy(self._read[layer - 1])
 
     def variance(self, layer: int) -> float:
@@ -158,7 +161,9 @@ def collect_states(
     outputs: list[Tensor] = []
     neurons = [_Deviations() for _ in range(count)]
     heads = int(getattr(model.config, family.config_keys["heads"]))
-    reads = [_Covariances(heads) for _ in range(count)]
+    # Without a bias to take it, a head's constant is part of what it does.
+    ends = [layer.get_submodule(family.silent[0]) for layer in layers]
+    reads = [_Moments(heads, getattr(end, "bias", None) is not None) for end in ends]
     held: dict[tuple[str, int], Tensor] = {}
 
     def keep_input(kind: str, index: int) -> Any:
@@ -270,11 +275,11 @@ class _Deviations:
         return (torch.as_tensor(self._second) / self._count - mean**2).clamp_min(0).sqrt().float()
 
 
-class _Covariances:
-    """Covariance of what each head reads, batch by batch."""
+class _Moments:
+    """Second moments of what each head reads, about the mean or about 0, batch by batch."""
 
-    def __init__(self, heads: int) -> None:
-        self._heads = heads
+    def __init__(self, heads: int, centred: bool) -> None:
+        self._heads, self._centred = heads, centred
         self._first: Tensor | float = 0.0
         self._second: Tensor | float = 0.0
         self._count = 0
@@ -286,8 +291,10 @@ class _Covariances:
         self._count += len(rows)
 
     def values(self) -> Tensor:
-        mean = torch.as_tensor(self._first) / self._count
         second = torch.as_tensor(self._second) / self._count
+        if not self._centred:
+            return second.float()
+        mean = torch.as_tensor(self._first) / self._count
         return (second - mean[:, :, None] * mean[:, None]).float()
 
 

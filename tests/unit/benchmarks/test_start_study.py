@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kdnas import ENGINE_VERSION
+
 PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 
 
@@ -31,6 +33,7 @@ def row(architecture: str, start: str, steps: int, relative: float, **more: Any)
         "loss_start": 0.5,
         "relative": relative,
         "corpus_fingerprint": "mark",
+        "engine_version": ENGINE_VERSION,
         **more,
     }
 
@@ -44,6 +47,13 @@ def test_what_is_in_the_file_is_not_trained_again(study: ModuleType, tmp_path: P
     assert results.missing(setting, (first, second)) == [second]
     other = study.Setting("texts", "warm", 2e-3, 0.1, 60, 0)
     assert results.missing(other, (first, second)) == [first, second]
+
+
+def test_results_of_another_engine_are_not_mixed_in(study: ModuleType, tmp_path: Path) -> None:
+    results = study.Results(tmp_path / "runs.jsonl")
+    results.add(row(study.CHOOSING[0], "warm", 60, 0.4, engine_version="0"))
+    with pytest.raises(SystemExit, match="results of engine 0"):
+        results.missing(study.Setting("texts", "warm", 1e-3, 0.1, 60, 0), study.CHOOSING)
 
 
 def test_rates_are_chosen_on_architectures_that_are_not_reported(

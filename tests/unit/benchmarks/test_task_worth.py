@@ -59,12 +59,28 @@ def test_examples_are_drawn_alike_for_all_models(study: ModuleType) -> None:
     assert one.mean() == pytest.approx(0.95, abs=0.01)
 
 
-def test_runs_are_drawn_as_well(study: ModuleType) -> None:
-    truth = ["0", "1"] * 50
-    flipped = ["1" if label == "0" else "0" for label in truth]
-    runs = [run("student", truth), run("student", flipped)]
-    found = study.resampled(find_task("SST-2"), some_data(truth), runs)
-    assert set(found) == {0.0, 0.5, 1.0}
+def test_an_interval_holds_what_runs_and_examples_leave_open(study: ModuleType) -> None:
+    chance = np.random.default_rng(0)
+    draws = 0.02 + 0.01 * chance.standard_normal(2000)
+    low, high = study.interval(0.02, draws)
+    assert (low, high) == pytest.approx((0.0, 4.0), abs=0.1)  # 1.96 deviations, in per cent
+    # Three runs whose means vary by .01 as well: Student's quantile at few degrees of freedom.
+    runs = [0.5, 0.5 + 3**0.5 / 100, 0.5 - 3**0.5 / 100]
+    low, high = study.interval(0.02, draws, runs)
+    assert high - 2 == pytest.approx(100 * 2.306 * 2**0.5 / 100, rel=0.03)  # 8 of them
+    assert study.interval(0.5, np.full(10, 0.5), [0.5, 0.5]) == (50.0, 50.0)
+
+
+def test_runs_of_another_model_are_not_mixed_in(study: ModuleType, tmp_path: Path) -> None:
+    runs = study.Runs(tmp_path / "runs.jsonl")
+    one = run("student", ["0"], made_with_seed=0, fingerprint="a", settings={"max_steps": 2})
+    assert not runs.has(one)
+    runs.add(one)
+    assert runs.has(one)
+    assert not runs.has({**one, "tuning_seed": 1})
+    for change in ({"fingerprint": "b"}, {"settings": {"max_steps": 500}}):
+        with pytest.raises(SystemExit, match=f"with another {next(iter(change))}; begin another"):
+            runs.has({**one, **change})
 
 
 @pytest.mark.parametrize(
