@@ -84,7 +84,7 @@ class Results:
             SystemExit: there are results of another engine: they would be mixed with new ones.
         """
         rows = self.of(**asdict(setting))
-        if old := {row["engine_version"] for row in rows} - {ENGINE_VERSION}:
+        if old := {str(row.get("engine_version")) for row in rows} - {ENGINE_VERSION}:
             raise SystemExit(
                 f"{self.path} has results of engine {', '.join(sorted(old))}, and this is "
                 f"{ENGINE_VERSION}; remove what has changed since"
@@ -268,7 +268,7 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         "",
         "## Rates, chosen on other architectures",
         "",
-        "Mean relative loss of " + ", ".join(f"`{a}`" for a in CHOOSING) + ".",
+        "Mean relative loss of " + ", ".join(f"`{a}`" for a in CHOOSING) + "; – was not tried.",
         "",
         "| start | steps | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
         "|---|---|" + "---|" * (len(RATES) + 1),
