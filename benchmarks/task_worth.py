@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
 from kdnas import ENGINE_VERSION
+from kdnas.distill.export import copy_tokenizer
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
@@ -144,10 +144,7 @@ def cut_lowest(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         draft = Path(scratch) / folder.name
         model.save_pretrained(draft)
-        for file in whole.folder.iterdir():
-            if file.is_file() and not (draft / file.name).exists() and "token" in file.name:
-                shutil.copyfile(file, draft / file.name)
-        shutil.copyfile(whole.folder / "vocab.txt", draft / "vocab.txt")
+        copy_tokenizer(whole, draft)
         draft.rename(folder)
 
 
