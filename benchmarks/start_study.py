@@ -26,7 +26,7 @@ from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
 from kdnas.distill.group import MiniKD
-from kdnas.distill.numerics import choose_dtype, num_threads
+from kdnas.distill.numerics import num_threads
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.settings import Settings
@@ -55,6 +55,7 @@ LONGEST = 3840
 YARDSTICK = 960
 SEEDS = (0, 1)
 BAR_RATIO = 4.0
+DTYPE = "float32"  # of every machine, so that rows of several can stand beside one another
 
 
 @dataclass(frozen=True, order=True)
@@ -113,7 +114,6 @@ class Laboratory:
         spec = CorpusSpec(source=(source,), max_length=64)
         self.corpus: TokenizedCorpus = build_corpus(spec, self._teacher.folder, self._store)
         self.name = Path(source).name
-        self._dtype = choose_dtype("auto", "cpu")
 
     def train(self, setting: Setting, architectures: list[str]) -> Iterator[dict[str, Any]]:
         """Train a group in a setting; yield one row a student."""
@@ -131,7 +131,7 @@ class Laboratory:
             objective=objective_spec("hs").to_json(),
             student=StudentSpec.model_validate(setting.start).to_json(),
             proxy=proxy.to_json(),
-            dtype=self._dtype,
+            dtype=DTYPE,
             engine_version=ENGINE_VERSION,
         )
         engine = MiniKD(context, self._teacher, self.corpus, self._store, "cpu")
@@ -146,7 +146,7 @@ class Laboratory:
                     "output": item.losses.output if item.losses else None,
                     "error": item.error,
                     "seconds": round(item.train_seconds, 1),
-                    "dtype": self._dtype,
+                    "dtype": DTYPE,
                     "corpus_fingerprint": self.corpus.fingerprint,
                     "engine_version": ENGINE_VERSION,
                 }
