@@ -110,9 +110,9 @@ class Laboratory:
     def __init__(self, source: str) -> None:
         settings = Settings.from_environment()
         self._store = Store.from_settings(settings)
-        self._teacher: TeacherHandle = prepare_teacher("minilm", self._store)
+        self.teacher: TeacherHandle = prepare_teacher("minilm", self._store)
         spec = CorpusSpec(source=(source,), max_length=64)
-        self.corpus: TokenizedCorpus = build_corpus(spec, self._teacher.folder, self._store)
+        self.corpus: TokenizedCorpus = build_corpus(spec, self.teacher.folder, self._store)
         self.name = Path(source).name
 
     def train(self, setting: Setting, architectures: list[str]) -> Iterator[dict[str, Any]]:
@@ -126,7 +126,7 @@ class Laboratory:
             fraction=1.0,
         )
         context = MiniKDContext(
-            teacher=self._teacher.fingerprint,
+            teacher=self.teacher.fingerprint,
             corpus=self.corpus.fingerprint,
             objective=objective_spec("hs").to_json(),
             student=StudentSpec.model_validate(setting.start).to_json(),
@@ -134,7 +134,7 @@ class Laboratory:
             dtype=DTYPE,
             engine_version=ENGINE_VERSION,
         )
-        engine = MiniKD(context, self._teacher, self.corpus, self._store, "cpu")
+        engine = MiniKD(context, self.teacher, self.corpus, self._store, "cpu")
         requests = [MiniKDRequest(a, Architecture.parse(a)) for a in architectures]
         for item in engine.train(requests):
             if isinstance(item, MiniKDResult):

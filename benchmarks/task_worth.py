@@ -8,8 +8,9 @@
 the default and from the warm one, and the teacher's own layers, the lowest three and every second
 one, all over the same steps of the same text; and writes each of them undistilled. ``score``
 fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, and reads STS-B by the
-cosine of embeddings as they are. Both can be stopped, and go on where they were. Nothing is chosen
-here: the settings are fixed below, and the dev sets are only reported on.
+cosine of embeddings as they are. Both can be stopped, and go on where they were; ``--seeds 0`` does
+a third of the work. Nothing is chosen here: the settings are fixed below, and the dev sets are only
+reported on.
 """
 
 from __future__ import annotations
@@ -100,16 +101,17 @@ def folder_of(models: Path, contender: Contender, seed: int) -> Path:
     return models / f"{contender.name}-seed{seed}"
 
 
-def make(models: Path, corpus: str, rate: float | None) -> None:
+def make(models: Path, corpus: str, rate: float | None, seeds: Sequence[int]) -> None:
     """Make all models that are not there yet, the quick ones first."""
     models.mkdir(parents=True, exist_ok=True)
     lowest = models / "lowest"
     if not lowest.is_dir():
         cut_lowest(lowest)
-    for seed in SEEDS:
+    for seed in seeds:
         for contender in sorted(CONTENDERS, key=lambda c: c.distilled):
-            target = folder_of(models, contender, seed)
-            if seed not in contender.seeds or (target / "run.json").is_file():
+            made = made_with(contender, seed)
+            target = folder_of(models, contender, made)
+            if (target / "run.json").is_file():
                 continue
             start = ["--init-from", str(lowest)] if contender.init == "lowest" else []
             start = start or ["--init", contender.init]
@@ -119,7 +121,7 @@ def make(models: Path, corpus: str, rate: float | None) -> None:
             options = [
                 *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
                 *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
-                *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(seed)),
+                *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(made)),
                 *("--output", str(target)),
             ]
             # Whatever decides what is made is in the name: the same name means the same model.
@@ -185,23 +187,30 @@ class Runs:
             file.write(json.dumps(row) + "\n")
 
 
-def fine_tunings(models: Path) -> Iterator[tuple[Contender, int, int, TeacherHandle]]:
+def made_with(contender: Contender, seed: int) -> int:
+    """The seed of the model that is tuned with this one: its own, where it has several."""
+    return seed if len(contender.seeds) > 1 else contender.seeds[0]
+
+
+def fine_tunings(
+    models: Path, seeds: Sequence[int]
+) -> Iterator[tuple[Contender, int, int, TeacherHandle]]:
     """Yield each contender with the seed that made it, the seed to tune with, and the model."""
     store = Store.from_settings(Settings.from_environment())
-    for seed in SEEDS:
+    for seed in seeds:
         yield TEACHER_ITSELF, 0, seed, prepare_teacher(TEACHER, store)
         for contender in CONTENDERS:
-            made = seed if len(contender.seeds) > 1 else contender.seeds[0]
+            made = made_with(contender, seed)
             folder = folder_of(models, contender, made)
             if (folder / "run.json").is_file():
                 yield contender, made, seed, prepare_teacher(str(folder), store)
 
 
-def score_all(models: Path, data_dir: Path, runs: Runs) -> None:
+def score_all(models: Path, data_dir: Path, runs: Runs, seeds: Sequence[int]) -> None:
     """Score what is there and was not scored yet."""
     data = {name: load_task(find_task(name), data_dir) for name in TASKS}
     cosine = load_task(find_task(COSINE), data_dir)
-    for contender, made, seed, model in fine_tunings(models):
+    for contender, made, seed, model in fine_tunings(models, seeds):
         for name in (*TASKS, COSINE):
             by_cosine = name == COSINE
             settings = tuned_as(cosine.task if by_cosine else data[name].task)
@@ -248,6 +257,7 @@ def about(folder: Path) -> dict[str, Any]:
         "corpus_fingerprint": done.get("corpus_fingerprint"),
         "learning_rate": spec["training"]["learning_rate"],
         "steps": spec["training"]["steps"],
+        "dtype": done.get("dtype"),
     }
 
 
@@ -395,6 +405,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="pydocs", help="file, folder or pydocs")
     parser.add_argument("--learning-rate", type=float, help="of the distillations")
     parser.add_argument("--models", type=Path, help="folder of the models")
+    parser.add_argument("--seeds", type=int, nargs="+", choices=SEEDS, default=SEEDS)
     parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
     parser.add_argument(
         "--results",
@@ -409,11 +420,11 @@ def main() -> None:
     if arguments.part in ("score", "report") and arguments.data_dir is None:
         parser.error("--data-dir says where GLUE is")
     if arguments.part == "make":
-        make(arguments.models, arguments.corpus, arguments.learning_rate)
+        make(arguments.models, arguments.corpus, arguments.learning_rate, arguments.seeds)
         return
     runs = Runs(arguments.results)
     if arguments.part == "score":
-        score_all(arguments.models, arguments.data_dir, runs)
+        score_all(arguments.models, arguments.data_dir, runs, arguments.seeds)
         return
     text, numbers = report(runs, arguments.data_dir)
     print(text)
