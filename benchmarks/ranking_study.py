@@ -117,7 +117,8 @@ def report(results: Results, architectures: Sequence[Architecture]) -> tuple[str
         "",
         f"{len(architectures)} architectures of the space of MiniLM (6 × 384), drawn so that each "
         f"value of each axis comes about equally often (seed {SEED}); held-out relative loss on "
-        f"{corpus} (`{first['corpus_fingerprint']}`), 16 sequences a step, {first['dtype']}, peak "
+        f"{corpus} (`{first['corpus_fingerprint']}`), 16 sequences a step, "
+        f"{' and '.join(sorted({row['dtype'] for row in results.rows}))}, peak "
         f"rates {RATES['teacher', SHORT]:g} ({SHORT} steps), {RATES['teacher', LONG]:g} ({LONG}) "
         f"and {RATES['warm', SHORT]:g} (warm, {SHORT}).",
         "",

@@ -33,6 +33,7 @@ def row(architecture: str, start: str, steps: int, relative: float, **more: Any)
         "loss_start": 0.5,
         "relative": relative,
         "corpus_fingerprint": "mark",
+        "dtype": "float32",
         "engine_version": ENGINE_VERSION,
         **more,
     }
