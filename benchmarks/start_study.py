@@ -199,10 +199,11 @@ def steps_plan(
     rates: dict[tuple[str, int], tuple[float, float]],
     lengths: Iterable[int],
     starts: Iterable[str],
+    seeds: Iterable[int],
 ) -> Iterator[tuple[Setting, Any]]:
     """All settings that are reported, the short ones first."""
     for steps in lengths:
-        for seed in SEEDS:
+        for seed in seeds:
             for start in starts:
                 rate, warmup = nearest(rates, start, steps)
                 setting = Setting(corpus, start, rate, warmup, steps, seed)
@@ -359,6 +360,7 @@ def main() -> None:
     )
     parser.add_argument("--lengths", type=int, nargs="+", help="default: all of the part")
     parser.add_argument("--starts", nargs="+", default=list(STARTS), choices=STARTS)
+    parser.add_argument("--seeds", type=int, nargs="+", choices=SEEDS, default=SEEDS)
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="swept")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
@@ -382,6 +384,7 @@ def main() -> None:
                 best_rates(results),
                 arguments.lengths or (*LENGTHS, LONGEST),
                 arguments.starts,
+                arguments.seeds,
             )
         )
         run(laboratory, results, plan)
