@@ -123,10 +123,12 @@ def open_teacher(fingerprint: str, store: Store, lm_head: str | None = None) -> 
         TeacherError: the head was fitted to another teacher.
     """
     folder = store.fetch("teacher", fingerprint)
+    # What it was called where it was stored says more in a message than its fingerprint.
+    ref = str(store.manifest("teacher", fingerprint).metadata.get("ref", fingerprint))
     handle = TeacherHandle(
-        fingerprint,
+        ref,
         folder,
-        read_shape(folder, fingerprint, fingerprint),
+        read_shape(folder, ref, fingerprint),
         sentences=stored_sentence_folder(fingerprint, store),
     )
     return handle if lm_head is None else with_fitted_head(handle, lm_head, store)

@@ -49,6 +49,7 @@ def test_every_family_is_prepared_stored_and_loaded(model_type: str, tmp_path: P
     shutil.rmtree(folder)
     again = open_teacher(handle.fingerprint, store)
     assert again.shape == shape
+    assert again.ref == handle.ref == str(folder)
     model = load_teacher_model(again)
     assert not model.training
     assert not any(p.requires_grad for p in model.parameters())
