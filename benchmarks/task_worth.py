@@ -9,8 +9,8 @@ the default and from the warm one, and the teacher's own layers, the lowest thre
 one, all over the same steps of the same text; and writes each of them undistilled. ``score``
 fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, and reads STS-B by the
 cosine of embeddings as they are. Both can be stopped, and go on where they were; ``--seeds 0`` does
-a third of the work. Nothing is chosen here: the settings are fixed below, and the dev sets are only
-reported on.
+a third of the work, ``--contenders`` that of some. Nothing is chosen here: the settings are fixed
+below, and the dev sets are only reported on.
 """
 
 from __future__ import annotations
@@ -101,36 +101,56 @@ def folder_of(models: Path, contender: Contender, seed: int) -> Path:
     return models / f"{contender.name}-seed{seed}"
 
 
-def make(models: Path, corpus: str, rate: float | None, seeds: Sequence[int]) -> None:
-    """Make all models that are not there yet, the quick ones first."""
+@dataclass(frozen=True)
+class Choice:
+    """Which part of the study is to be done.
+
+    Attributes:
+        contenders: names.
+        seeds: of distillation and fine-tuning.
+    """
+
+    contenders: Sequence[str]
+    seeds: Sequence[int]
+
+    def __iter__(self) -> Iterator[tuple[Contender, int, int]]:
+        """Each contender with the seed that makes it and the one to tune with, quick ones first."""
+        chosen = [c for c in (TEACHER_ITSELF, *CONTENDERS) if c.name in self.contenders]
+        for seed in self.seeds:
+            for contender in sorted(chosen, key=lambda c: c.distilled):
+                # What has one model is tuned with every seed all the same.
+                made = seed if len(contender.seeds) > 1 else contender.seeds[0]
+                yield contender, made, seed
+
+
+def make(models: Path, corpus: str, rate: float | None, choice: Choice) -> None:
+    """Make all models that are not there yet."""
     models.mkdir(parents=True, exist_ok=True)
     lowest = models / "lowest"
     if not lowest.is_dir():
         cut_lowest(lowest)
-    for seed in seeds:
-        for contender in sorted(CONTENDERS, key=lambda c: c.distilled):
-            made = made_with(contender, seed)
-            target = folder_of(models, contender, made)
-            if (target / "run.json").is_file():
-                continue
-            start = ["--init-from", str(lowest)] if contender.init == "lowest" else []
-            start = start or ["--init", contender.init]
-            steps = STEPS if contender.distilled else 0
-            rated = ["--learning-rate", str(rate)] if rate and steps else []
-            began = time.monotonic()
-            options = [
-                *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
-                *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
-                *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(made)),
-                *("--output", str(target)),
-            ]
-            # Whatever decides what is made is in the name: the same name means the same model.
-            name = f"{target.name}-{fingerprint({'options': options, 'engine': ENGINE_VERSION})}"
-            if not kdnas("full-distill", *options, "--name", name):
-                kdnas("full-distill", "--resume", name)
-            if not (target / "run.json").is_file():
-                raise SystemExit(f"{name} could not be made; what kdnas said stands above")
-            print(f"{target.name}: {time.monotonic() - began:.0f} s", flush=True)
+    for contender, made, _ in choice:
+        target = folder_of(models, contender, made)
+        if contender is TEACHER_ITSELF or (target / "run.json").is_file():
+            continue
+        start = ["--init-from", str(lowest)] if contender.init == "lowest" else []
+        start = start or ["--init", contender.init]
+        steps = STEPS if contender.distilled else 0
+        rated = ["--learning-rate", str(rate)] if rate and steps else []
+        began = time.monotonic()
+        options = [
+            *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
+            *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
+            *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(made)),
+            *("--output", str(target)),
+        ]
+        # Whatever decides what is made is in the name: the same name means the same model.
+        name = f"{target.name}-{fingerprint({'options': options, 'engine': ENGINE_VERSION})}"
+        if not kdnas("full-distill", *options, "--name", name):
+            kdnas("full-distill", "--resume", name)
+        if not (target / "run.json").is_file():
+            raise SystemExit(f"{name} could not be made; what kdnas said stands above")
+        print(f"{target.name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def kdnas(*words: str) -> bool:
@@ -187,30 +207,22 @@ class Runs:
             file.write(json.dumps(row) + "\n")
 
 
-def made_with(contender: Contender, seed: int) -> int:
-    """The seed of the model that is tuned with this one: its own, where it has several."""
-    return seed if len(contender.seeds) > 1 else contender.seeds[0]
+def model_of(models: Path, contender: Contender, made: int, store: Store) -> TeacherHandle | None:
+    """A contender's model; None where it is not made yet."""
+    if contender is TEACHER_ITSELF:
+        return prepare_teacher(TEACHER, store)
+    folder = folder_of(models, contender, made)
+    return prepare_teacher(str(folder), store) if (folder / "run.json").is_file() else None
 
 
-def fine_tunings(
-    models: Path, seeds: Sequence[int]
-) -> Iterator[tuple[Contender, int, int, TeacherHandle]]:
-    """Yield each contender with the seed that made it, the seed to tune with, and the model."""
-    store = Store.from_settings(Settings.from_environment())
-    for seed in seeds:
-        yield TEACHER_ITSELF, 0, seed, prepare_teacher(TEACHER, store)
-        for contender in CONTENDERS:
-            made = made_with(contender, seed)
-            folder = folder_of(models, contender, made)
-            if (folder / "run.json").is_file():
-                yield contender, made, seed, prepare_teacher(str(folder), store)
-
-
-def score_all(models: Path, data_dir: Path, runs: Runs, seeds: Sequence[int]) -> None:
+def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
     """Score what is there and was not scored yet."""
     data = {name: load_task(find_task(name), data_dir) for name in TASKS}
     cosine = load_task(find_task(COSINE), data_dir)
-    for contender, made, seed, model in fine_tunings(models, seeds):
+    store = Store.from_settings(Settings.from_environment())
+    for contender, made, seed in choice:
+        if (model := model_of(models, contender, made, store)) is None:
+            continue
         for name in (*TASKS, COSINE):
             by_cosine = name == COSINE
             settings = tuned_as(cosine.task if by_cosine else data[name].task)
@@ -406,6 +418,8 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, help="of the distillations")
     parser.add_argument("--models", type=Path, help="folder of the models")
     parser.add_argument("--seeds", type=int, nargs="+", choices=SEEDS, default=SEEDS)
+    everyone = [TEACHER_ITSELF.name, *(c.name for c in CONTENDERS)]
+    parser.add_argument("--contenders", nargs="+", choices=everyone, default=everyone)
     parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
     parser.add_argument(
         "--results",
@@ -419,12 +433,13 @@ def main() -> None:
         parser.error("--models says where the models are")
     if arguments.part in ("score", "report") and arguments.data_dir is None:
         parser.error("--data-dir says where GLUE is")
+    choice = Choice(arguments.contenders, arguments.seeds)
     if arguments.part == "make":
-        make(arguments.models, arguments.corpus, arguments.learning_rate, arguments.seeds)
+        make(arguments.models, arguments.corpus, arguments.learning_rate, choice)
         return
     runs = Runs(arguments.results)
     if arguments.part == "score":
-        score_all(arguments.models, arguments.data_dir, runs, arguments.seeds)
+        score_all(arguments.models, arguments.data_dir, runs, choice)
         return
     text, numbers = report(runs, arguments.data_dir)
     print(text)
