@@ -1,115 +1,191 @@
-"""The pure parts of a benchmark: reading tasks, scores, intervals. Needs none of its packages."""
+"""The study of tasks goes on where it was cut off, and says by how much and how sure."""
 
-import importlib.util
-import json
-import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
-from kdnas.errors import RequestError
+from kdnas.evaluation.examples import TaskData, TextExample
+from kdnas.evaluation.tasks import find_task
+from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "student_quality", PROGRAMS / "student_quality.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up there, to resolve its annotations.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "student_quality", module)
-        patch.syspath_prepend(PROGRAMS)
-        spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    import student_quality
+
+    return student_quality
 
 
-def write_cola(folder: Path, name: str, count: int) -> None:
-    (folder / "CoLA").mkdir(exist_ok=True)
-    lines = [f'src\t{i % 2}\t*\tsentence "{name} {i}\n' for i in range(count)]
-    (folder / "CoLA" / f"{name}.tsv").write_text("".join(lines))
+@pytest.fixture
+def page(study: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    import quality_page
+
+    monkeypatch.setattr(quality_page, "DRAWS", 200)
+    return quality_page
 
 
-def test_matthews_of_known_tables(program: ModuleType) -> None:
-    truth = np.array([1, 1, 1, 0, 0, 0])
-    assert program.matthews(truth, truth) == pytest.approx(1)
-    assert program.matthews(truth, 1 - truth) == pytest.approx(-1)
-    assert program.matthews(truth, np.ones(6, int)) == 0
-    guesses = np.array([1, 1, 0, 1, 0, 0])  # TP 2, FN 1, FP 1, TN 2
-    assert program.matthews(truth, guesses) == pytest.approx((2 * 2 - 1 * 1) / 9)
+def run(model: str, said: list[str], **more: Any) -> dict[str, Any]:
+    row = {"model": model, "task": "SST-2", "how": "fine-tuned", "tuning_seed": 0}
+    return {**row, "predictions": said, **more}
 
 
-def test_official_dev_set_is_the_test(program: ModuleType, tmp_path: Path) -> None:
-    write_cola(tmp_path, "train", 20)
-    write_cola(tmp_path, "dev", 6)
-    task = program.read_task(tmp_path, "CoLA", 8)
-    assert task.official
-    assert len(task.train) == 8
-    assert task.test == [f'sentence "dev {i}' for i in range(6)]
-    assert task.test_labels.tolist() == [0, 1] * 3
-    for sentence, label in zip(task.train, task.train_labels, strict=True):
-        assert int(sentence.split()[-1]) % 2 == label
+def write_glue(folder: Path) -> Path:
+    """Twelve training and six dev examples of each task, in GLUE's own layout."""
+    sts = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    words = ("good", "bad", "fine", "dull", "fast", "slow")
+    for part, count in (("train", 12), ("dev", 6)):
+        n = range(count)
+        tables = {
+            "SST-2": ["sentence\tlabel", *(f"a {words[i % 6]} film {i}\t{i % 2}" for i in n)],
+            "CoLA": [f"src\t{i % 2}\t\tOne {words[i % 6]} ride {i}." for i in n],
+            "RTE": [
+                "index\tsentence1\tsentence2\tlabel",
+                *(f"{i}\ta {words[i % 6]}\tb\t{('', 'not_')[i % 2]}entailment" for i in n),
+            ],
+            "STS-B": [
+                sts,
+                *(
+                    f"{i}\tg\tf\ty\t0\tn\tn\ta {words[i % 6]} {i}\ta {words[i % 5]}\t{i % 5}.0"
+                    for i in n
+                ),
+            ],
+        }
+        for task, lines in tables.items():
+            (folder / task).mkdir(parents=True, exist_ok=True)
+            (folder / task / f"{part}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
 
 
-def test_without_dev_set_a_fifth_is_held_out(program: ModuleType, tmp_path: Path) -> None:
-    write_cola(tmp_path, "train", 20)
-    task = program.read_task(tmp_path, "CoLA", 0)
-    assert not task.official
-    assert len(task.test) == 4
-    assert len(set(task.train) | set(task.test)) == 20
+def some_data(labels: list[str]) -> TaskData:
+    task = find_task("SST-2")
+    examples = tuple(TextExample(str(n), "text", None, label) for n, label in enumerate(labels))
+    return TaskData(task, examples, {"dev": examples}, ("0", "1"), True, ("file",), ())
 
 
-def test_another_layout_is_refused_with_the_file(program: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "SST-2").mkdir()
-    (tmp_path / "SST-2" / "train.tsv").write_text("sentence\tlabel\nfine\tpositive\n")
-    with pytest.raises(RequestError, match=r"train\.tsv is not in the official layout of SST-2"):
-        program.read_task(tmp_path, "SST-2", 0)
-    with pytest.raises(RequestError, match="is not there; give GLUE's folder"):
-        program.read_task(tmp_path, "CoLA", 0)
+def test_what_is_in_the_file_is_not_scored_again(study: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    study.Runs(file).add(run("student", ["0"]))
+    again = study.Runs(file)
+    tuned, probed = (study.Reading("SST-2", how) for how in ("fine-tuned", "probe"))
+    assert [row["tuning_seed"] for row in again.of("student", tuned)] == [0]
+    assert again.of("student", probed) == again.of("warm", tuned) == []
 
 
-def test_bootstrap_covers_the_score_and_is_paired(program: ModuleType) -> None:
-    rng = np.random.default_rng(1)
-    truth = rng.integers(2, size=400)
-    guesses = np.where(rng.random(400) < 0.8, truth, 1 - truth)
-    task = program.Task("SST-2", "accuracy", [], truth[:0], [""] * 400, truth, True)
-    low, high = program.interval(program.bootstrap(task, [guesses]))
-    score = task.score(truth, guesses)
-    assert low < score < high
-    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(score * (1 - score) / 400), rel=0.15)
-    # The same draws for every model: two equal models differ by nothing.
-    assert program.summarize(task, [guesses], [guesses])["gain_interval"] == (0, 0)
+def test_only_what_chance_has_a_hand_in_is_made_more_than_once(study: ModuleType) -> None:
+    seeds = {c.name: len(c.seeds) for c in study.CONTENDERS}
+    assert seeds["student"] == seeds["warm-0"] == seeds["even"] == 3
+    assert seeds["even-0"] == seeds["lowest-0"] == 1
 
 
-def test_a_student_tells_its_text(program: ModuleType, tmp_path: Path) -> None:
-    assert program.record(tmp_path) is None
-    request = {
-        "architecture": "1,2,24,48,gelu",
-        "teacher": {"ref": "/models/bert"},
-        "training": {"steps": 7, "batch_size": 8, "seed": 3},
-        "corpus": {"source": ["/somewhere/texts", "hub:owner/name"], "max_length": 64},
+def test_a_part_is_done_where_a_part_is_asked_for(study: ModuleType) -> None:
+    asked = study.Choice(("student", "teacher", "even-0"), (0, 2))
+    found = [(contender.name, made, seed) for contender, made, seed in asked]
+    assert found == [
+        *(("teacher", 0, 0), ("even-0", 0, 0), ("student", 0, 0)),
+        *(("teacher", 0, 2), ("even-0", 0, 2), ("student", 2, 2)),
+    ]
+
+
+def test_a_probe_finds_what_words_tell(study: ModuleType) -> None:
+    task = find_task("SST-2")
+    texts = [("a good film", "1"), ("a bad film", "0")] * 20
+    examples = tuple(TextExample(str(n), text, None, y) for n, (text, y) in enumerate(texts))
+    data = TaskData(task, examples, {"dev": examples[:4]}, ("0", "1"), True, ("file",), ())
+    assert study.linear_probe.probe(None, data) == ["1", "0", "1", "0"]
+
+
+@pytest.mark.slow
+def test_a_model_is_read_in_every_way_and_not_twice(
+    study: ModuleType, page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a tiny teacher and a little GLUE, to the page."""
+    teacher = str(make_tiny_teacher(tmp_path / "teacher"))
+    glue = write_glue(tmp_path / "glue")
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(study, "TEACHER", teacher)
+    monkeypatch.setattr(study, "TUNING", {**study.TUNING, "max_steps": 2, "batch_size": 4})
+    runs = study.Runs(tmp_path / "runs.jsonl")
+    choice = study.Choice(("teacher", "words", "student"), (0, 1))
+    study.score_all(tmp_path / "none", glue, runs, choice)
+    # The teacher is tuned twice, and read once in what has no seed; words are only probed.
+    ways = Counter((row["model"], row["how"]) for row in runs.rows)
+    assert ways == {
+        ("teacher", "fine-tuned"): 8,
+        ("teacher", "probe"): 4,
+        ("teacher", "cosine"): 1,
+        ("words", "probe"): 4,
     }
-    run = {"step": 5, "losses": {"relative": 0.25}}
-    known = {"corpus_fingerprint": "00ff", "corpus_training_sequences": 90}
-    (tmp_path / "distillation.json").write_text(json.dumps(request))
-    (tmp_path / "run.json").write_text(json.dumps(run | known))
-    made = program.record(tmp_path)
-    assert program.corpus_of(*made) == {"corpus_source": ["texts", "hub:owner/name"], **known}
-    assert program.history(*made) == (
-        "`1,2,24,48,gelu` from bert, 7 steps of 8 sequences of at most 64 tokens of texts, "
-        "hub:owner/name (90 training sequences, corpus `00ff`), seed 3, held-out relative loss "
-        "0.250 at step 5"
-    )
-    assert "of texts, hub:owner/name, seed 3" in program.history(request, run)
+    study.score_all(tmp_path / "none", glue, runs, choice)
+    assert len(runs.rows) == 17
+    text, numbers = page.report(study.Runs(runs.path), glue)
+    assert "| teacher |" in text.split("## Linear probe")[0]
+    assert "| words and word pairs, no encoder |" in text.split("## Linear probe")[1]
+    assert "- SST-2: unfinished." in text
+    assert all(-1 <= x <= 1 for x in numbers["teacher"]["STS-B, probe"]["runs"])
 
 
-def test_students_of_one_name_are_runs(program: ModuleType) -> None:
-    assert program.students_of(["hs=a", "od=b", "hs=c=d"]) == {"hs": ["a", "c=d"], "od": ["b"]}
-    with pytest.raises(RequestError, match="'hs' is not NAME=FOLDER"):
-        program.students_of(["hs"])
+def test_examples_are_drawn_alike_for_all_models(page: ModuleType) -> None:
+    truth = ["0", "1"] * 50
+    wrong = ["1" if n < 10 else label for n, label in enumerate(truth)]
+    data, task = some_data(truth), find_task("SST-2")
+    perfect = page.resampled(task, data, [run("student", truth)])
+    assert (perfect == 1).all()
+    one, other = (page.resampled(task, data, [run(name, wrong)]) for name in ("student", "even"))
+    assert np.array_equal(one, other)
+    assert one.mean() == pytest.approx(0.95, abs=0.01)
+
+
+def test_an_interval_holds_what_runs_and_examples_leave_open(page: ModuleType) -> None:
+    chance = np.random.default_rng(0)
+    draws = 0.02 + 0.01 * chance.standard_normal(2000)
+    low, high = page.interval(0.02, draws)
+    assert (low, high) == pytest.approx((0.0, 4.0), abs=0.1)  # 1.96 deviations, in per cent
+    # Three runs whose means vary by .01 as well: Student's quantile at few degrees of freedom.
+    runs = [0.5, 0.5 + 3**0.5 / 100, 0.5 - 3**0.5 / 100]
+    low, high = page.interval(0.02, draws, runs)
+    assert high - 2 == pytest.approx(100 * 2.306 * 2**0.5 / 100, rel=0.03)  # 8 of them
+    assert page.interval(0.5, np.full(10, 0.5), [0.5, 0.5]) == (50.0, 50.0)
+
+
+def test_runs_of_another_model_are_not_mixed_in(study: ModuleType, tmp_path: Path) -> None:
+    runs = study.Runs(tmp_path / "runs.jsonl")
+    one = run("student", ["0"], made_with_seed=0, fingerprint="a", settings={"max_steps": 2})
+    assert not runs.has(one)
+    runs.add(one)
+    assert runs.has(one)
+    assert not runs.has({**one, "tuning_seed": 1})
+    for change in ({"fingerprint": "b"}, {"settings": {"max_steps": 500}}):
+        with pytest.raises(SystemExit, match=f"with another {next(iter(change))}; begin another"):
+            runs.has({**one, **change})
+
+
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [((0.1, 2.0), "met"), ((-0.1, 2.0), "within the noise"), ((-3, -1), "missed")],
+)
+def test_a_bar_is_met_where_the_interval_is_above_zero(
+    page: ModuleType, interval: tuple[float, float], word: str
+) -> None:
+    numbers = {
+        name: {
+            f"{task}, fine-tuned": {
+                "runs": [0.8 if name == "even-0" else 0.7],
+                "student_above": sum(interval) / 2,
+                "student_above_interval": interval,
+            }
+            for task in ("SST-2", "STS-B")
+        }
+        for name in ("student", "warm-0", "even-0", "lowest-0")
+    }
+    found = page.verdicts(numbers)
+    assert len(found) == 4
+    assert all(line.endswith(f"**{word}**.") for line in found)
+    del numbers["lowest-0"]
+    assert page.verdicts(numbers) == ["- SST-2: unfinished.", "- STS-B: unfinished."]

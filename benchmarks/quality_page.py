@@ -1,0 +1,200 @@
+"""The page of the study of students' quality."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import linear_probe
+import numpy as np
+from numpy.typing import NDArray
+from quality_contenders import (
+    BATCH_SIZE,
+    CONTENDERS,
+    COSINE,
+    EVERYONE,
+    FINE_TUNED,
+    FIRST,
+    MAX_LENGTH,
+    PROBES,
+    READINGS,
+    STEPS,
+    STUDENT,
+    TEACHER,
+    TUNING,
+    Reading,
+    Runs,
+)
+from scipy.stats import t as student_t
+
+from kdnas.evaluation.data import load_task
+from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.metrics import score
+from kdnas.evaluation.task import METRIC_NAMES, Task
+from kdnas.evaluation.tasks import find_task
+
+DRAWS = 2000
+
+
+def resampled(task: Task, data: TaskData, rows: list[dict[str, Any]]) -> NDArray[np.float64]:
+    """The mean score of a contender's runs on resampled examples: (DRAWS,).
+
+    Examples are the same draws for all contenders.
+    """
+    truth = np.array([e.label for e in next(iter(data.evaluations.values()))], dtype=object)  # type: ignore[union-attr]
+    said = [np.array(row["predictions"], dtype=object) for row in rows]
+    chance = np.random.default_rng(0)
+    found = []
+    for _ in range(DRAWS):
+        drawn = chance.integers(len(truth), size=len(truth))
+        labels = list(truth[drawn])
+        scores = [score(task, list(run[drawn]), labels)[task.main_metric] for run in said]
+        found.append(statistics.mean(scores))
+    return np.array(found)
+
+
+def interval(
+    centre: float, draws: NDArray[np.float64], *runs: Sequence[float]
+) -> tuple[float, float]:
+    """The 95 % interval of a mean, or of a difference of means, in per cent.
+
+    Chance has two hands in it: which examples there are, whose part is the variance over draws, and
+    how each model's runs turned out, s²/n each. With few runs the second is known badly, so that
+    the quantile is Student's, with Welch's degrees of freedom.
+
+    Args:
+        centre: of the interval.
+        draws: the same on resampled examples.
+        runs: scores of the runs of each model.
+    """
+    parts = [(float(draws.var()), len(draws) - 1)]
+    parts += [(statistics.variance(r) / len(r), len(r) - 1) for r in runs if len(r) > 1]
+    total = sum(variance for variance, _ in parts)
+    if total == 0:
+        return 100 * centre, 100 * centre
+    freedom = total**2 / sum(variance**2 / n for variance, n in parts)
+    half = float(student_t.ppf(0.975, freedom)) * total**0.5
+    return 100 * (centre - half), 100 * (centre + half)
+
+
+def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
+    """The page and its numbers."""
+    numbers: dict[str, Any] = {}
+    for reading in READINGS:
+        task = find_task(reading.task)
+        data = load_task(task, data_dir)
+        known = {c.name: rows for c in EVERYONE if (rows := runs.of(c.name, reading))}
+        draws = {name: resampled(task, data, rows) for name, rows in known.items()}
+        best = [row["score"] for row in known.get(FIRST.name, ())]
+        for name, rows in known.items():
+            scores = [row["score"] for row in rows]
+            found: dict[str, Any] = {
+                "runs": scores,
+                "interval": interval(statistics.mean(scores), draws[name], scores),
+            }
+            if name != FIRST.name and best:
+                above = statistics.mean(best) - statistics.mean(scores)
+                apart = draws[FIRST.name] - draws[name]
+                found["student_above"] = 100 * above
+                found["student_above_interval"] = interval(above, apart, scores, best)
+            numbers.setdefault(name, {})[str(reading)] = found
+    lines = [
+        "# What a distilled student is worth on tasks",
+        "",
+        f"`{STUDENT}` from {TEACHER}, {STEPS} steps of {BATCH_SIZE} sequences of at most "
+        f"{MAX_LENGTH} tokens, objective `hs`, and what a user would have without it. Per cent, on "
+        "GLUE's dev sets; mean ± deviation of the runs; in brackets how much the distilled student "
+        "is above, with a 95 % interval over examples and runs.",
+        "",
+        "## Fine-tuned",
+        "",
+        f"All alike: {TUNING['max_steps']} steps of {TUNING['batch_size']} at "
+        f"{TUNING['learning_rate']:g}, on the official training sets. A run is a distillation and "
+        "a fine-tuning; of what has a single model, a fine-tuning. Cosines are those of embeddings "
+        "as they are, without fine-tuning.",
+        "",
+        *table(numbers, (*FINE_TUNED, COSINE)),
+        "",
+        *verdicts(numbers),
+        "",
+        "## Linear probe",
+        "",
+        "A linear model on the mean of a frozen encoder's last states, standardised: a logistic "
+        f"regression, of numbers a ridge regression, on at most {linear_probe.LIMIT} training "
+        f"examples; how much it is held back is chosen by {linear_probe.FOLDS}-fold "
+        "cross-validation on them.",
+        "",
+        *table(numbers, PROBES),
+        "",
+    ]
+    for contender in CONTENDERS:
+        rows = runs.of(contender.name, COSINE)
+        losses = [r["about"]["relative"] for r in rows if r["about"].get("relative") is not None]
+        if contender.distilled and losses:
+            facts = rows[0]["about"]
+            lines.append(
+                f"- {contender.words}: held-out relative loss "
+                + ", ".join(f"{loss:.3f}" for loss in losses)
+                + f"; {', '.join(facts['corpus'])} (corpus `{facts['corpus_fingerprint']}`), peak "
+                f"rate {facts['learning_rate']:g}"
+            )
+    lines += ["", f"Made with `python benchmarks/student_quality.py`; {len(runs.rows)} runs.", ""]
+    return "\n".join(lines), numbers
+
+
+def heading(reading: Reading) -> str:
+    """A task and what it is counted in."""
+    return f"{reading.task}, {METRIC_NAMES[find_task(reading.task).main_metric]}"
+
+
+def table(numbers: dict[str, Any], readings: Sequence[Reading]) -> list[str]:
+    """A row for each contender that was read in one of these ways at least."""
+    lines = [
+        "| model | " + " | ".join(map(heading, readings)) + " |",
+        "|---|" + "---|" * len(readings),
+    ]
+    for contender in EVERYONE:
+        found = numbers.get(contender.name, {})
+        if any(str(reading) in found for reading in readings):
+            cells = [cell(found.get(str(reading))) for reading in readings]
+            lines.append(f"| {contender.words} | {' | '.join(cells)} |")
+    return lines
+
+
+def cell(found: dict[str, Any] | None) -> str:
+    """A contender's figures on a task."""
+    if found is None:
+        return "–"
+    values = [100 * value for value in found["runs"]]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    text = f"{statistics.mean(values):.1f}{spread}"
+    if "student_above" not in found:
+        return text
+    low, high = found["student_above_interval"]
+    return f"{text} ({found['student_above']:+.1f}, {low:+.1f} … {high:+.1f})"
+
+
+def verdicts(numbers: dict[str, Any]) -> list[str]:
+    """Say for each task with a bar whether it is met."""
+    lines = []
+    for name in ("SST-2", "STS-B"):
+        reading = str(Reading(name, "fine-tuned"))
+        rivals = {c.name: numbers.get(c.name, {}).get(reading) for c in CONTENDERS}
+        cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
+        if rivals[FIRST.name] is None or rivals["warm-0"] is None or len(cuts) < 2:
+            lines.append(f"- {name}: unfinished.")
+            continue
+        better = max(cuts, key=lambda r: statistics.mean(r["runs"]))
+        for words, rival in (
+            ("the undistilled warm start", rivals["warm-0"]),
+            ("the better of the teacher's undistilled cuts to three layers", better),
+        ):
+            low, high = rival["student_above_interval"]
+            met = "met" if low > 0 else "within the noise" if high > 0 else "missed"
+            lines.append(
+                f"- {name}, above {words}: {rival['student_above']:+.1f} ({low:+.1f} … "
+                f"{high:+.1f}): **{met}**."
+            )
+    return lines
