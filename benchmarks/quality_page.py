@@ -100,6 +100,7 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
                 found["student_above"] = 100 * above
                 found["student_above_interval"] = interval(above, apart, scores, best)
             numbers.setdefault(name, {})[str(reading)] = found
+    formats = " or ".join(sorted({r["dtype"] for r in runs.rows if r["how"] == "fine-tuned"}))
     lines = [
         "# What a distilled student is worth on tasks",
         "",
@@ -111,7 +112,7 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
         "## Fine-tuned",
         "",
         f"All alike: {TUNING['max_steps']} steps of {TUNING['batch_size']} at "
-        f"{TUNING['learning_rate']:g}, on the official training sets. A run is a distillation and "
+        f"{TUNING['learning_rate']:g} in {formats}, on the official training sets. A run is a distillation and "
         "a fine-tuning; of what has a single model, a fine-tuning. Cosines are those of embeddings "
         "as they are, without fine-tuning.",
         "",

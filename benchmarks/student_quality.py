@@ -22,8 +22,9 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import linear_probe
 from named_corpus import source_name
@@ -51,14 +52,13 @@ from quality_page import report
 
 from kdnas import ENGINE_VERSION
 from kdnas.distill.export import copy_tokenizer
-from kdnas.distill.numerics import num_threads
+from kdnas.distill.numerics import choose_dtype, num_threads
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
 from kdnas.evaluation.metrics import score
-from kdnas.evaluation.settings import FinetuneSettings, published_settings
+from kdnas.evaluation.settings import published_settings
 from kdnas.evaluation.sts_cosine import score_by_cosine
-from kdnas.evaluation.task import Task
 from kdnas.evaluation.tasks import find_task
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
 from kdnas.records import fingerprint
@@ -132,58 +132,57 @@ def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
     """Score what is there and was not scored yet."""
     data = {name: load_task(find_task(name), data_dir) for name in (*TASKS, COSINE.task)}
     store = Store.from_settings(Settings.from_environment())
-    for contender, made, seed in choice:
+    dtype = choose_dtype("auto", "cpu")
+    for reading, (contender, made, seed) in product(READINGS, list(choice)):
         model = model_of(models, contender, made, store)
-        if model is None and contender is not WORDS:
+        if model is None and (contender is not WORDS or reading.how != "probe"):
             continue
-        for reading in READINGS:
-            if model is None and reading.how != "probe":
-                continue
-            if not reading.tuned and seed != made:
-                continue  # chance has no second say in it
-            task = data[reading.task].task
-            row: dict[str, Any] = {
-                "model": contender.name,
-                "made_with_seed": made,
-                "tuning_seed": seed,
-                "task": reading.task,
-                "how": reading.how,
-                "fingerprint": model.fingerprint if model else "",
-                "settings": (
-                    linear_probe.SETTINGS if reading.how == "probe" else tuned_as(task).to_json()
-                ),
-                "about": about(folder_of(models, contender, made)),
-            }
-            if runs.has(row):
-                continue
-            row["predictions"] = said = read(model, reading, data[reading.task], seed)
-            truth = [e.label for e in next(iter(data[reading.task].evaluations.values()))]
-            row["score"] = score(task, said, truth)[task.main_metric]
-            runs.add(row)
-            points = f"{100 * row['score']:.1f}"
-            print(f"{contender.words}, {reading}, seed {seed}: {points}", flush=True)
+        if not reading.tuned and seed != made:
+            continue  # chance has no second say in it
+        task = data[reading.task].task
+        row: dict[str, Any] = {
+            "model": contender.name,
+            "made_with_seed": made,
+            "tuning_seed": seed,
+            "task": reading.task,
+            "how": reading.how,
+            "fingerprint": model.fingerprint if model else "",
+            "settings": linear_probe.SETTINGS if reading.how == "probe" else TUNING,
+            "dtype": dtype if reading.tuned else "float32",
+            "about": about(folder_of(models, contender, made)),
+        }
+        if runs.has(row):
+            continue
+        row["predictions"] = said = read(model, reading, data[reading.task], seed, dtype)
+        truth = [e.label for e in next(iter(data[reading.task].evaluations.values()))]
+        row["score"] = score(task, said, truth)[task.main_metric]
+        runs.add(row)
+        points = f"{100 * row['score']:.1f}"
+        print(f"{contender.words}, {reading}, seed {seed}: {points}", flush=True)
 
 
-def read(model: TeacherHandle | None, reading: Reading, data: TaskData, seed: int) -> list[Any]:
+def read(
+    model: TeacherHandle | None,
+    reading: Reading,
+    data: TaskData,
+    seed: int,
+    dtype: Literal["float32", "bfloat16"],
+) -> list[Any]:
     """What a model says of the examples of a task's first evaluation set."""
     if reading.how == "probe":
         with num_threads(1):
             return list(linear_probe.probe(model, data))
-    settings = tuned_as(data.task)
+    assert model is not None
+    settings = published_settings(data.task)
     with tempfile.TemporaryDirectory() as scratch:
-        result = (
-            finetune(model, data, settings, seed, Path(scratch), threads=1)
-            if reading.tuned
-            else score_by_cosine(model, data, settings, threads=1)
-        )
+        if reading.tuned:
+            settings = replace(settings, **TUNING, dtype=dtype)
+            result = finetune(model, data, settings, seed, Path(scratch), threads=1)
+        else:
+            result = score_by_cosine(model, data, settings, threads=1)
     if result is None:
         raise SystemExit("stopped")
     return [p.prediction for p in next(iter(result.predictions.values()))]
-
-
-def tuned_as(task: Task) -> FinetuneSettings:
-    """How all are fine-tuned."""
-    return replace(published_settings(task), **TUNING)
 
 
 def about(folder: Path) -> dict[str, Any]:

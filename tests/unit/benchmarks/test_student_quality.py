@@ -111,6 +111,7 @@ def test_a_model_is_read_in_every_way_and_not_twice(
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(study, "TEACHER", teacher)
     monkeypatch.setattr(study, "TUNING", {**study.TUNING, "max_steps": 2, "batch_size": 4})
+    monkeypatch.setattr(study, "choose_dtype", lambda *_: "float32")
     runs = study.Runs(tmp_path / "runs.jsonl")
     choice = study.Choice(("teacher", "words", "student"), (0, 1))
     study.score_all(tmp_path / "none", glue, runs, choice)
