@@ -112,9 +112,9 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
         "## Fine-tuned",
         "",
         f"All alike: {TUNING['max_steps']} steps of {TUNING['batch_size']} at "
-        f"{TUNING['learning_rate']:g} in {formats}, on the official training sets. A run is a distillation and "
-        "a fine-tuning; of what has a single model, a fine-tuning. Cosines are those of embeddings "
-        "as they are, without fine-tuning.",
+        f"{TUNING['learning_rate']:g} in {formats}, on the official training sets. A run is a "
+        "distillation and a fine-tuning; of what has a single model, a fine-tuning. Cosines are "
+        "those of embeddings as they are, without fine-tuning.",
         "",
         *table(numbers, (*FINE_TUNED, COSINE)),
         "",

@@ -118,23 +118,20 @@ def cut_lowest(folder: Path) -> None:
         draft.rename(folder)
 
 
-def model_of(models: Path, contender: Contender, made: int, store: Store) -> TeacherHandle | None:
-    """A contender's model; None where it has none, or it is not made yet."""
+def model_of(models: Path, contender: Contender, made: int) -> TeacherHandle | None:
+    """A contender's model where it lies, its own pooling with it; None where there is none yet."""
     if contender is TEACHER_ITSELF:
-        return prepare_teacher(TEACHER, store)
-    if contender is WORDS:
-        return None
+        return prepare_teacher(TEACHER)
     folder = folder_of(models, contender, made)
-    return prepare_teacher(str(folder), store) if (folder / "run.json").is_file() else None
+    return prepare_teacher(str(folder)) if (folder / "run.json").is_file() else None
 
 
 def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
     """Score what is there and was not scored yet."""
     data = {name: load_task(find_task(name), data_dir) for name in (*TASKS, COSINE.task)}
-    store = Store.from_settings(Settings.from_environment())
     dtype = choose_dtype("auto", "cpu")
     for reading, (contender, made, seed) in product(READINGS, list(choice)):
-        model = model_of(models, contender, made, store)
+        model = model_of(models, contender, made)
         if model is None and (contender is not WORDS or reading.how != "probe"):
             continue
         if not reading.tuned and seed != made:
