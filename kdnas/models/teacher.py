@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kdnas.artefact import MANIFEST, Manifest
 from kdnas.errors import TeacherError
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.sentence import (
@@ -123,8 +124,10 @@ def open_teacher(fingerprint: str, store: Store, lm_head: str | None = None) -> 
         TeacherError: the head was fitted to another teacher.
     """
     folder = store.fetch("teacher", fingerprint)
-    # What it was called where it was stored says more in a message than its fingerprint.
-    ref = str(store.manifest("teacher", fingerprint).metadata.get("ref", fingerprint))
+    # What it was called where it was stored says more in a message than its fingerprint. Read from
+    # what was fetched, so that a store that has gone since is not missed.
+    manifest = Manifest.load((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
+    ref = str(manifest.metadata.get("ref", fingerprint))
     handle = TeacherHandle(
         ref,
         folder,

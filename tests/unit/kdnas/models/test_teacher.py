@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -55,6 +56,15 @@ def test_every_family_is_prepared_stored_and_loaded(model_type: str, tmp_path: P
     assert not any(p.requires_grad for p in model.parameters())
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert not any("pooler" in name for name, _ in model.named_parameters())
+
+
+def test_a_teacher_that_was_fetched_needs_its_store_no_more(folder: Path, tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}-fetched"
+    handle = prepare_teacher(str(folder), Store(url, tmp_path / "mine"))
+    store = Store(url, tmp_path / "theirs")
+    assert open_teacher(handle.fingerprint, store).ref == str(folder)
+    fsspec.filesystem("memory").rm(f"/{tmp_path.name}-fetched", recursive=True)
+    assert open_teacher(handle.fingerprint, store).ref == str(folder)
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
