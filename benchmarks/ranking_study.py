@@ -76,7 +76,9 @@ def rank_correlation(left: Sequence[float], right: Sequence[float]) -> dict[str,
     return {"rho": rho, "low": math.tanh(z - half), "high": math.tanh(z + half)}
 
 
-def readings(results: Results, corpus: str, architecture: Architecture) -> dict[str, float] | None:
+def readings(
+    results: Results, corpus: str, architecture: Architecture, embedding: EmbeddingShape
+) -> dict[str, float] | None:
     """All that is known of an architecture, smaller is better; None where a run is missing."""
     rows = {
         (s.start, s.steps): row
@@ -86,7 +88,6 @@ def readings(results: Results, corpus: str, architecture: Architecture) -> dict[
     }
     if set(rows) != set(RATES):
         return None
-    embedding = EmbeddingShape.of(prepare_teacher("minilm").shape)
     return {
         "long": rows["teacher", LONG]["relative"],
         "short": rows["teacher", SHORT]["relative"],
@@ -104,13 +105,15 @@ WORDS = {
 }
 
 
-def report(results: Results, architectures: Sequence[Architecture]) -> tuple[str, dict[str, Any]]:
+def report(
+    results: Results, architectures: Sequence[Architecture], embedding: EmbeddingShape
+) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     if not results.rows:
         raise SystemExit(f"{results.path} has no runs yet; run the part `train` first")
     first = results.rows[0]
     corpus = first["corpus"]
-    known = {str(a): readings(results, corpus, a) for a in architectures}
+    known = {str(a): readings(results, corpus, a, embedding) for a in architectures}
     whole = {name: found for name, found in known.items() if found is not None}
     lines = [
         "# Do 60 steps rank architectures as 960 do?",
@@ -179,8 +182,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
     results = Results(arguments.results)
-    space = SearchSpace.scaled_to(prepare_teacher("minilm").shape)
-    architectures = spread(space, COUNT, SEED)
+    shape = prepare_teacher("minilm").shape
+    architectures = spread(SearchSpace.scaled_to(shape), COUNT, SEED)
     if arguments.part == "train":
         names = [str(architecture) for architecture in architectures]
         with num_threads(1):
@@ -189,7 +192,7 @@ def main() -> None:
                 groups = [names[n : n + GROUP] for n in range(0, COUNT, GROUP)]
                 run(laboratory, results, [(setting, group) for group in groups])
         return
-    text, numbers = report(results, architectures)
+    text, numbers = report(results, architectures, EmbeddingShape.of(shape))
     print(text)
     if arguments.output:
         arguments.output.with_suffix(".md").write_text(text, "utf-8")

@@ -110,11 +110,11 @@ class Laboratory:
     def __init__(self, source: str) -> None:
         settings = Settings.from_environment()
         self._store = Store.from_settings(settings)
-        self.teacher: TeacherHandle = prepare_teacher("minilm", self._store)
+        self._teacher: TeacherHandle = prepare_teacher("minilm", self._store)
         spec = CorpusSpec(source=(source,), max_length=64)
-        self.corpus: TokenizedCorpus = build_corpus(spec, self.teacher.folder, self._store)
+        self.corpus: TokenizedCorpus = build_corpus(spec, self._teacher.folder, self._store)
         self.name = Path(source).name
-        self.dtype = choose_dtype("auto", "cpu")
+        self._dtype = choose_dtype("auto", "cpu")
 
     def train(self, setting: Setting, architectures: list[str]) -> Iterator[dict[str, Any]]:
         """Train a group in a setting; yield one row a student."""
@@ -127,15 +127,15 @@ class Laboratory:
             fraction=1.0,
         )
         context = MiniKDContext(
-            teacher=self.teacher.fingerprint,
+            teacher=self._teacher.fingerprint,
             corpus=self.corpus.fingerprint,
             objective=objective_spec("hs").to_json(),
             student=StudentSpec.model_validate(setting.start).to_json(),
             proxy=proxy.to_json(),
-            dtype=self.dtype,
+            dtype=self._dtype,
             engine_version=ENGINE_VERSION,
         )
-        engine = MiniKD(context, self.teacher, self.corpus, self._store, "cpu")
+        engine = MiniKD(context, self._teacher, self.corpus, self._store, "cpu")
         requests = [MiniKDRequest(a, Architecture.parse(a)) for a in architectures]
         for item in engine.train(requests):
             if isinstance(item, MiniKDResult):
@@ -147,7 +147,7 @@ class Laboratory:
                     "output": item.losses.output if item.losses else None,
                     "error": item.error,
                     "seconds": round(item.train_seconds, 1),
-                    "dtype": self.dtype,
+                    "dtype": self._dtype,
                     "corpus_fingerprint": self.corpus.fingerprint,
                     "engine_version": ENGINE_VERSION,
                 }

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from kdnas import ENGINE_VERSION
+from kdnas.models.cost import EmbeddingShape
 from kdnas.search_space import SearchSpace
 
 PROGRAMS = Path(__file__).parents[3] / "benchmarks"
+EMBEDDING = EmbeddingShape(vocab_size=100)
 SPACE = SearchSpace(layers=(1, 2, 3), heads=(2, 4), hidden=(16, 32), intermediate=(32, 64))
 
 
@@ -78,16 +80,16 @@ def test_a_page_says_what_is_missing_and_whether_the_bar_is_met(
     drawn = study.spread(SPACE, 12, 0)
     results = study.Results(tmp_path / "runs.jsonl")
     with pytest.raises(SystemExit, match="has no runs yet"):
-        study.report(results, drawn)
+        study.report(results, drawn, EMBEDDING)
     for number, architecture in enumerate(drawn[:-1]):
         for row in rows(study, str(architecture), 0.2 + number / 100):
             results.add(row)
-    text, _ = study.report(results, drawn)
+    text, _ = study.report(results, drawn, EMBEDDING)
     assert "**Unfinished**: 11 of 12" in text
     assert "is judged when all are trained" in text
     for row in rows(study, str(drawn[-1]), 0.5):
         results.add(row)
-    text, numbers = study.report(study.Results(results.path), drawn)
+    text, numbers = study.report(study.Results(results.path), drawn, EMBEDDING)
     assert "Unfinished" not in text
     assert numbers["short"]["rho"] == pytest.approx(1)
     assert numbers["short"]["regret"] == 0
@@ -95,4 +97,4 @@ def test_a_page_says_what_is_missing_and_whether_the_bar_is_met(
     assert ", met." in text
     worse = [{**row, "relative": 1 - row["relative"]} for row in results.rows if row["steps"] > 60]
     results.rows = [row for row in results.rows if row["steps"] == 60] + worse
-    assert ", **not met**." in study.report(results, drawn)[0]
+    assert ", **not met**." in study.report(results, drawn, EMBEDDING)[0]
