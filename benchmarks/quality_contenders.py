@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from study_files import JsonLines
 
 TEACHER = "minilm"
 STUDENT, CUT = "3,12,288,768,gelu", "3,12,384,1536,gelu"
@@ -107,13 +107,8 @@ class Choice:
                 yield contender, made, seed
 
 
-class Runs:
+class Runs(JsonLines):
     """The file of scores, one JSON object a line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
 
     def of(self, name: str, reading: Reading) -> list[dict[str, Any]]:
         """All runs of a contender that were read in a way."""
@@ -137,9 +132,3 @@ class Runs:
                         )
                 return True
         return False
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Append a run."""
-        self.rows.append(row)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")

@@ -13,7 +13,6 @@ the rule of thumb that more parameters are better.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 from collections import Counter
@@ -23,6 +22,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 from start_study import CHOOSING, REPORTED, Laboratory, Results, Setting, run
+from study_files import publish
 
 from kdnas.architecture import Architecture
 from kdnas.distill.numerics import num_threads
@@ -193,10 +193,7 @@ def main() -> None:
                 run(laboratory, results, [(setting, group) for group in groups])
         return
     text, numbers = report(results, architectures, EmbeddingShape.of(shape))
-    print(text)
-    if arguments.output:
-        arguments.output.with_suffix(".md").write_text(text, "utf-8")
-        arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+    publish(text, numbers, arguments.output)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ and what is there is not trained again, so both can be stopped and gone on with 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections import Counter
@@ -22,6 +21,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from study_files import JsonLines, publish
 
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
@@ -70,13 +71,8 @@ class Setting:
     seed: int
 
 
-class Results:
+class Results(JsonLines):
     """The file of results, one JSON object a line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
 
     def missing(self, setting: Setting, architectures: Iterable[str]) -> list[str]:
         """Architectures that have no result in a setting yet.
@@ -96,12 +92,6 @@ class Results:
     def of(self, **wanted: Any) -> list[dict[str, Any]]:
         """Results with these values."""
         return [r for r in self.rows if all(r.get(key) == v for key, v in wanted.items())]
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Append a result."""
-        self.rows.append(row)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
 
 
 class Laboratory:
@@ -367,10 +357,7 @@ def main() -> None:
     results = Results(arguments.results)
     if arguments.part == "report":
         text, numbers = report(results)
-        print(text)
-        if arguments.output:
-            arguments.output.with_suffix(".md").write_text(text, "utf-8")
-            arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+        publish(text, numbers, arguments.output)
         return
     with num_threads(1):
         laboratory = Laboratory(arguments.corpus)

@@ -49,6 +49,7 @@ from quality_contenders import (
     Runs,
 )
 from quality_page import report
+from study_files import publish
 
 from kdnas import ENGINE_VERSION
 from kdnas.distill.export import copy_tokenizer
@@ -229,10 +230,7 @@ def main() -> None:
         score_all(arguments.models, arguments.data_dir, runs, choice)
         return
     text, numbers = report(runs, arguments.data_dir)
-    print(text)
-    if arguments.output:
-        arguments.output.with_suffix(".md").write_text(text, "utf-8")
-        arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+    publish(text, numbers, arguments.output)
 
 
 if __name__ == "__main__":
