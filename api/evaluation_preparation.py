@@ -16,9 +16,9 @@ from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.grid import grid_key
 from kdnas.evaluation.identity import data_fingerprint, evaluation_key
-from kdnas.evaluation.pooling import pooling_of
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.task import Task
+from kdnas.models.pooling import pooling_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec

@@ -17,8 +17,8 @@ from transformers import AutoTokenizer
 
 from kdnas.evaluation.examples import TaskData, TextExample
 from kdnas.evaluation.metrics import score
-from kdnas.evaluation.pooling import Pooling
 from kdnas.evaluation.task import Task
+from kdnas.models.pooling import Pooling
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 
 LIMIT, BATCH_SIZE, MAX_LENGTH = 10_000, 64, 128

@@ -20,6 +20,7 @@ from kdnas.distill.calibration import (
 )
 from kdnas.distill.numerics import Device, derived_seed
 from kdnas.distill.parallel import ALONE, Parallel
+from kdnas.distill.sentence_map import SentenceMaps
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
@@ -27,9 +28,8 @@ from kdnas.models.attention import use_training_attention
 from kdnas.models.batch import Batch, Totals
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead, load_teacher_lm_head, tied_lm_head
-from kdnas.models.sentence import pools_linearly
+from kdnas.models.pooling import teaching_pooling
 from kdnas.models.start.copied import copy_layers
-from kdnas.models.start.linear import least_squares
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.warm import EmbeddingBasis, start_warm
@@ -189,26 +189,33 @@ class Setup:
             theirs = self.states.token_states(self.model, self.family, head.teacher_taps)
         head.fit(own, theirs)
 
-    def sentence_projection(self, trainer: StudentTrainer) -> Tensor | None:
-        """The linear map that brings a student's last layer closest to the teacher's.
+    @cached_property
+    def _sentence_maps(self) -> SentenceMaps | None:
+        if self._text is None or self.teacher.sentences is None or not self.has_enough_text:
+            return None
+        pooling = teaching_pooling(self.teacher.sentences)
+        if pooling is None:
+            return None
+        corpus, store = self._text.corpus, self._text.store
+        return SentenceMaps(self.teacher, pooling, self.model, corpus, store, self.device)
 
-        Sentence embeddings are read through it, whatever the student learned: by least squares
-        over the calibration text, without bias.
+    def sentence_projection(self, trainer: StudentTrainer) -> Tensor | None:
+        """The linear map that brings a student's sentence embeddings closest to the teacher's.
+
+        Sentence embeddings are read through it, whatever the student learned.
 
         Returns:
-            (d, D) in float32 on the CPU; None where the teacher embeds no sentences, or in a way
+            (d, E) in float32 on the CPU; None where the teacher embeds no sentences, or in a way
             that no linear map commutes with, or where there is too little text.
         """
-        sentences, text, shape = self.teacher.sentences, self._text, self.teacher.shape
-        if text is None or sentences is None or not pools_linearly(sentences):
-            return None
-        asked = self._start.calibration_tokens
-        if calibration_problem(shape, training_tokens(text.corpus), asked):
+        if self._sentence_maps is None:
             return None
         last = len(self.family.transformer_layers(trainer.student))
         points = TapPoints(hidden=frozenset({last}))
         own = trainer.token_states(points, self._calibration_batches()).hidden[last]
-        return least_squares(own, self.states.output(shape.layers).to(own)).cpu()
+        theirs = self.states.output(self.teacher.shape.layers).to(own)
+        with trainer.evaluating() as student:
+            return self._sentence_maps.fit(student, own, theirs)
 
     def _calibration_batches(self) -> Iterator[Batch]:
         return self.states.batches(self.teacher.config.pad_token_id or 0, self.device)

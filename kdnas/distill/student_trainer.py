@@ -201,11 +201,18 @@ class StudentTrainer:
 
     def token_states(self, points: TapPoints, batches: Iterable[Batch]) -> TokenStates:
         """Return what the student makes of some text, in eval mode and float32."""
+        with self.evaluating() as student:
+            return read_token_states(student, self._family, points, batches)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[nn.Module]:
+        """Hand out the student in eval mode, to be run on something else than a step's batch."""
         self.student.eval()
-        own = read_token_states(self.student, self._family, points, batches)
-        self.student.train()
-        self._tap.forget()  # or these activations would be kept until the next step
-        return own
+        try:
+            yield self.student
+        finally:
+            self.student.train()
+            self._tap.forget()  # or these activations would be kept until the next step
 
     def read(self, batch: Batch, teacher: Activations, meter: Meter) -> None:
         """Add a held-out batch to a meter: eval mode, float32, no gradient."""

@@ -29,8 +29,8 @@ SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.jso
 SENTENCE_KIND = "sentence-embedding"
 """Kind of these files in the store, by the fingerprint of the model."""
 KEPT_MODULES = ("Transformer", "Pooling", "Normalize")
-"""Modules that a student takes over. A Dense layer of the teacher's is not among them: its weights
-are not kept with the teacher's files."""
+"""Modules that a student takes over. A Dense layer of the teacher's is not among them: where it is
+a linear map, the student's own leads to what is behind it."""
 DENSE, DENSE_WEIGHTS = "Dense", "model.safetensors"
 DENSE_TYPE = "sentence_transformers.models.Dense"
 """As all versions of sentence-transformers know it."""
@@ -61,8 +61,8 @@ def sentence_folder(folder: Path) -> Path | None:
     return folder if (folder / MODULES_FILE).is_file() else None
 
 
-def pools_linearly(teacher: Path) -> bool:
-    """Whether a linear map of a teacher's tokens is the same map of its sentence embeddings.
+def linear_pooling(teacher: Path) -> str | None:
+    """Name how a teacher pools, if a linear map of its tokens is the same map of its embeddings.
 
     That is so of a mean and of a single token; the largest value of each channel (``max``) is
     another one behind a map. Vectors of several ways that are joined would take a map of each.
@@ -72,7 +72,7 @@ def pools_linearly(teacher: Path) -> bool:
     """
     modules = _taken_over(teacher)
     modes = _modes_of(teacher, modules) if modules else ()
-    return len(modes) == 1 and modes[0] != "max"
+    return modes[0] if len(modes) == 1 and modes[0] != "max" else None
 
 
 def write_student_modules(
@@ -86,7 +86,7 @@ def write_student_modules(
         folder: of the student.
         projection: (d, D) map of the student's vectors to where the teacher's are, which becomes
             a Dense module behind the pooling; left out where that is not linear
-            (:func:`pools_linearly`).
+            (:func:`linear_pooling`).
 
     Returns:
         What was written; None, and nothing, where the teacher pools in no known way.
@@ -98,7 +98,7 @@ def write_student_modules(
     if not modules:
         return None
     dense = None
-    if projection is not None and pools_linearly(teacher):
+    if projection is not None and linear_pooling(teacher):
         dense = f"2_{DENSE}"
         modules.insert(2, {"path": dense, "type": DENSE_TYPE})
     kept = []
@@ -134,14 +134,31 @@ def copy_sentence_files(folder: Path, to: Path) -> None:
     """
     if sentence_folder(folder) is None:
         return
+    paths = {module["path"] for module in _modules(folder)} - {""}
     for name in (MODULES_FILE, *SENTENCE_FILES):
         if (folder / name).is_file():
             shutil.copyfile(folder / name, to / name)
-    for path in {module["path"] for module in _modules(folder)} - {""}:
+    for path in paths:
         (to / path).mkdir()
         for name in ("config.json", DENSE_WEIGHTS):
             if (folder / path / name).is_file():
                 shutil.copyfile(folder / path / name, to / path / name)
+
+
+def dense_behind_pooling(teacher: Path) -> Tensor | None:
+    """Read the linear map that a teacher has right behind its pooling: (D, E).
+
+    Returns:
+        None if it has none there, or one that is no plain linear map.
+
+    Raises:
+        TeacherError: its files cannot be read.
+    """
+    modules = _modules(teacher)
+    if [_kind(module) for module in modules][:3] != ["Transformer", "Pooling", DENSE]:
+        return None
+    folder = teacher / modules[2]["path"]
+    return read_dense(folder) if (folder / DENSE_WEIGHTS).is_file() else None
 
 
 def read_dense(folder: Path) -> Tensor | None:
@@ -191,15 +208,8 @@ def store_sentence_files(folder: Path, fingerprint: str, store: Store) -> Path:
         TeacherError: they cannot be read.
         StoreError: they cannot be written.
     """
-    modules = _modules(folder)
     with store.create(SENTENCE_KIND) as draft:
-        for name in (MODULES_FILE, *SENTENCE_FILES):
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, draft.folder / name)
-        for path in {module["path"] for module in modules} - {""}:
-            if (folder / path / "config.json").is_file():
-                (draft.folder / path).mkdir()
-                shutil.copyfile(folder / path / "config.json", draft.folder / path / "config.json")
+        copy_sentence_files(folder, draft.folder)
         artefact = draft.publish()
     if store.recall(SENTENCE_KIND, fingerprint) != artefact:
         store.remember(SENTENCE_KIND, fingerprint, artefact)

@@ -26,8 +26,8 @@ from kdnas.distill.export import (
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.tensorboard import RunEvents, read_events
 from kdnas.errors import OutputError, StoreError
-from kdnas.evaluation.pooling import Pooling, read_pooling
 from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.pooling import Pooling, read_pooling
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.testing.tiny_lab import TinyLab
 

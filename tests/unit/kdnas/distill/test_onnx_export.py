@@ -16,9 +16,9 @@ from transformers import AutoTokenizer
 from kdnas.distill.onnx_card import doubt_text, export_card
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
-from kdnas.evaluation.pooling import read_pooling
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
+from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher

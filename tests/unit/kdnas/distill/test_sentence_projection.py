@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from kdnas.corpus.batches import pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.calibration import calibration_states
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.models.families import family_of
+from kdnas.models.pooling import Pooling
+from kdnas.models.sentence import write_student_modules
+from kdnas.models.start.linear import least_squares
 from kdnas.models.taps import TapPoints, read_token_states
 from kdnas.models.teacher import load_teacher_model
 from kdnas.specs.distillation import DistillationSpec
@@ -40,25 +44,39 @@ def distil(
     return found
 
 
-def assert_fitted(lab: TinyLab, distilled: Distilled) -> None:
-    """As least squares over the calibration text in float64, by another way than ours.
+def assert_fitted(lab: TinyLab, distilled: Distilled, own: torch.Tensor | None = None) -> None:
+    """As least squares over sequences and tokens in float64, by another way than ours.
 
     A random teacher's states have next to no extent in some directions, where weights are not
     known well; what they lead to is.
     """
     model = load_teacher_model(lab.teacher)
+    own = torch.eye(48) if own is None else own
     tokens = StudentSpec().calibration_tokens
     states = calibration_states(lab.teacher, model, lab.corpus, tokens, lab.store, "cpu")
     points = TapPoints(hidden=frozenset({2}))
     batches = states.batches(lab.teacher.config.pad_token_id or 0, "cpu")
-    own = read_token_states(distilled.student, family_of("bert"), points, batches).hidden[2]
-    rows, targets = own.double(), states.output(4).double()
+    read = read_token_states(distilled.student, family_of("bert"), points, batches).hidden[2]
+    # All training sequences are fewer than are wanted.
+    sequences = [
+        torch.from_numpy(lab.corpus.tokens(i).astype(int)) for i in lab.corpus.train_indices
+    ]
+
+    def means(encoder: torch.nn.Module) -> torch.Tensor:
+        with torch.no_grad():
+            found = [encoder(input_ids=ids[None]).last_hidden_state[0].mean(0) for ids in sequences]
+        return torch.stack(found).double()
+
+    count, embedded = len(sequences), means(distilled.student)
+    share = (0.01 * count / len(read)) ** 0.5
+    rows = torch.cat([embedded, share * read.double()])
+    there = torch.cat([means(model), share * states.output(4).double()]) @ own.double()
     ridge = (1e-6 * rows.square().sum(0).mean()).sqrt() * torch.eye(36).double()
-    lifted = torch.cat([rows, ridge]), torch.cat([targets, torch.zeros(36, 48).double()])
-    wanted = rows @ torch.linalg.lstsq(*lifted).solution
+    lifted = torch.cat([rows, ridge]), torch.cat([there, torch.zeros(36, there.shape[1]).double()])
+    wanted = embedded @ torch.linalg.lstsq(*lifted).solution
     assert distilled.projection is not None
-    assert distilled.projection.shape == (36, 48)
-    found = rows @ distilled.projection.double()
+    assert distilled.projection.shape == (36, there.shape[1])
+    found = embedded @ distilled.projection.double()
     assert float((found - wanted).norm() / wanted.norm()) < 5e-3
 
 
@@ -77,6 +95,43 @@ def test_it_is_that_of_the_best_student_by_least_squares(
     """Whatever was learned, and of a student that learned nothing."""
     spec = sentences.distillation(STUDENT, objective, **training)
     assert_fitted(sentences, distil(sentences, spec, tmp_path))
+
+
+def test_it_leads_to_what_is_behind_the_teachers_own_map(lab: TinyLab, tmp_path: Path) -> None:
+    own = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
+    student = lab.with_sentences(tmp_path / "plain").teacher.sentences
+    assert student is not None
+    (tmp_path / "mapped").mkdir()
+    assert write_student_modules(student, 48, tmp_path / "mapped", own) is not None
+    mapped = replace(lab, teacher=replace(lab.teacher, sentences=tmp_path / "mapped"))
+    distilled = distil(mapped, mapped.distillation(STUDENT, steps=0), tmp_path / "run")
+    assert_fitted(mapped, distilled, own)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "weightedmean"])
+def test_it_brings_embeddings_of_any_linear_pooling_closer(
+    pooling: str, lab: TinyLab, tmp_path: Path
+) -> None:
+    """Closer to the teacher's than the map of tokens alone, on sequences that it was fitted to."""
+    mapped = lab.with_sentences(tmp_path / "teacher", pooling)
+    distilled = distil(mapped, mapped.distillation(STUDENT, steps=0), tmp_path / "run")
+    model, pool = load_teacher_model(lab.teacher), Pooling((pooling,))
+    padded = pad_batch(lab.corpus, lab.corpus.train_indices)
+    ids, mask = torch.from_numpy(padded.input_ids), torch.from_numpy(padded.attention_mask)
+    with torch.no_grad():
+        theirs, own = (
+            pool(encoder(input_ids=ids, attention_mask=mask).last_hidden_state, mask)
+            for encoder in (model, distilled.student)
+        )
+    assert distilled.projection is not None
+    tokens = StudentSpec().calibration_tokens
+    states = calibration_states(lab.teacher, model, lab.corpus, tokens, lab.store, "cpu")
+    batches = states.batches(lab.teacher.config.pad_token_id or 0, "cpu")
+    points = TapPoints(hidden=frozenset({2}))
+    read = read_token_states(distilled.student, family_of("bert"), points, batches).hidden[2]
+    of_tokens = least_squares(read, states.output(4))
+    missed = [float((own @ w - theirs).square().mean()) for w in (distilled.projection, of_tokens)]
+    assert missed[0] < missed[1]
 
 
 def test_it_stays_with_the_best_student_when_a_worse_one_follows(

@@ -17,10 +17,10 @@ from transformers import AutoModel, AutoTokenizer
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.examples import TaskData, TextExample
-from kdnas.evaluation.pooling import Pooling, pooling_of, read_pooling
 from kdnas.evaluation.settings import AS_IT_IS
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks import find_task
+from kdnas.models.pooling import Pooling, pooling_of, read_pooling
 from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, write_student_modules
 from kdnas.models.teacher import prepare_teacher, with_layers
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -70,6 +70,8 @@ OLD = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
         ({"pooling_mode": "cls"}, ("cls",)),
         ({"pooling_mode": ["mean", "max"]}, ("mean", "max")),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, ("mean_sqrt_len_tokens",)),
+        ({"pooling_mode_lasttoken": True}, ("lasttoken",)),
+        ({"pooling_mode_weightedmean_tokens": True}, ("weightedmean",)),
     ],
 )
 def test_cosines_are_those_of_texts_embedded_one_by_one(
@@ -85,6 +87,8 @@ def test_cosines_are_those_of_texts_embedded_one_by_one(
             states = encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy()
         how = {"cls": states[0], "max": states.max(0), "mean": states.mean(0)}
         how["mean_sqrt_len_tokens"] = states.sum(0) / np.sqrt(len(states))
+        how["lasttoken"] = states[-1]
+        how["weightedmean"] = np.average(states, axis=0, weights=np.arange(1, len(states) + 1))
         return np.concatenate([how[mode] for mode in modes])
 
     task = data()
@@ -106,7 +110,7 @@ def test_cosines_are_those_of_texts_embedded_one_by_one(
 @pytest.mark.parametrize(
     ("pooling", "other", "message"),
     [
-        ({"pooling_mode": "lasttoken"}, "Normalize", "unknown pooling 'lasttoken'"),
+        ({"pooling_mode": "median"}, "Normalize", "unknown pooling 'median'"),
         ({"pooling_mode": "mean"}, "WeightedLayerPooling", "need the module WeightedLayerPooling"),
         ({"pooling_mode": "mean"}, "Pooling", "need the module Dense more than once"),
         ({}, "Normalize", "unknown pooling"),

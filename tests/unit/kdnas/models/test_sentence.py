@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 
 from kdnas.errors import TeacherError
-from kdnas.evaluation.pooling import Pooling, read_pooling
+from kdnas.models.pooling import Pooling, pooling_of, read_pooling, teaching_pooling
 from kdnas.models.sentence import (
     DENSE_WEIGHTS,
+    IDENTITY,
+    LINEAR_WEIGHT,
     SentenceModules,
     copy_sentence_files,
-    pools_linearly,
+    linear_pooling,
     sentence_folder,
     store_sentence_files,
     stored_sentence_folder,
@@ -77,11 +80,13 @@ def test_sentence_transformers_loads_a_student_with_its_teachers_pooling(
     assert torch.allclose(torch.nn.functional.normalize(ours), vectors, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["mean", "cls", "mean_sqrt_len_tokens"])
+@pytest.mark.parametrize(
+    "mode", ["mean", "cls", "mean_sqrt_len_tokens", "lasttoken", "weightedmean"]
+)
 def test_a_student_embeds_in_its_teachers_space(mode: str, teacher: Path, tmp_path: Path) -> None:
     """As pooled states times W, which are the states times W pooled."""
     write(teacher / "1_Pooling" / "config.json", {"embedding_dimension": 48, "pooling_mode": mode})
-    assert pools_linearly(teacher)
+    assert linear_pooling(teacher) == mode
     student = make_tiny_teacher(tmp_path / "student", hidden=24, layers=1)
     projection = torch.randn(24, 48, generator=torch.Generator().manual_seed(0))
     written = write_student_modules(teacher, 24, student, projection)
@@ -116,12 +121,39 @@ def test_a_map_is_left_out_behind_other_pooling(
     modes: str | list[str], teacher: Path, tmp_path: Path
 ) -> None:
     write(teacher / "1_Pooling" / "config.json", {"pooling_mode": modes})
-    assert not pools_linearly(teacher)
+    assert linear_pooling(teacher) is None
     (tmp_path / "student").mkdir()
     written = write_student_modules(teacher, 24, tmp_path / "student", torch.ones(24, 48))
     assert written is not None
     assert written.projection is None
     assert not (tmp_path / "student" / "2_Dense").exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "settings", "known"),
+    [
+        (("Dense", "Normalize"), {}, True),
+        (("Normalize", "Dense"), {}, False),
+        (("Normalize",), {}, False),
+        (("Dense",), {"activation_function": "torch.nn.modules.activation.Tanh"}, False),
+        (("Dense",), {"bias": True}, False),
+    ],
+)
+def test_a_teachers_own_map_counts_where_it_is_linear_and_follows_the_pooling(
+    modules: tuple[str, ...], settings: dict[str, Any], known: bool, tmp_path: Path
+) -> None:
+    folder = with_modules(tmp_path, "Transformer", "Pooling", *modules)
+    own = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
+    for dense in folder.glob("*_Dense"):
+        plain = {"bias": False, "activation_function": IDENTITY}
+        write(dense / "config.json", plain | settings)
+        save_file({LINEAR_WEIGHT: own.T.contiguous()}, dense / DENSE_WEIGHTS)
+    pooling = teaching_pooling(folder)
+    assert pooling is not None
+    assert pooling.modes == ("mean",)
+    assert (pooling.projection is not None) == known
+    if pooling.projection is not None:
+        assert torch.equal(pooling.projection, own)
 
 
 def test_nothing_is_copied_of_a_model_without_such_files(tmp_path: Path) -> None:
@@ -152,7 +184,7 @@ def test_a_pipeline_without_pooling_is_not_taken_over(tmp_path: Path) -> None:
     assert sentence_folder(teacher) is None
     with_modules(teacher, "Transformer", "Normalize")
     assert sentence_folder(teacher) == teacher
-    assert not pools_linearly(teacher)
+    assert linear_pooling(teacher) is None
     assert not write_student_modules(teacher, 24, student)
     assert not list(student.iterdir())
 
@@ -165,6 +197,12 @@ def test_the_files_travel_by_the_store(teacher: Path, tmp_path: Path) -> None:
     assert fetched.sentences != teacher
     (tmp_path / "student").mkdir()
     assert write_student_modules(fetched.sentences, 24, tmp_path / "student")
+    # With the weights of its map, so that embeddings are the same from there.
+    student = make_tiny_teacher(tmp_path / "projected", hidden=48)
+    assert write_student_modules(teacher, 48, student, torch.ones(48, 8)) is not None
+    prepared = prepare_teacher(str(student), store)
+    for found in (prepared, open_teacher(prepared.fingerprint, store)):
+        assert pooling_of(found).variant == pooling_of(prepare_teacher(str(student))).variant != ""
     # The latest files of a model count.
     with_modules(teacher, "Transformer", "Pooling")
     store_sentence_files(teacher, handle.fingerprint, store)

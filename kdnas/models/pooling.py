@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from kdnas.errors import TeacherError, unknown_name
-from kdnas.models.sentence import DENSE, MODULES_FILE, pooling_modes, read_dense
+from kdnas.models.sentence import (
+    DENSE,
+    MODULES_FILE,
+    dense_behind_pooling,
+    linear_pooling,
+    pooling_modes,
+    read_dense,
+)
 from kdnas.models.teacher import TeacherHandle
 
 
@@ -25,6 +32,15 @@ def _first(states: Tensor, mask: Tensor) -> Tensor:
     return states[torch.arange(len(mask)), mask.argmax(1)]  # padding may come first
 
 
+def _last(states: Tensor, mask: Tensor) -> Tensor:
+    places = torch.arange(mask.shape[1], device=mask.device) * mask
+    return states[torch.arange(len(mask)), places.argmax(1)]
+
+
+def _weighted_mean(states: Tensor, mask: Tensor) -> Tensor:
+    return _mean(states, mask * torch.arange(1, mask.shape[1] + 1, device=mask.device))
+
+
 def _max(states: Tensor, mask: Tensor) -> Tensor:
     return states.masked_fill(~mask.bool().unsqueeze(-1), -torch.inf).amax(1)
 
@@ -32,6 +48,8 @@ def _max(states: Tensor, mask: Tensor) -> Tensor:
 MODES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": _mean,
     "cls": _first,
+    "lasttoken": _last,
+    "weightedmean": _weighted_mean,  # by position
     "max": _max,
     "mean_sqrt_len_tokens": _mean,  # another length, but the same direction
 }
@@ -79,10 +97,31 @@ def pooling_of(model: TeacherHandle) -> Pooling:
     """Read how a model embeds sentences; without upper layers the map of the last one is not used.
 
     Raises:
-        TeacherError: the folder asks for a module or a mode that is not known here.
+        TeacherError: its files ask for a module or a mode that is not known here.
     """
-    pooling = read_pooling(model.folder, model.ref)
+    if model.sentences is None:
+        return Pooling()
+    pooling = read_pooling(model.sentences, model.ref)
     return pooling if model.keep_layers is None else replace(pooling, projection=None)
+
+
+def teaching_pooling(sentences: Path) -> Pooling | None:
+    """How a teacher embeds the sentences that its students learn to embed.
+
+    Args:
+        sentences: folder with its sentence files.
+
+    Returns:
+        One way to pool, with the linear map that follows it, if there is one; None where no linear
+        map of a student's tokens can do the same.
+
+    Raises:
+        TeacherError: the files cannot be read.
+    """
+    mode = linear_pooling(sentences)
+    if mode is None or mode not in MODES:
+        return None
+    return Pooling((mode,), configured=True, projection=dense_behind_pooling(sentences))
 
 
 def read_pooling(folder: Path, ref: str) -> Pooling:
