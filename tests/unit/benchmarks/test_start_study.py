@@ -85,7 +85,8 @@ def test_the_fewest_steps_are_those_of_a_run_of_their_own(
     text, numbers = study.report(results)
     assert numbers["summary"]["median_ratio"] == 4.0
     assert numbers["summary"]["largest_disadvantage_at_960"] == pytest.approx(-0.1)
-    assert "Median ratio 4.0 (bar ≥ 4)" in text
+    assert "of 1 of 16 comparisons is 4.0, the bar is 4: **met so far**" in text
+    assert "No student was trained with two seeds yet" in text
     assert "Unfinished" not in text
 
 
@@ -96,4 +97,14 @@ def test_a_loss_that_is_never_reached_is_said_to_be_so(study: ModuleType, tmp_pa
     assert "Unfinished" in study.report(results)[0]
     results.add(row(student, "teacher", 960, 0.35))
     assert study.fewest_steps(results, "texts", student, 0)["fewest_steps"] is None
-    assert "not reached" in study.report(results)[0]
+    text, numbers = study.report(results)
+    assert "not reached" in text
+    assert "**missed so far**" in text
+    results.add(row(student, "warm", 960, 0.31, seed=1))
+    results.add(row(student, "teacher", 960, 0.35, seed=1))
+    # Seeds of `warm` are .01 apart (variance .00005), those of the other start not at all.
+    text, numbers = study.report(results)
+    assert numbers["summary"]["seed_deviation_at_960"] == pytest.approx(0.005)
+    assert numbers["summary"]["largest_disadvantage_at_960"] == pytest.approx(0.05)
+    assert "ahead in 0 of 2 comparisons; where it falls behind most" in text
+    assert "further behind than that: **missed so far**" in text
