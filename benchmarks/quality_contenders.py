@@ -8,13 +8,10 @@ from typing import Any
 
 from study_files import JsonLines
 
-TEACHER = "minilm"
-STUDENT, CUT = "3,12,288,768,gelu", "3,12,384,1536,gelu"
-LAYERS = 3
-STEPS, BATCH_SIZE, MAX_LENGTH = 2000, 32, 64
+TEACHER, TEACHER_LAYERS = "minilm", 6
+MAX_LENGTH = 64
 SEEDS = (0, 1, 2)
 TASKS = ("SST-2", "STS-B", "CoLA", "RTE")
-TUNING = {"learning_rate": 1e-4, "batch_size": 32, "epochs": 100.0, "max_steps": 500}
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,7 @@ class Contender:
         arch: architecture.
         init: how it starts; ``lowest`` are the lowest layers of the teacher.
         distilled: whether it is distilled then.
+        seeds: with which it is made: one, where nothing is left to chance.
     """
 
     name: str
@@ -62,44 +60,90 @@ class Contender:
     arch: str
     init: str
     distilled: bool
+    seeds: Sequence[int] = SEEDS
+
+
+TEACHER_ITSELF = Contender("teacher", "teacher", "", "", False, SEEDS[:1])
+WORDS = Contender("words", "words and word pairs, no encoder", "", "", False, SEEDS[:1])
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared, and over how many steps.
+
+    Attributes:
+        student: its architecture.
+        layers: of the teacher's cuts.
+        steps: of each distillation.
+        batch_size: sequences of its steps.
+        tuning_steps: of each fine-tuning.
+        tuning_rate: its peak learning rate.
+    """
+
+    student: str = "3,12,288,768,gelu"
+    layers: int = 3
+    steps: int = 2000
+    batch_size: int = 32
+    tuning_steps: int = 500
+    tuning_rate: float = 1e-4
 
     @property
-    def seeds(self) -> Sequence[int]:
-        """Seeds with which it is made: one, where nothing is left to chance."""
-        return SEEDS if self.distilled or self.arch == STUDENT else SEEDS[:1]
+    def tuning(self) -> dict[str, Any]:
+        """What of the published settings is changed for all models alike."""
+        return {
+            "learning_rate": self.tuning_rate,
+            "batch_size": 32,
+            "epochs": 100.0,
+            "max_steps": self.tuning_steps,
+        }
 
+    @property
+    def student_itself(self) -> Contender:
+        """The one that all others are set beside."""
+        return self.contenders[0]
 
-CONTENDERS = (
-    Contender("student", "student, distilled", STUDENT, "teacher", True),
-    Contender("student-0", "student, undistilled", STUDENT, "teacher", False),
-    Contender("warm-0", "student, warm start, undistilled", STUDENT, "warm", False),
-    Contender("even-0", "teacher's layers 2, 4, 6, undistilled", CUT, "copy", False),
-    Contender("lowest-0", "teacher's lowest 3 layers, undistilled", CUT, "lowest", False),
-    Contender("even", "teacher's layers 2, 4, 6, distilled", CUT, "copy", True),
-    Contender("lowest", "teacher's lowest 3 layers, distilled", CUT, "lowest", True),
-    Contender("warm", "student, warm start, distilled", STUDENT, "warm", True),
-)
-FIRST = CONTENDERS[0]
-TEACHER_ITSELF = Contender("teacher", "teacher", "", "", False)
-WORDS = Contender("words", "words and word pairs, no encoder", "", "", False)
-EVERYONE = (TEACHER_ITSELF, *CONTENDERS, WORDS)
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """All that is made."""
+        own, cut = self.student, f"{self.layers},12,384,1536,gelu"
+        chosen = [-(-i * TEACHER_LAYERS // self.layers) for i in range(1, self.layers + 1)]
+        many = "s" if self.layers > 1 else ""
+        even = f"teacher's layer{many} {', '.join(map(str, chosen))}"
+        lowest = f"teacher's lowest {f'{self.layers} layers' if many else 'layer'}"
+        return (
+            Contender("student", "student, distilled", own, "teacher", True),
+            Contender("student-0", "student, undistilled", own, "teacher", False),
+            Contender("warm-0", "student, warm start, undistilled", own, "warm", False),
+            Contender("even-0", f"{even}, undistilled", cut, "copy", False, SEEDS[:1]),
+            Contender("lowest-0", f"{lowest}, undistilled", cut, "lowest", False, SEEDS[:1]),
+            Contender("even", f"{even}, distilled", cut, "copy", True),
+            Contender("lowest", f"{lowest}, distilled", cut, "lowest", True),
+            Contender("warm", "student, warm start, distilled", own, "warm", True),
+        )
+
+    @property
+    def everyone(self) -> tuple[Contender, ...]:
+        """All that is scored."""
+        return (TEACHER_ITSELF, *self.contenders, WORDS)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of the study is to be done.
+    """Which part of a study is to be done.
 
     Attributes:
+        study: which.
         contenders: names.
         seeds: of distillation and fine-tuning.
     """
 
+    study: Study
     contenders: Sequence[str]
     seeds: Sequence[int]
 
     def __iter__(self) -> Iterator[tuple[Contender, int, int]]:
         """Each contender with the seed that makes it and the one to tune with, quick ones first."""
-        chosen = [c for c in EVERYONE if c.name in self.contenders]
+        chosen = [c for c in self.study.everyone if c.name in self.contenders]
         for seed in self.seeds:
             for contender in sorted(chosen, key=lambda c: c.distilled):
                 # What has one model is tuned with every seed all the same.

@@ -11,21 +11,15 @@ import linear_probe
 import numpy as np
 from numpy.typing import NDArray
 from quality_contenders import (
-    BATCH_SIZE,
-    CONTENDERS,
     COSINE,
-    EVERYONE,
     FINE_TUNED,
-    FIRST,
     MAX_LENGTH,
     PROBES,
     READINGS,
-    STEPS,
-    STUDENT,
     TEACHER,
-    TUNING,
     Reading,
     Runs,
+    Study,
 )
 from scipy.stats import t as student_t
 
@@ -79,24 +73,25 @@ def interval(
     return 100 * (centre - half), 100 * (centre + half)
 
 
-def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
+def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     numbers: dict[str, Any] = {}
+    first, tuning = study.student_itself.name, study.tuning
     for reading in READINGS:
         task = find_task(reading.task)
         data = load_task(task, data_dir)
-        known = {c.name: rows for c in EVERYONE if (rows := runs.of(c.name, reading))}
+        known = {c.name: rows for c in study.everyone if (rows := runs.of(c.name, reading))}
         draws = {name: resampled(task, data, rows) for name, rows in known.items()}
-        best = [row["score"] for row in known.get(FIRST.name, ())]
+        best = [row["score"] for row in known.get(first, ())]
         for name, rows in known.items():
             scores = [row["score"] for row in rows]
             found: dict[str, Any] = {
                 "runs": scores,
                 "interval": interval(statistics.mean(scores), draws[name], scores),
             }
-            if name != FIRST.name and best:
+            if name != first and best:
                 above = statistics.mean(best) - statistics.mean(scores)
-                apart = draws[FIRST.name] - draws[name]
+                apart = draws[first] - draws[name]
                 found["student_above"] = 100 * above
                 found["student_above_interval"] = interval(above, apart, scores, best)
             numbers.setdefault(name, {})[str(reading)] = found
@@ -104,21 +99,21 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
     lines = [
         "# What a distilled student is worth on tasks",
         "",
-        f"`{STUDENT}` from {TEACHER}, {STEPS} steps of {BATCH_SIZE} sequences of at most "
-        f"{MAX_LENGTH} tokens, objective `hs`, and what a user would have without it. Per cent, on "
-        "GLUE's dev sets; mean ± deviation of the runs; in brackets how much the distilled student "
-        "is above, with a 95 % interval over examples and runs.",
+        f"`{study.student}` from {TEACHER}, {study.steps} steps of {study.batch_size} sequences of "
+        f"at most {MAX_LENGTH} tokens, objective `hs`, and what a user would have without it. Per "
+        "cent, on GLUE's dev sets; mean ± deviation of the runs; in brackets how much the "
+        "distilled student is above, with a 95 % interval over examples and runs.",
         "",
         "## Fine-tuned",
         "",
-        f"All alike: {TUNING['max_steps']} steps of {TUNING['batch_size']} at "
-        f"{TUNING['learning_rate']:g} in {formats}, on the official training sets. A run is a "
+        f"All alike: {tuning['max_steps']} steps of {tuning['batch_size']} at "
+        f"{tuning['learning_rate']:g} in {formats}, on the official training sets. A run is a "
         "distillation and a fine-tuning; of what has a single model, a fine-tuning. Cosines are "
         "those of embeddings as they are, without fine-tuning.",
         "",
-        *table(numbers, (*FINE_TUNED, COSINE)),
+        *table(study, numbers, (*FINE_TUNED, COSINE)),
         "",
-        *verdicts(numbers),
+        *verdicts(study, numbers),
         "",
         "## Linear probe",
         "",
@@ -127,10 +122,10 @@ def report(runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
         f"examples; how much it is held back is chosen by {linear_probe.FOLDS}-fold "
         "cross-validation on them.",
         "",
-        *table(numbers, PROBES),
+        *table(study, numbers, PROBES),
         "",
     ]
-    for contender in CONTENDERS:
+    for contender in study.contenders:
         rows = runs.of(contender.name, COSINE)
         losses = [r["about"]["relative"] for r in rows if r["about"].get("relative") is not None]
         if contender.distilled and losses:
@@ -150,13 +145,13 @@ def heading(reading: Reading) -> str:
     return f"{reading.task}, {METRIC_NAMES[find_task(reading.task).main_metric]}"
 
 
-def table(numbers: dict[str, Any], readings: Sequence[Reading]) -> list[str]:
+def table(study: Study, numbers: dict[str, Any], readings: Sequence[Reading]) -> list[str]:
     """A row for each contender that was read in one of these ways at least."""
     lines = [
         "| model | " + " | ".join(map(heading, readings)) + " |",
         "|---|" + "---|" * len(readings),
     ]
-    for contender in EVERYONE:
+    for contender in study.everyone:
         found = numbers.get(contender.name, {})
         if any(str(reading) in found for reading in readings):
             cells = [cell(found.get(str(reading))) for reading in readings]
@@ -177,20 +172,23 @@ def cell(found: dict[str, Any] | None) -> str:
     return f"{text} ({found['student_above']:+.1f}, {low:+.1f} … {high:+.1f})"
 
 
-def verdicts(numbers: dict[str, Any]) -> list[str]:
+def verdicts(study: Study, numbers: dict[str, Any]) -> list[str]:
     """Say for each task with a bar whether it is met."""
     lines = []
     for name in ("SST-2", "STS-B"):
         reading = str(Reading(name, "fine-tuned"))
-        rivals = {c.name: numbers.get(c.name, {}).get(reading) for c in CONTENDERS}
+        rivals = {c.name: numbers.get(c.name, {}).get(reading) for c in study.contenders}
         cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
-        if rivals[FIRST.name] is None or rivals["warm-0"] is None or len(cuts) < 2:
+        start, warm = rivals["student-0"], rivals["warm-0"]
+        if not (rivals[study.student_itself.name] and start and warm and len(cuts) == 2):
             lines.append(f"- {name}: unfinished.")
             continue
         better = max(cuts, key=lambda r: statistics.mean(r["runs"]))
+        size = f"{study.layers} layer{'s' if study.layers > 1 else ''}"
         for words, rival in (
-            ("the undistilled warm start", rivals["warm-0"]),
-            ("the better of the teacher's undistilled cuts to three layers", better),
+            ("itself undistilled", start),
+            ("the undistilled warm start", warm),
+            (f"the better of the teacher's undistilled cuts to {size}", better),
         ):
             low, high = rival["student_above_interval"]
             met = "met" if low > 0 else "within the noise" if high > 0 else "missed"

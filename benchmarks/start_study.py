@@ -248,7 +248,6 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         for seed in SEEDS
     ]
     whole = [f for f in found if YARDSTICK in f["warm"] and YARDSTICK in f["teacher"]]
-    ratios = [f["ratio"] or 0.0 for f in whole]
     names = {row["corpus"]: row["corpus_fingerprint"] for row in results.rows}
     formats = Counter(row["dtype"] for row in results.rows)
     rates = best_rates(results)

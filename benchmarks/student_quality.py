@@ -10,7 +10,9 @@ one, all over the same steps of the same text; and writes each of them undistill
 fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, fits a linear probe to the
 frozen model, and reads STS-B by the cosine of embeddings as they are. Both can be stopped, and go
 on where they were; ``--seeds 0`` does a third of the work, ``--contenders`` that of some. Nothing
-is chosen here: the settings are fixed below, and the dev sets are only reported on.
+is chosen here: what is compared is set in quality_contenders, the dev sets are only reported on.
+``--arch`` and ``--layers`` make it the same study of another student and other cuts, such as of
+what a pipeline recommends.
 """
 
 from __future__ import annotations
@@ -29,29 +31,25 @@ from typing import Any, Literal
 import linear_probe
 from named_corpus import source_name
 from quality_contenders import (
-    BATCH_SIZE,
-    CONTENDERS,
     COSINE,
-    EVERYONE,
-    LAYERS,
     MAX_LENGTH,
     READINGS,
     SEEDS,
-    STEPS,
     TASKS,
     TEACHER,
     TEACHER_ITSELF,
-    TUNING,
     WORDS,
     Choice,
     Contender,
     Reading,
     Runs,
+    Study,
 )
 from quality_page import report
 from study_files import publish
 
 from kdnas import ENGINE_VERSION
+from kdnas.architecture import Architecture
 from kdnas.distill.export import copy_tokenizer
 from kdnas.distill.numerics import choose_dtype, num_threads
 from kdnas.evaluation.data import load_task
@@ -75,22 +73,22 @@ def folder_of(models: Path, contender: Contender, seed: int) -> Path:
 def make(models: Path, corpus: str, rate: float | None, choice: Choice) -> None:
     """Make all models that are not there yet."""
     models.mkdir(parents=True, exist_ok=True)
-    lowest = models / "lowest"
+    study, lowest = choice.study, models / "lowest"
     if not lowest.is_dir():
-        cut_lowest(lowest)
+        cut_lowest(lowest, study.layers)
     for contender, made, _ in choice:
         target = folder_of(models, contender, made)
-        if contender not in CONTENDERS or (target / "run.json").is_file():
+        if contender not in study.contenders or (target / "run.json").is_file():
             continue
         start = ["--init-from", str(lowest)] if contender.init == "lowest" else []
         start = start or ["--init", contender.init]
-        steps = STEPS if contender.distilled else 0
+        steps = study.steps if contender.distilled else 0
         rated = ["--learning-rate", str(rate)] if rate and steps else []
         began = time.monotonic()
         options = [
             *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
             *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
-            *("--batch-size", str(BATCH_SIZE), *rated, "--seed", str(made)),
+            *("--batch-size", str(study.batch_size), *rated, "--seed", str(made)),
             *("--output", str(target)),
         ]
         # Whatever decides what is made is in the name: the same name means the same model.
@@ -108,10 +106,10 @@ def kdnas(*words: str) -> bool:
     return not subprocess.run([program, *words], check=False).returncode
 
 
-def cut_lowest(folder: Path) -> None:
+def cut_lowest(folder: Path, layers: int) -> None:
     """Write the teacher's lowest layers as a model of their own."""
     whole = prepare_teacher(TEACHER, Store.from_settings(Settings.from_environment()))
-    model: Any = load_teacher_model(with_layers(whole, LAYERS))
+    model: Any = load_teacher_model(with_layers(whole, layers))
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         draft = Path(scratch) / folder.name
         model.save_pretrained(draft)
@@ -145,13 +143,15 @@ def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
             "task": reading.task,
             "how": reading.how,
             "fingerprint": model.fingerprint if model else "",
-            "settings": linear_probe.SETTINGS if reading.how == "probe" else TUNING,
+            "settings": linear_probe.SETTINGS if reading.how == "probe" else choice.study.tuning,
             "dtype": dtype if reading.tuned else "float32",
             "about": about(folder_of(models, contender, made)),
         }
         if runs.has(row):
             continue
-        row["predictions"] = said = read(model, reading, data[reading.task], seed, dtype)
+        row["predictions"] = said = read(
+            model, reading, data[reading.task], choice.study.tuning, seed, dtype
+        )
         truth = [e.label for e in next(iter(data[reading.task].evaluations.values()))]
         row["score"] = score(task, said, truth)[task.main_metric]
         runs.add(row)
@@ -163,6 +163,7 @@ def read(
     model: TeacherHandle | None,
     reading: Reading,
     data: TaskData,
+    tuning: dict[str, Any],
     seed: int,
     dtype: Literal["float32", "bfloat16"],
 ) -> list[Any]:
@@ -174,7 +175,7 @@ def read(
     settings = published_settings(data.task)
     with tempfile.TemporaryDirectory() as scratch:
         if reading.tuned:
-            settings = replace(settings, **TUNING, dtype=dtype)
+            settings = replace(settings, **tuning, dtype=dtype)
             result = finetune(model, data, settings, seed, Path(scratch), threads=1)
         else:
             result = score_by_cosine(model, data, settings, threads=1)
@@ -206,7 +207,14 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, help="of the distillations")
     parser.add_argument("--models", type=Path, help="folder of the models")
     parser.add_argument("--seeds", type=int, nargs="+", choices=SEEDS, default=SEEDS)
-    everyone = [contender.name for contender in EVERYONE]
+    usual = Study()
+    parser.add_argument("--arch", default=usual.student, help="of the student")
+    parser.add_argument("--layers", type=int, default=usual.layers, help="of the teacher's cuts")
+    parser.add_argument("--steps", type=int, default=usual.steps, help="of a distillation")
+    parser.add_argument("--batch-size", type=int, default=usual.batch_size, help="of its steps")
+    parser.add_argument("--tuning-steps", type=int, default=usual.tuning_steps)
+    parser.add_argument("--tuning-rate", type=float, default=usual.tuning_rate)
+    everyone = [contender.name for contender in usual.everyone]
     parser.add_argument("--contenders", nargs="+", choices=everyone, default=everyone)
     parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
     parser.add_argument(
@@ -221,7 +229,15 @@ def main() -> None:
         parser.error("--models says where the models are")
     if arguments.part in ("score", "report") and arguments.data_dir is None:
         parser.error("--data-dir says where GLUE is")
-    choice = Choice(arguments.contenders, arguments.seeds)
+    study = Study(
+        str(Architecture.parse(arguments.arch)),
+        arguments.layers,
+        arguments.steps,
+        arguments.batch_size,
+        arguments.tuning_steps,
+        arguments.tuning_rate,
+    )
+    choice = Choice(study, arguments.contenders, arguments.seeds)
     if arguments.part == "make":
         make(arguments.models, arguments.corpus, arguments.learning_rate, choice)
         return
@@ -229,7 +245,7 @@ def main() -> None:
     if arguments.part == "score":
         score_all(arguments.models, arguments.data_dir, runs, choice)
         return
-    text, numbers = report(runs, arguments.data_dir)
+    text, numbers = report(study, runs, arguments.data_dir)
     publish(text, numbers, arguments.output)
 
 

@@ -79,13 +79,23 @@ def test_what_is_in_the_file_is_not_scored_again(study: ModuleType, tmp_path: Pa
 
 
 def test_only_what_chance_has_a_hand_in_is_made_more_than_once(study: ModuleType) -> None:
-    seeds = {c.name: len(c.seeds) for c in study.CONTENDERS}
+    seeds = {c.name: len(c.seeds) for c in study.Study().contenders}
     assert seeds["student"] == seeds["warm-0"] == seeds["even"] == 3
     assert seeds["even-0"] == seeds["lowest-0"] == 1
 
 
+def test_cuts_are_as_deep_as_they_are_asked_to_be(study: ModuleType) -> None:
+    single = {c.name: c for c in study.Study("2,2,192,1024,relu", 1).contenders}
+    assert single["even-0"].arch == single["lowest"].arch == "1,12,384,1536,gelu"
+    assert single["even-0"].words == "teacher's layer 6, undistilled"
+    assert single["student"].arch == "2,2,192,1024,relu"
+    three = {c.name: c.words for c in study.Study().contenders}
+    assert three["even"] == "teacher's layers 2, 4, 6, distilled"
+    assert three["lowest-0"] == "teacher's lowest 3 layers, undistilled"
+
+
 def test_a_part_is_done_where_a_part_is_asked_for(study: ModuleType) -> None:
-    asked = study.Choice(("student", "teacher", "even-0"), (0, 2))
+    asked = study.Choice(study.Study(), ("student", "teacher", "even-0"), (0, 2))
     found = [(contender.name, made, seed) for contender, made, seed in asked]
     assert found == [
         *(("teacher", 0, 0), ("even-0", 0, 0), ("student", 0, 0)),
@@ -110,10 +120,10 @@ def test_a_model_is_read_in_every_way_and_not_twice(
     glue = write_glue(tmp_path / "glue")
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(study, "TEACHER", teacher)
-    monkeypatch.setattr(study, "TUNING", {**study.TUNING, "max_steps": 2, "batch_size": 4})
     monkeypatch.setattr(study, "choose_dtype", lambda *_: "float32")
     runs = study.Runs(tmp_path / "runs.jsonl")
-    choice = study.Choice(("teacher", "words", "student"), (0, 1))
+    what = study.Study(tuning_steps=2)
+    choice = study.Choice(what, ("teacher", "words", "student"), (0, 1))
     study.score_all(tmp_path / "none", glue, runs, choice)
     # The teacher is tuned twice, and read once in what has no seed; words are only probed.
     ways = Counter((row["model"], row["how"]) for row in runs.rows)
@@ -125,7 +135,7 @@ def test_a_model_is_read_in_every_way_and_not_twice(
     }
     study.score_all(tmp_path / "none", glue, runs, choice)
     assert len(runs.rows) == 17
-    text, numbers = page.report(study.Runs(runs.path), glue)
+    text, numbers = page.report(what, study.Runs(runs.path), glue)
     assert "| teacher |" in text.split("## Linear probe")[0]
     assert "| words and word pairs, no encoder |" in text.split("## Linear probe")[1]
     assert "- SST-2: unfinished." in text
@@ -172,7 +182,7 @@ def test_runs_of_another_model_are_not_mixed_in(study: ModuleType, tmp_path: Pat
     [((0.1, 2.0), "met"), ((-0.1, 2.0), "within the noise"), ((-3, -1), "missed")],
 )
 def test_a_bar_is_met_where_the_interval_is_above_zero(
-    page: ModuleType, interval: tuple[float, float], word: str
+    study: ModuleType, page: ModuleType, interval: tuple[float, float], word: str
 ) -> None:
     numbers = {
         name: {
@@ -183,10 +193,11 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
             }
             for task in ("SST-2", "STS-B")
         }
-        for name in ("student", "warm-0", "even-0", "lowest-0")
+        for name in ("student", "student-0", "warm-0", "even-0", "lowest-0")
     }
-    found = page.verdicts(numbers)
-    assert len(found) == 4
+    found = page.verdicts(study.Study(), numbers)
+    assert len(found) == 6
+    assert sum("cuts to 3 layers" in line for line in found) == 2
     assert all(line.endswith(f"**{word}**.") for line in found)
     del numbers["lowest-0"]
-    assert page.verdicts(numbers) == ["- SST-2: unfinished.", "- STS-B: unfinished."]
+    assert page.verdicts(study.Study(), numbers) == ["- SST-2: unfinished.", "- STS-B: unfinished."]
