@@ -18,7 +18,13 @@ from kdnas.models.sentence import (
     store_sentence_files,
     stored_sentence_folder,
 )
-from kdnas.models.teacher_files import content_fingerprint, locate, read_shape, teacher_files
+from kdnas.models.teacher_files import (
+    content_fingerprint,
+    locate,
+    read_shape,
+    refuse_broken_weights,
+    teacher_files,
+)
 from kdnas.records import TeacherShape
 
 if TYPE_CHECKING:
@@ -90,8 +96,8 @@ def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> Teache
         store: where workers fetch it from by fingerprint; None leaves it where it is.
 
     Raises:
-        TeacherError: not found, of an unsupported family, without safetensors weights, or
-            without a fast tokenizer.
+        TeacherError: not found, of an unsupported family, without safetensors weights, without a
+            fast tokenizer, or with weights that are not finite.
     """
     ref, revision = (spec, None) if isinstance(spec, str) else (spec.ref, spec.revision)
     folder = locate(ref, revision)
@@ -101,6 +107,7 @@ def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> Teache
     if store is None:
         return TeacherHandle(ref, folder, shape, sentences=sentences)
     if not store.has("teacher", shape.fingerprint):
+        refuse_broken_weights(files, ref)
         with store.create("teacher") as draft:
             for file in files:
                 shutil.copyfile(file, draft.folder / file.name)

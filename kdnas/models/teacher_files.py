@@ -6,7 +6,7 @@ import hashlib
 import importlib.resources
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,25 @@ def _check_weights(file: Path, ref: str) -> None:
             f"the weights of teacher {ref!r} in {file} are damaged or cut off "
             f"({' '.join(str(error).split())[:120]}); copy or save them again"
         ) from None
+
+
+def refuse_broken_weights(files: Sequence[Path], ref: str) -> None:
+    """Look at all weights of a teacher, once, before anything is built on it.
+
+    Raises:
+        TeacherError: one of them is not finite.
+    """
+    import torch
+    from safetensors import safe_open
+
+    for file in (file for file in files if file.suffix == ".safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 (no mapping)
+                if not torch.isfinite(weights.get_tensor(name)).all():
+                    raise TeacherError(
+                        f"teacher {ref!r} is broken: {name} in {file.name} holds values that are "
+                        "not finite; check its weights"
+                    )
 
 
 def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:

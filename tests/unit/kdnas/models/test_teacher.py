@@ -181,6 +181,21 @@ def test_a_checkpoint_that_lacks_a_part_of_the_encoder_is_refused(folder: Path) 
         load_teacher_model(prepare_teacher(str(folder)))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_not_finite_do_not_get_into_the_store(
+    folder: Path, value: float, tmp_path: Path
+) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.1.output.dense.weight"][3, 2] = value
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    with pytest.raises(
+        TeacherError, match=r"is broken: encoder\.layer\.1\.output\.dense\.weight in"
+    ):
+        prepare_teacher(str(folder), store)
+    assert not list((tmp_path / "store").glob("**/model.safetensors"))
+
+
 def test_weights_of_another_size_are_refused(folder: Path) -> None:
     handle = prepare_teacher(str(folder))
     edit_config(folder, intermediate_size=80)
