@@ -29,7 +29,7 @@ from kdnas.evaluation.metrics import score
 from kdnas.evaluation.task import METRIC_NAMES, Task
 from kdnas.evaluation.tasks import find_task
 
-DRAWS = 2000
+DRAWS = 1000
 
 
 def resampled(task: Task, data: TaskData, rows: list[dict[str, Any]]) -> NDArray[np.float64]:
