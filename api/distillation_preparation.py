@@ -13,6 +13,7 @@ from kdnas.distill.checkpoint import absolute_place, check_place
 from kdnas.distill.export import refuse_used_folder
 from kdnas.errors import ArchitectureError, TeacherError
 from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
+from kdnas.models.pooling import teaching_pooling
 from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
@@ -111,6 +112,7 @@ def prepare_distillation(
         if problem:
             raise ArchitectureError(problem)
         check_objective(spec.objective, teacher)
+        teaching_pooling(teacher)  # or what is amiss with it would be found after hundreds of steps
         origin = _origin(spec, teacher, store)
 
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)

@@ -191,10 +191,8 @@ class Setup:
 
     @cached_property
     def _sentence_maps(self) -> SentenceMaps | None:
-        if self._text is None or self.teacher.sentences is None or not self.has_enough_text:
-            return None
-        pooling = teaching_pooling(self.teacher.sentences)
-        if pooling is None:
+        pooling = teaching_pooling(self.teacher)
+        if self._text is None or pooling is None or not self.has_enough_text:
             return None
         corpus, store = self._text.corpus, self._text.store
         return SentenceMaps(self.teacher, pooling, self.model, corpus, store, self.device)

@@ -23,7 +23,8 @@ def run_encoder(model: nn.Module, batch: Batch, tap: Tap) -> Activations:
 class TeacherPass:
     """A frozen teacher that runs no layer above the last one that somebody needs.
 
-    A context manager: at the end the teacher has its taps removed and all its layers back.
+    Between its runs the teacher is whole, for whoever else runs it meanwhile. A context manager: at
+    the end the teacher has its taps removed.
 
     Args:
         model: the whole teacher, on its device, frozen, in eval mode.
@@ -39,19 +40,22 @@ class TeacherPass:
         self._model, self._family = model, family
         self._device, self._dtype = device, dtype
         self._all_layers = family.transformer_layers(model)
+        self._needed = self._all_layers[: points.last_layer]
         self._tap = Tap(model, family, points)
-        family.set_layers(model, self._all_layers[: points.last_layer])
 
     def __call__(self, batch: Batch, *, exact: bool = False) -> Activations:
         """Return the activations of a batch, without gradient; ``exact`` runs in float32."""
         dtype = "float32" if exact else self._dtype
-        with torch.no_grad(), autocast(self._device, dtype):
-            return run_encoder(self._model, batch, self._tap)
+        self._family.set_layers(self._model, self._needed)
+        try:
+            with torch.no_grad(), autocast(self._device, dtype):
+                return run_encoder(self._model, batch, self._tap)
+        finally:
+            self._family.set_layers(self._model, self._all_layers)
 
     def close(self) -> None:
-        """Give the teacher its layers back and remove the taps."""
+        """Remove the taps."""
         self._tap.close()
-        self._family.set_layers(self._model, self._all_layers)
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +16,10 @@ from kdnas.models.sentence import (
     MODULES_FILE,
     dense_behind_pooling,
     linear_pooling,
-    pooling_modes,
+    modes_of,
+    module_kind,
     read_dense,
+    read_modules,
 )
 from kdnas.models.teacher import TeacherHandle
 
@@ -97,31 +98,43 @@ def pooling_of(model: TeacherHandle) -> Pooling:
     """Read how a model embeds sentences; without upper layers the map of the last one is not used.
 
     Raises:
-        TeacherError: its files ask for a module or a mode that is not known here.
+        TeacherError: its files ask for a module or a mode that is not known here, or cannot be
+            read.
     """
     if model.sentences is None:
         return Pooling()
-    pooling = read_pooling(model.sentences, model.ref)
+    pooling = _fitting(read_pooling(model.sentences, model.ref), model)
     return pooling if model.keep_layers is None else replace(pooling, projection=None)
 
 
-def teaching_pooling(sentences: Path) -> Pooling | None:
+def teaching_pooling(teacher: TeacherHandle) -> Pooling | None:
     """How a teacher embeds the sentences that its students learn to embed.
 
-    Args:
-        sentences: folder with its sentence files.
-
     Returns:
-        One way to pool, with the linear map that follows it, if there is one; None where no linear
-        map of a student's tokens can do the same.
+        One way to pool, with the linear map that follows it, if there is one; None where it embeds
+        none, or where no linear map of a student's tokens can do the same.
 
     Raises:
         TeacherError: the files cannot be read.
     """
-    mode = linear_pooling(sentences)
+    if teacher.sentences is None:
+        return None
+    mode = linear_pooling(teacher.sentences)
     if mode is None or mode not in MODES:
         return None
-    return Pooling((mode,), configured=True, projection=dense_behind_pooling(sentences))
+    own = dense_behind_pooling(teacher.sentences)
+    return _fitting(Pooling((mode,), configured=True, projection=own), teacher)
+
+
+def _fitting(pooling: Pooling, model: TeacherHandle) -> Pooling:
+    """Return a pooling whose map, if it has one, starts from what the model's encoder gives."""
+    width = len(pooling.modes) * model.shape.hidden
+    if pooling.projection is not None and len(pooling.projection) != width:
+        raise TeacherError(
+            f"the Dense module of model {model.ref!r} takes {len(pooling.projection)} numbers, and "
+            f"its pooling gives {width}; copy the model again"
+        )
+    return pooling
 
 
 def read_pooling(folder: Path, ref: str) -> Pooling:
@@ -135,35 +148,29 @@ def read_pooling(folder: Path, ref: str) -> Pooling:
         ref: how the user named it.
 
     Raises:
-        TeacherError: the folder asks for a module or a mode that is not known here.
+        TeacherError: the folder asks for a module or a mode that is not known here, or cannot be
+            read.
     """
     if not (folder / MODULES_FILE).is_file():
         return Pooling()
-    try:
-        modules = json.loads((folder / MODULES_FILE).read_text("utf-8"))
-        kinds = {str(module["type"]).rpartition(".")[2]: module["path"] for module in modules}
-        strange = kinds.keys() - {"Transformer", "Pooling", DENSE, "Normalize"}
-        if strange or len(kinds) < len(modules):
-            raise TeacherError(
-                f"the sentence embeddings of model {ref!r} need the module "
-                f"{min(strange or {DENSE})}{'' if strange else ' more than once'}, which is not "
-                "supported; give a model of Transformer, Pooling, one Dense and Normalize alone"
-            )
-        if "Pooling" not in kinds:
-            return Pooling()
-        config = json.loads((folder / kinds["Pooling"] / "config.json").read_text("utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):
+    listed = read_modules(folder)
+    modules = {module_kind(module): module for module in listed}
+    strange = modules.keys() - {"Transformer", "Pooling", DENSE, "Normalize"}
+    if strange or len(modules) < len(listed):
         raise TeacherError(
-            f"the pooling configuration of model {ref!r} in {folder / MODULES_FILE} cannot be "
-            "read; copy the model again"
-        ) from None
-    modes = pooling_modes(config)
+            f"the sentence embeddings of model {ref!r} need the module "
+            f"{min(strange or {DENSE})}{'' if strange else ' more than once'}, which is not "
+            "supported; give a model of Transformer, Pooling, one Dense and Normalize alone"
+        )
+    if "Pooling" not in modules:
+        return Pooling()
+    modes = modes_of(folder, modules["Pooling"])
     unknown = next((mode for mode in modes if mode not in MODES), None)
     if unknown is not None or not modes:
         raise TeacherError(f"model {ref!r}: {unknown_name('pooling', unknown, MODES)}")
     projection = None
-    if DENSE in kinds:
-        projection = read_dense(folder / kinds[DENSE])
+    if DENSE in modules:
+        projection = read_dense(folder / modules[DENSE]["path"])
         if projection is None:
             raise TeacherError(
                 f"the sentence embeddings of model {ref!r} need a Dense module with a bias, an "

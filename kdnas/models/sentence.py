@@ -71,7 +71,7 @@ def linear_pooling(teacher: Path) -> str | None:
         TeacherError: the teacher's files cannot be read.
     """
     modules = _taken_over(teacher)
-    modes = _modes_of(teacher, modules) if modules else ()
+    modes = modes_of(teacher, modules[1]) if modules else ()
     return modes[0] if len(modes) == 1 and modes[0] != "max" else None
 
 
@@ -103,7 +103,7 @@ def write_student_modules(
         modules.insert(2, {"path": dense, "type": DENSE_TYPE})
     kept = []
     for place, module in enumerate(modules):
-        path = module["path"] and f"{place}_{_kind(module)}"
+        path = module["path"] and f"{place}_{module_kind(module)}"
         kept.append({**module, "idx": place, "name": str(place), "path": path})
         if not path:
             continue
@@ -115,15 +115,15 @@ def write_student_modules(
         if source.is_file():
             config = _read_object(source)
             widths = {key: hidden for key in _WIDTHS if key in config}
-            if _kind(module) == "Pooling" and not widths:
+            if module_kind(module) == "Pooling" and not widths:
                 widths = {_WIDTHS[0]: hidden}
             _write(folder / path / "config.json", {**config, **widths})
     _write(folder / MODULES_FILE, kept)
     for name in SENTENCE_FILES:
         if (teacher / name).is_file():
             shutil.copyfile(teacher / name, folder / name)
-    normalised = any(_kind(module) == "Normalize" for module in modules)
-    return SentenceModules(_modes_of(teacher, modules), dense, normalised)
+    normalised = any(module_kind(module) == "Normalize" for module in modules)
+    return SentenceModules(modes_of(teacher, modules[1]), dense, normalised)
 
 
 def copy_sentence_files(folder: Path, to: Path) -> None:
@@ -134,7 +134,7 @@ def copy_sentence_files(folder: Path, to: Path) -> None:
     """
     if sentence_folder(folder) is None:
         return
-    paths = {module["path"] for module in _modules(folder)} - {""}
+    paths = {module["path"] for module in read_modules(folder)} - {""}
     for name in (MODULES_FILE, *SENTENCE_FILES):
         if (folder / name).is_file():
             shutil.copyfile(folder / name, to / name)
@@ -154,8 +154,8 @@ def dense_behind_pooling(teacher: Path) -> Tensor | None:
     Raises:
         TeacherError: its files cannot be read.
     """
-    modules = _modules(teacher)
-    if [_kind(module) for module in modules][:3] != ["Transformer", "Pooling", DENSE]:
+    modules = read_modules(teacher)
+    if [module_kind(module) for module in modules][:3] != ["Transformer", "Pooling", DENSE]:
         return None
     folder = teacher / modules[2]["path"]
     return read_dense(folder) if (folder / DENSE_WEIGHTS).is_file() else None
@@ -176,11 +176,14 @@ def read_dense(folder: Path) -> Tensor | None:
         return None
     try:
         weight: Tensor = load_file(folder / DENSE_WEIGHTS)[LINEAR_WEIGHT].float()
+        good = weight.ndim == 2 and bool(weight.isfinite().all())
     except (OSError, SafetensorError, KeyError):
+        good = False
+    if not good:
         raise TeacherError(
-            f"{folder / DENSE_WEIGHTS} cannot be read as the weights of a Dense module; copy the "
-            "model again"
-        ) from None
+            f"{folder / DENSE_WEIGHTS} cannot be read as the weights of a Dense module, finite "
+            "numbers in a matrix; copy the model again"
+        )
     return weight.T
 
 
@@ -188,7 +191,7 @@ def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Read from a pooling's settings one name or several, or the flags of older versions."""
     named = config.get("pooling_mode")
     if named is not None:
-        return (named,) if isinstance(named, str) else tuple(named)
+        return tuple(named) if isinstance(named, list) else (named,)
     flags = (key for key, on in config.items() if key.startswith("pooling_mode_") and on)
     return tuple(
         key.removeprefix("pooling_mode_").replace("cls_token", "cls").replace("_tokens", "")
@@ -222,8 +225,12 @@ def stored_sentence_folder(fingerprint: str, store: Store) -> Path | None:
     return None if artefact is None else store.fetch(SENTENCE_KIND, artefact)
 
 
-def _modules(folder: Path) -> list[dict[str, Any]]:
-    """Read ``modules.json``: each module has a type and a plain path below the folder."""
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Read ``modules.json``: each module has a type and a plain path below the folder.
+
+    Raises:
+        TeacherError: it cannot be read so.
+    """
     file = folder / MODULES_FILE
     try:
         modules: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
@@ -240,17 +247,32 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     return modules
 
 
+def module_kind(module: Mapping[str, Any]) -> str:
+    """Name of a module's class."""
+    return str(module["type"]).rpartition(".")[2]
+
+
+def modes_of(folder: Path, pooling: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the ways in which a Pooling module pools; by the mean if it has no settings.
+
+    Raises:
+        TeacherError: its settings cannot be read.
+    """
+    file = folder / pooling["path"] / "config.json"
+    modes = pooling_modes(_read_object(file)) if file.is_file() else ("mean",)
+    if not all(isinstance(mode, str) for mode in modes):
+        raise TeacherError(
+            f"pooling_mode in {file} must be a name or a list of names, not {list(modes)!r}; copy "
+            "the model again"
+        )
+    return modes
+
+
 def _taken_over(teacher: Path) -> list[dict[str, Any]]:
     """Return the modules that students take over; none where no pooling follows the encoder."""
-    modules = [m for m in _modules(teacher) if _kind(m) in KEPT_MODULES]
-    known = [_kind(m) for m in modules][:2] == ["Transformer", "Pooling"]
+    modules = [m for m in read_modules(teacher) if module_kind(m) in KEPT_MODULES]
+    known = [module_kind(m) for m in modules][:2] == ["Transformer", "Pooling"]
     return modules if known else []
-
-
-def _modes_of(teacher: Path, modules: list[dict[str, Any]]) -> tuple[str, ...]:
-    """How the second module pools; without settings by the mean, as sentence-transformers does."""
-    file = teacher / modules[1]["path"] / "config.json"
-    return pooling_modes(_read_object(file)) if file.is_file() else ("mean",)
 
 
 def _write_dense(projection: Tensor, folder: Path) -> None:
@@ -268,10 +290,6 @@ def _write_dense(projection: Tensor, folder: Path) -> None:
     weight = projection.detach().cpu().float().T.contiguous()  # (out, in), as nn.Linear has it
     save_file({LINEAR_WEIGHT: weight}, folder / DENSE_WEIGHTS)
     readable_like_others(folder)
-
-
-def _kind(module: dict[str, Any]) -> str:
-    return str(module["type"]).rpartition(".")[2]
 
 
 def _read_object(file: Path) -> dict[str, Any]:

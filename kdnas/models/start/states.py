@@ -24,7 +24,7 @@ from kdnas.models.families import Family
 from kdnas.models.start.basis import principal_components
 from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
-FORMAT = 2
+FORMAT = 3
 META = "states.json"
 
 

@@ -23,6 +23,7 @@ from kdnas.models.taps import TapPoints, read_token_states
 from kdnas.models.teacher import load_teacher_model
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.parts import StudentSpec
+from kdnas.store import Store
 from kdnas.testing.tiny_lab import TinyLab
 
 STUDENT = "2,4,36,96,gelu"
@@ -84,6 +85,7 @@ OBJECTIVES: list[tuple[Any, dict[str, Any]]] = [
     ("hs", {}),
     ({"name": "hs", "mapping": {2: [1, 4]}}, {}),
     ({"name": "minilmv2", "relation_heads": 4}, {}),
+    ({"name": "minilmv2", "relation_heads": 4, "teacher_layer": 2}, {}),
     ("hs", {"steps": 0}),
 ]
 
@@ -95,6 +97,19 @@ def test_it_is_that_of_the_best_student_by_least_squares(
     """Whatever was learned, and of a student that learned nothing."""
     spec = sentences.distillation(STUDENT, objective, **training)
     assert_fitted(sentences, distil(sentences, spec, tmp_path))
+
+
+@pytest.mark.parametrize("init", ["teacher", "warm"])
+def test_it_leads_to_the_whole_teacher_where_a_lower_layer_teaches(
+    init: str, sentences: TinyLab, tmp_path: Path
+) -> None:
+    """Nothing of the teacher was read before its upper layers were first left out."""
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    fresh = replace(sentences, store=store)
+    objective = {"name": "minilmv2", "relation_heads": 4, "teacher_layer": 2}
+    spec = fresh.distillation(STUDENT, objective)
+    spec = spec.model_copy(update={"student": spec.student.model_copy(update={"init": init})})
+    assert_fitted(fresh, distil(fresh, spec, tmp_path / "run"))
 
 
 def test_it_leads_to_what_is_behind_the_teachers_own_map(lab: TinyLab, tmp_path: Path) -> None:

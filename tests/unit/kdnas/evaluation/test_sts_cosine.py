@@ -20,7 +20,7 @@ from kdnas.evaluation.examples import TaskData, TextExample
 from kdnas.evaluation.settings import AS_IT_IS
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks import find_task
-from kdnas.models.pooling import Pooling, pooling_of, read_pooling
+from kdnas.models.pooling import Pooling, pooling_of, read_pooling, teaching_pooling
 from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, write_student_modules
 from kdnas.models.teacher import prepare_teacher, with_layers
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -198,13 +198,28 @@ def test_a_dense_module_without_its_weights_is_said(
         read_pooling(projected[0], "m")
 
 
-def test_a_broken_configuration_is_said(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "weight", [torch.full((12, 48), torch.nan), torch.ones(48), torch.ones(12, 48, 1)]
+)
+def test_a_dense_module_that_holds_no_map_is_refused(
+    weight: torch.Tensor, projected: tuple[Path, torch.Tensor]
+) -> None:
+    save_file({LINEAR_WEIGHT: weight}, projected[0] / "2_Dense" / DENSE_WEIGHTS)
+    with pytest.raises(TeacherError, match="finite numbers in a matrix; copy the model again"):
+        pooling_of(prepare_teacher(str(projected[0])))
+
+
+def test_a_dense_module_of_another_width_is_refused(projected: tuple[Path, torch.Tensor]) -> None:
+    save_file({LINEAR_WEIGHT: torch.ones(12, 40)}, projected[0] / "2_Dense" / DENSE_WEIGHTS)
+    handle = prepare_teacher(str(projected[0]))
+    for read in (pooling_of, teaching_pooling):
+        with pytest.raises(TeacherError, match="takes 40 numbers, and its pooling gives 48"):
+            read(handle)
+
+
+@pytest.mark.parametrize("config", ["{", "[1]", '{"pooling_mode": 5}', '{"pooling_mode": [["a"]]}'])
+def test_a_broken_configuration_is_said(config: str, model: Path, tmp_path: Path) -> None:
     folder = configure(model, tmp_path / "m", {"pooling_mode": "mean"})
-    (folder / "1_Pooling" / "config.json").write_text("{")
-    with pytest.raises(TeacherError, match="cannot be read"):
+    (folder / "1_Pooling" / "config.json").write_text(config)
+    with pytest.raises(TeacherError, match=r"cannot be read|must be a name or a list of names"):
         read_pooling(folder, "m")
-
-
-def test_it_stops_when_asked(model: Path) -> None:
-    handle = prepare_teacher(str(model))
-    assert score_by_cosine(handle, data(), AS_IT_IS, should_stop=lambda: True) is None

@@ -142,13 +142,14 @@ def test_a_map_is_left_out_behind_other_pooling(
 def test_a_teachers_own_map_counts_where_it_is_linear_and_follows_the_pooling(
     modules: tuple[str, ...], settings: dict[str, Any], known: bool, tmp_path: Path
 ) -> None:
-    folder = with_modules(tmp_path, "Transformer", "Pooling", *modules)
+    folder = make_tiny_teacher(tmp_path / "model", hidden=48)
+    with_modules(folder, "Transformer", "Pooling", *modules)
     own = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
     for dense in folder.glob("*_Dense"):
         plain = {"bias": False, "activation_function": IDENTITY}
         write(dense / "config.json", plain | settings)
         save_file({LINEAR_WEIGHT: own.T.contiguous()}, dense / DENSE_WEIGHTS)
-    pooling = teaching_pooling(folder)
+    pooling = teaching_pooling(prepare_teacher(str(folder)))
     assert pooling is not None
     assert pooling.modes == ("mean",)
     assert (pooling.projection is not None) == known
