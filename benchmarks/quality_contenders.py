@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from study_files import JsonLines
@@ -97,6 +97,11 @@ class Study:
             "max_steps": self.tuning_steps,
         }
 
+    def to_json(self) -> dict[str, Any]:
+        """What decides which models are compared."""
+        values = asdict(self)
+        return {key: values[key] for key in ("student", "layers", "steps", "batch_size")}
+
     @property
     def student_itself(self) -> Contender:
         """The one that all others are set beside."""
@@ -153,6 +158,19 @@ class Choice:
 
 class Runs(JsonLines):
     """The file of scores, one JSON object a line."""
+
+    def refuse_others(self, study: Study) -> None:
+        """Refuse a file with scores of another study's models.
+
+        Raises:
+            SystemExit: there are such.
+        """
+        for row in self.rows:
+            if row["study"] != study.to_json():
+                raise SystemExit(
+                    f"{self.path} has scores of {row['study']}, not of {study.to_json()}; name "
+                    "another file with --results"
+                )
 
     def of(self, name: str, reading: Reading) -> list[dict[str, Any]]:
         """All runs of a contender that were read in a way."""

@@ -16,6 +16,7 @@ from quality_contenders import (
     MAX_LENGTH,
     PROBES,
     READINGS,
+    SEEDS,
     TEACHER,
     Reading,
     Runs,
@@ -102,7 +103,7 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
         f"`{study.student}` from {TEACHER}, {study.steps} steps of {study.batch_size} sequences of "
         f"at most {MAX_LENGTH} tokens, objective `hs`, and what a user would have without it. Per "
         "cent, on GLUE's dev sets; mean ± deviation of the runs; in brackets how much the "
-        "distilled student is above, with a 95 % interval over examples and runs.",
+        "distilled student is above, with a 95 % interval over examples and, of several, runs.",
         "",
         "## Fine-tuned",
         "",
@@ -191,9 +192,11 @@ def verdicts(study: Study, numbers: dict[str, Any]) -> list[str]:
             (f"the better of the teacher's undistilled cuts to {size}", better),
         ):
             low, high = rival["student_above_interval"]
+            few = min(len(rival["runs"]), len(rivals[study.student_itself.name]["runs"]))
+            soon = "" if few == len(SEEDS) else f" so far, with {few} of {len(SEEDS)} runs"
             met = "met" if low > 0 else "within the noise" if high > 0 else "missed"
             lines.append(
                 f"- {name}, above {words}: {rival['student_above']:+.1f} ({low:+.1f} … "
-                f"{high:+.1f}): **{met}**."
+                f"{high:+.1f}): **{met}{soon}**."
             )
     return lines

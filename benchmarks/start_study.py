@@ -336,7 +336,8 @@ def verdict(whole: list[dict[str, Any]], wanted: int) -> tuple[list[str], dict[s
     ratios = {(f["corpus"], f["architecture"], f["seed"]): f["ratio"] or 0.0 for f in whole}
     median = statistics.median(ratios.values())
     rest = [ratio for (_, architecture, _), ratio in ratios.items() if architecture != OWN]
-    behind = [f["teacher"][YARDSTICK] - f["warm"][YARDSTICK] for f in whole]
+    others = [f for f in whole if f["architecture"] != OWN]
+    behind = [f["teacher"][YARDSTICK] - f["warm"][YARDSTICK] for f in others] or [0.0]
     spread = seed_spread(whole)
     summary |= {
         "median_ratio": median,
@@ -354,8 +355,9 @@ def verdict(whole: list[dict[str, Any]], wanted: int) -> tuple[list[str], dict[s
         "little, the more as the rate that is best for the other warm students is too high for "
         f"it. Without it the median is {statistics.median(rest) if rest else math.nan:.1f}.",
         "",
-        f"**After {YARDSTICK} steps** the teacher start is ahead in {ahead} of {len(whole)} "
-        f"comparisons; where it {nearest}, its loss less that of `warm` is {max(behind):+.4f}.",
+        f"**After {YARDSTICK} steps** the teacher start is ahead in {ahead} of {len(others)} "
+        f"comparisons of the others; where it {nearest}, its loss less that of `warm` is "
+        f"{max(behind):+.4f}.",
     ]
     if spread is None:
         lines[-1] += " No student was trained with two seeds yet that would show their spread."
@@ -363,7 +365,7 @@ def verdict(whole: list[dict[str, Any]], wanted: int) -> tuple[list[str], dict[s
         good = max(behind) <= spread
         lines[-1] += (
             f" Two seeds of a student and start differ by {spread:.4f} (standard deviation, pooled "
-            f"over all that have two; without `{OWN}`), and none is to be further behind than "
+            f"over all that have two), and none of {len(others)} is to be further behind than "
             f"that: **{'met' if good else 'missed'}{soon}**."
         )
     return [*lines, ""], summary

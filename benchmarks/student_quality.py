@@ -72,8 +72,8 @@ def folder_of(models: Path, contender: Contender, seed: int) -> Path:
 
 def make(models: Path, corpus: str, rate: float | None, choice: Choice) -> None:
     """Make all models that are not there yet."""
-    models.mkdir(parents=True, exist_ok=True)
     study, lowest = choice.study, models / "lowest"
+    keep_apart(models, study)
     if not lowest.is_dir():
         cut_lowest(lowest, study.layers)
     for contender, made, _ in choice:
@@ -98,6 +98,16 @@ def make(models: Path, corpus: str, rate: float | None, choice: Choice) -> None:
         if not (target / "run.json").is_file():
             raise SystemExit(f"{name} could not be made; what kdnas said stands above")
         print(f"{target.name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def keep_apart(models: Path, study: Study) -> None:
+    """Write down whose models a folder holds, or refuse those of another study."""
+    models.mkdir(parents=True, exist_ok=True)
+    note, own = models / "study.json", study.to_json()
+    if not note.is_file():
+        note.write_text(json.dumps(own) + "\n", "utf-8")
+    elif (found := json.loads(note.read_text("utf-8"))) != own:
+        raise SystemExit(f"{models} holds the models of {found}, not of {own}; give another folder")
 
 
 def kdnas(*words: str) -> bool:
@@ -127,6 +137,7 @@ def model_of(models: Path, contender: Contender, made: int) -> TeacherHandle | N
 
 def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
     """Score what is there and was not scored yet."""
+    keep_apart(models, choice.study)
     data = {name: load_task(find_task(name), data_dir) for name in (*TASKS, COSINE.task)}
     dtype = choose_dtype("auto", "cpu")
     for reading, (contender, made, seed) in product(READINGS, list(choice)):
@@ -142,6 +153,7 @@ def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
             "tuning_seed": seed,
             "task": reading.task,
             "how": reading.how,
+            "study": choice.study.to_json(),
             "fingerprint": model.fingerprint if model else "",
             "settings": linear_probe.SETTINGS if reading.how == "probe" else choice.study.tuning,
             "dtype": dtype if reading.tuned else "float32",
@@ -242,6 +254,7 @@ def main() -> None:
         make(arguments.models, arguments.corpus, arguments.learning_rate, choice)
         return
     runs = Runs(arguments.results)
+    runs.refuse_others(study)
     if arguments.part == "score":
         score_all(arguments.models, arguments.data_dir, runs, choice)
         return

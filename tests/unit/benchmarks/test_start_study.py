@@ -106,5 +106,5 @@ def test_a_loss_that_is_never_reached_is_said_to_be_so(study: ModuleType, tmp_pa
     text, numbers = study.report(results)
     assert numbers["summary"]["seed_deviation_at_960"] == pytest.approx(0.005)
     assert numbers["summary"]["largest_disadvantage_at_960"] == pytest.approx(0.05)
-    assert "ahead in 0 of 2 comparisons; where it falls behind most" in text
+    assert "ahead in 0 of 2 comparisons of the others; where it falls behind most" in text
     assert "further behind than that: **missed so far**" in text

@@ -177,6 +177,19 @@ def test_runs_of_another_model_are_not_mixed_in(study: ModuleType, tmp_path: Pat
             runs.has({**one, **change})
 
 
+def test_another_study_takes_other_folders_and_files(study: ModuleType, tmp_path: Path) -> None:
+    usual, other = study.Study(), study.Study("2,2,192,1024,relu", 1)
+    for _ in range(2):
+        study.keep_apart(tmp_path / "models", usual)
+    with pytest.raises(SystemExit, match=r"holds the models of .* give another folder"):
+        study.keep_apart(tmp_path / "models", other)
+    runs = study.Runs(tmp_path / "runs.jsonl")
+    runs.add(run("student", ["0"], study=usual.to_json()))
+    runs.refuse_others(usual)
+    with pytest.raises(SystemExit, match=r"has scores of .* name another file with --results"):
+        runs.refuse_others(other)
+
+
 @pytest.mark.parametrize(
     ("interval", "word"),
     [((0.1, 2.0), "met"), ((-0.1, 2.0), "within the noise"), ((-3, -1), "missed")],
@@ -187,7 +200,7 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
     numbers = {
         name: {
             f"{task}, fine-tuned": {
-                "runs": [0.8 if name == "even-0" else 0.7],
+                "runs": [0.8 if name == "even-0" else 0.7] * 3,
                 "student_above": sum(interval) / 2,
                 "student_above_interval": interval,
             }
@@ -199,5 +212,8 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
     assert len(found) == 6
     assert sum("cuts to 3 layers" in line for line in found) == 2
     assert all(line.endswith(f"**{word}**.") for line in found)
+    numbers["student"]["SST-2, fine-tuned"]["runs"].pop()
+    found = page.verdicts(study.Study(), numbers)
+    assert sum(line.endswith(f"**{word} so far, with 2 of 3 runs**.") for line in found) == 3
     del numbers["lowest-0"]
     assert page.verdicts(study.Study(), numbers) == ["- SST-2: unfinished.", "- STS-B: unfinished."]
