@@ -179,10 +179,10 @@ def read(
     seed: int,
     dtype: Literal["float32", "bfloat16"],
 ) -> list[Any]:
-    """What a model says of the examples of a task's first evaluation set."""
+    """What a model says of the examples of a task's first evaluation set, numbers to 5 places."""
     if reading.how == "probe":
         with num_threads(1):
-            return list(linear_probe.probe(model, data))
+            return [rounded(said) for said in linear_probe.probe(model, data)]
     assert model is not None
     settings = published_settings(data.task)
     with tempfile.TemporaryDirectory() as scratch:
@@ -193,7 +193,12 @@ def read(
             result = score_by_cosine(model, data, settings, threads=1)
     if result is None:
         raise SystemExit("stopped")
-    return [p.prediction for p in next(iter(result.predictions.values()))]
+    return [rounded(p.prediction) for p in next(iter(result.predictions.values()))]
+
+
+def rounded(said: Any) -> Any:
+    """Keep the file of results small."""
+    return round(said, 5) if isinstance(said, float) else said
 
 
 def about(folder: Path) -> dict[str, Any]:
