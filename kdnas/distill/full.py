@@ -87,7 +87,7 @@ class Distilled:
         steps: steps made.
         total_steps: of the whole run.
         projection: (d, D) map of its last layer to the teacher's, through which sentence
-            embeddings are read; None where the teacher embeds no sentences.
+            embeddings are read; None before the end, and where the teacher embeds no sentences.
     """
 
     student: torch.nn.Module
@@ -296,9 +296,18 @@ class FullDistillation:
             self._best = {
                 "student": _copy(trainer.student),
                 "lm_head": None if lm_head is None else _copy(lm_head),
-                "projection": self._setup.sentence_projection(trainer),
             }
+        if self._step == self.steps:  # it costs more than a reading, and nobody wants it before
+            self._fit_projection(trainer)
         return point
+
+    def _fit_projection(self, trainer: StudentTrainer) -> None:
+        """Fit the map of the best student, for which it takes the newest one's place."""
+        assert self._best is not None  # a reading came before
+        newest = _copy(trainer.student)
+        trainer.student.load_state_dict(self._best["student"])
+        self._best["projection"] = self._setup.sentence_projection(trainer)
+        trainer.student.load_state_dict(newest)
 
     def _save(self, trainer: StudentTrainer) -> None:
         """Write a checkpoint: all workers tell their part, the first one writes."""
@@ -364,7 +373,7 @@ def load_distilled(
     if best is None:
         unread = Losses(curve[-1].loss if curve else math.nan, math.nan, math.nan, math.nan)
         best = HeldOutPoint(step, unread)
-    projection = best_state.get("projection")  # not in checkpoints of before it was kept
+    projection = best_state.get("projection")  # of a run that came to its end
     return Distilled(student.eval(), lm_head, best, held_out, curve, step, total, projection)
 
 

@@ -15,6 +15,7 @@ from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.calibration import calibration_states
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
+from kdnas.distill.sentence_map import SentenceMaps
 from kdnas.models.families import family_of
 from kdnas.models.pooling import Pooling
 from kdnas.models.sentence import write_student_modules
@@ -168,21 +169,24 @@ def test_resuming_changes_no_bit_of_it(sentences: TinyLab, tmp_path: Path) -> No
     assert torch.equal(pieces.projection, whole.projection)
 
 
-def test_a_checkpoint_of_before_it_was_kept_still_loads(sentences: TinyLab, tmp_path: Path) -> None:
-    spec = sentences.distillation(STUDENT, checkpoint_every=5)
-    first = distil(sentences, spec, tmp_path / "run", 7)
-    assert first.projection is not None
-    former = Checkpoints(str(tmp_path / "run")).load()
-    assert former is not None
-    del former["best"]["projection"]
-    Checkpoints(str(tmp_path / "former")).save(former, 7)
-    found = load_distilled(spec, sentences.teacher, Checkpoints(str(tmp_path / "former")))
-    assert found is not None
-    assert found.projection is None
-    assert found.best == first.best
-    whole = distil(sentences, spec, tmp_path / "former")
+def test_it_is_fitted_once_at_the_end(
+    sentences: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the held-out text is read; a run that was stopped has none yet."""
+    fitted, fit = [], SentenceMaps.fit
+
+    def counted(*arguments: Any) -> torch.Tensor:
+        fitted.append(1)
+        return fit(*arguments)
+
+    monkeypatch.setattr(SentenceMaps, "fit", counted)
+    spec = sentences.distillation(STUDENT, checkpoint_every=1)
+    stopped = distil(sentences, spec, tmp_path / "run", 7)
+    assert (len(stopped.held_out), stopped.projection, fitted) == (7, None, [])
+    whole = distil(sentences, spec, tmp_path / "run")
     assert whole.finished
-    assert whole.projection is not None  # of a better student since
+    assert len(fitted) == 1
+    assert_fitted(sentences, whole)
 
 
 def test_there_is_none_where_it_would_be_of_no_use(
