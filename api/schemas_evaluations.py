@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas import Shape
-from api.schemas_searches import ListQuery, Text, sort_pattern
+from api.schemas_searches import TEXT, ListQuery, Text, sort_pattern
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.evaluation_pages import SORTS
 from kdnas.records import SearchStatus
 
 MOST_COMPARED = 10
 
+ModelName = Annotated[str, Field(max_length=4096, pattern=TEXT)]
 ReportFormat = Literal["json", "md", "csv", "tex"]
 
 
@@ -23,9 +24,7 @@ class EvaluationQuery(ListQuery):
 
     status: list[SearchStatus] = Field([], max_length=20)
     owner_kind: OwnerKind | None = None
-    model: str | None = Field(
-        None, max_length=4096, pattern=r"^[^\x00]*$", description="As rows name it."
-    )
+    model: ModelName | None = Field(None, description="As rows name it.")
     suite: Text | None = None
     task: Text | None = None
     distillation: Text | None = Field(
@@ -39,14 +38,11 @@ class ReportQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = Field(
-        min_length=1,
-        max_length=4096,
-        pattern=r"^[^\x00]*$",
-        description="As rows name it, or `distillation:` and an id or a name.",
+    model: ModelName = Field(
+        min_length=1, description="As rows name it, or `distillation:` and an id or a name."
     )
     suite: Text = Field(min_length=1)
-    against: list[str] = Field(
+    against: list[ModelName] = Field(
         [],
         max_length=MOST_COMPARED,
         description="Models beside it, with what share of their scores it retains.",

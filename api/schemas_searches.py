@@ -64,7 +64,9 @@ class CandidateQuery(ListQuery):
 
     status: list[CandidateStatus] = Field([], max_length=20)
     source: list[Text] = Field([], max_length=20)
-    activation: list[str] = Field([], max_length=20, description=f"Among {', '.join(ACTIVATIONS)}.")
+    activation: list[Text] = Field(
+        [], max_length=20, description=f"Among {', '.join(ACTIVATIONS)}."
+    )
     episode: list[Number] = Field([], max_length=200)
     layers: list[Number] = Field([], max_length=100)
     heads: list[Number] = Field([], max_length=100)

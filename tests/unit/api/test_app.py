@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
 
 import kdnas
+from kdnas.db.engine import Database
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
 from kdnas.specs.pipeline import PipelineSpec
+from kdnas.testing.demo_data import fill
 
 
 def test_who_is_asking(client: TestClient) -> None:
@@ -133,3 +137,24 @@ def test_the_api_can_be_read_in_a_browser(client: TestClient) -> None:
         assert path in answer.text
     assert "Last-Event-ID" in answer.text or "last-event-id" in answer.text
     assert "<script>" not in answer.text
+
+
+def test_a_zero_character_in_a_parameter_is_no_failure_of_the_service(
+    client: TestClient, database: Database
+) -> None:
+    """PostgreSQL takes no text with one: it must not get there."""
+    ids = fill(database)
+    names = {"search": ids.finished, "candidate": "x", "table": ids.latency_profile}
+    document = client.get("/api/v1/openapi.json").json()
+    asked = 0
+    for path, operations in document["paths"].items():
+        for parameter in operations.get("get", {}).get("parameters", ()):
+            if parameter["in"] != "query":
+                continue
+            name = parameter["name"]
+            query = {"model": "m", "suite": "glue"} if path.endswith("/report") else {}
+            place = re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], "x"), path)
+            answer = client.get(place, params={**query, name: "\0"})
+            assert answer.status_code < 500, (path, name, answer.text)
+            asked += 1
+    assert asked > 50

@@ -274,6 +274,7 @@ def test_candidates_are_filtered_sorted_and_paged(client: TestClient, many: str)
         ("layers=99999999999999999999", "query.layers.0"),
         ("status=done", "query.status.0"),
         ("architecture=%00", "query.architecture"),
+        ("activation=%00", "query.activation.0"),
     ],
 )
 def test_a_wrong_parameter_is_told(client: TestClient, many: str, query: str, where: str) -> None:
