@@ -32,7 +32,8 @@ class TeacherShape:
     """What the search must know of a teacher without loading its weights.
 
     ``model_type`` is the Hugging Face name of the family (``bert``, ``roberta``, …);
-    ``fingerprint`` names configuration, weights and tokenizer by their content.
+    ``fingerprint`` names configuration, weights and tokenizer by their content;
+    ``embedding_size`` is the width of its tables where that is not the width of its layers.
     """
 
     model_type: str
@@ -45,6 +46,7 @@ class TeacherShape:
     max_positions: int
     type_vocab_size: int
     fingerprint: str
+    embedding_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

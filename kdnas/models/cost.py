@@ -18,6 +18,9 @@ class EmbeddingShape:
         type_vocab_size: rows of the table of token types.
         gated: whether the feed-forward block has a third matrix, a gate (GLU).
         biases: whether projections and layer norms have biases.
+        own_width: of the tables of the teacher's own architecture, where they are factorised
+            (ELECTRA); every other student's are as wide as its layers.
+        own: the teacher's own architecture, where that is so.
     """
 
     vocab_size: int
@@ -25,6 +28,8 @@ class EmbeddingShape:
     type_vocab_size: int = 2
     gated: bool = False
     biases: bool = True
+    own_width: int | None = None
+    own: str | None = None
 
     @classmethod
     def of(cls, teacher: TeacherShape) -> EmbeddingShape:
@@ -32,37 +37,48 @@ class EmbeddingShape:
         from kdnas.models.families import family_of
 
         family = family_of(teacher.model_type)
+        own = teacher_architecture(teacher) if teacher.embedding_size else None
         return cls(
             vocab_size=teacher.vocab_size,
             max_positions=teacher.max_positions if family.positions else 0,
             type_vocab_size=teacher.type_vocab_size,
             gated=family.gated,
             biases=family.biases,
+            own_width=teacher.embedding_size if own else None,
+            own=str(own) if own else None,
         )
 
     @property
     def rows(self) -> int:
-        """Rows of all embedding tables, each as wide as the student."""
+        """Rows of all embedding tables, each of the same width."""
         return self.vocab_size + self.max_positions + self.type_vocab_size
+
+    def width(self, architecture: Architecture) -> int:
+        """Width of the tables, E: that of the layers, unless the embedding is factorised."""
+        if self.own_width is None or str(architecture) != self.own:
+            return architecture.hidden
+        return self.own_width
 
 
 def count_parameters(architecture: Architecture, embedding: EmbeddingShape) -> int:
     """Count the parameters of embeddings and encoder, without pooler and heads.
 
-    With d hidden, f intermediate: embeddings (V + P + types)·d and a layer norm 2d; a layer has
-    four projections 4(d² + d), the feed-forward block 2·d·f + f + d and two layer norms 4d. A gate
-    adds d·f + f; without biases what is linear in f goes, and a layer norm is d. (ModernBERT has no
-    layer norm before its first attention, but one behind its last layer. Biases that a ModernBERT
-    was given against its family's habit are not counted.)
+    With d hidden, f intermediate: embeddings (V + P + types)·E and a layer norm 2E, E = d, or less
+    and a matrix E·d + d that widens them; a layer has four projections 4(d² + d), the feed-forward
+    block 2·d·f + f + d and two layer norms 4d. A gate adds d·f + f; without biases what is linear
+    in f goes, and a layer norm is d. (ModernBERT has no layer norm before its first attention, but
+    one behind its last layer. Biases that a ModernBERT was given against its family's habit are not
+    counted.)
     """
-    d, f = architecture.hidden, architecture.intermediate
+    d, f, e = architecture.hidden, architecture.intermediate, embedding.width(architecture)
     inner = 2 * f if embedding.gated else f  # the outputs of the first product
     layer = 4 * d * d + d * (inner + f) + 2 * d
-    norm = d
+    norm = e
     if embedding.biases:
         layer += 4 * d + (inner + d) + 2 * d
-        norm += d
-    return embedding.rows * d + norm + architecture.layers * layer
+        norm += e
+    widened = 0 if e == d else e * d + d
+    return embedding.rows * e + norm + widened + architecture.layers * layer
 
 
 def flops_per_token(architecture: Architecture, length: int = 0, *, gated: bool = False) -> int:

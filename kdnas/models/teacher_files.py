@@ -201,6 +201,7 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
         max_positions=size("max_position_embeddings"),
         type_vocab_size=int(value("type_vocab_size") or 0),
         fingerprint=fingerprint,
+        embedding_size=size("embedding_size") if family.factorised_embedding else None,
     )
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -133,6 +133,30 @@ def test_a_teachers_students_take_over_its_familys_shape() -> None:
     base = EmbeddingShape(50368, 0, 0, gated=True, biases=False)
     own = Architecture(22, 12, 768, 1152)
     assert count_parameters(own, base) / 1e6 == pytest.approx(149, abs=1)
+
+
+@pytest.mark.parametrize("width", [16, 48])
+def test_a_factorised_embedding_stays_narrow_in_the_teachers_own_architecture(width: int) -> None:
+    own, other = Architecture(2, 4, 48, 96), Architecture(2, 4, 48, 96, "relu")
+    config = AutoConfig.for_model(
+        "electra",
+        vocab_size=77,
+        embedding_size=width,
+        max_position_embeddings=33,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        hidden_size=48,
+        intermediate_size=96,
+    )
+    embedding = EmbeddingShape.of(
+        TeacherShape("electra", 2, 4, 48, 96, "gelu", 77, 33, 2, "f", embedding_size=width)
+    )
+    for architecture in (own, other):
+        model = build_student(config, architecture)
+        assert sum(p.numel() for p in model.parameters()) == count_parameters(
+            architecture, embedding
+        )
+    assert EmbeddingShape(**asdict(embedding)) == embedding
 
 
 def test_training_needs_more_memory_than_the_weights() -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
 from kdnas.errors import TeacherError
+from kdnas.models.cost import EmbeddingShape, count_parameters, teacher_architecture
 from kdnas.models.families import FAMILIES
 from kdnas.models.teacher import (
     TeacherHandle,
@@ -93,6 +94,16 @@ def test_a_modernbert_takes_8192_tokens(tmp_path: Path) -> None:
         "modernbert", 22, 12, 768, 1152, "gelu", 50368, 8192, 0, fingerprint="f"
     )
     assert TeacherHandle("modernbert", tmp_path, shape).longest_sequence == 8192
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_size_of_a_teacher_can_be_told_from_its_shape(model_type: str, tmp_path: Path) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "teacher", model_type)))
+    own = teacher_architecture(handle.shape)
+    assert own is not None
+    parameters = load_teacher_model(handle).named_parameters()
+    size = sum(p.numel() for name, p in parameters if not name.startswith("pooler."))
+    assert count_parameters(own, EmbeddingShape.of(handle.shape)) == size
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
