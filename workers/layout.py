@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture, training_bytes
+from kdnas.models.cost import (
+    KEPT_BYTES,
+    EmbeddingShape,
+    flops_per_token,
+    teacher_architecture,
+    training_bytes,
+)
 from kdnas.records import TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import BackendSpec, ProxySpec
@@ -96,9 +102,12 @@ def largest_student_bytes(
 
 
 def teacher_bytes(teacher: TeacherShape) -> int:
-    """Estimate the memory of the teacher: its weights in float32, and as much again at work."""
+    """Estimate the memory of the teacher.
+
+    Its weights in float32, as much again at work, and what is kept of the held-out text.
+    """
     own = teacher_architecture(teacher)
     if own is None:
-        return 2**30
+        return 2**30 + KEPT_BYTES
     layers = flops_per_token(own, gated=EmbeddingShape.of(teacher).gated) // 2
-    return 8 * (layers + teacher.vocab_size * teacher.hidden)
+    return 8 * (layers + teacher.vocab_size * teacher.hidden) + KEPT_BYTES

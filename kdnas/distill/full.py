@@ -22,7 +22,7 @@ import torch
 from kdnas.corpus.batches import BatchPlan, PaddedBatch, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.checkpoint import Checkpoints
-from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.held_out import HeldOut
 from kdnas.distill.numerics import Device, check_compiler, keep_freed_memory, num_threads
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import total_steps
@@ -154,6 +154,7 @@ class FullDistillation:
         self._setup = Setup(
             teacher, CalibrationText(corpus, store), device, dtype, spec.student, origin
         )
+        self._reader = HeldOut(self._setup, corpus, self._training)
         self._curve: list[CurvePoint] = []
         self._held_out: list[HeldOutPoint] = []
         self._best: dict[str, Any] | None = None
@@ -286,7 +287,7 @@ class FullDistillation:
     def _read_held_out(
         self, plan: StagePlan, trainer: StudentTrainer, teacher: TeacherPass
     ) -> HeldOutPoint:
-        found = held_out_losses(self._setup, teacher, [trainer], self._corpus, self._training)
+        found = self._reader.losses(teacher, [trainer])
         if trainer.error:
             raise TrainingError(trainer.error)
         point = HeldOutPoint(self._step, found[0])

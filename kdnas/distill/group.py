@@ -17,7 +17,7 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.proxy_set import proxy_set
 from kdnas.corpus.tokenized import TokenizedCorpus
-from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.held_out import HeldOut
 from kdnas.distill.numerics import Device, keep_freed_memory
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.setup import CalibrationText, Setup
@@ -64,6 +64,7 @@ class MiniKD:
         self.steps = total_steps(self._spec, self._batches.num_batches_per_epoch)
         stages = build_stages(objective_spec(context.objective))
         self._stages = plan_stages(stages, self.steps)
+        self._held_out = HeldOut(self._setup, corpus, self._spec)
 
     def prepare(self) -> None:
         """Collect what all students start from, unless it is in the store already."""
@@ -84,7 +85,7 @@ class MiniKD:
                 closing(self._begin(member, plan)) as trainer,
                 self._setup.teacher_pass([trainer]) as teacher,
             ):
-                yield architecture, self._held_out(teacher, [member])[0]
+                yield architecture, self._held_out.losses(teacher, [member.trainer])[0]
 
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
@@ -103,7 +104,7 @@ class MiniKD:
                     stack.enter_context(closing(self._begin(member, plan)))
                 teacher = stack.enter_context(setup.teacher_pass(p.trainer for p in alive))
                 if plan is self._stages[0]:
-                    for member, losses in zip(alive, self._held_out(teacher, alive), strict=True):
+                    for member, losses in self._read(teacher, alive):
                         member.loss_start = losses.relative
                 for step in range(plan.first_step, plan.end):
                     training = [p.trainer for p in alive if p.trainer.error is None]
@@ -117,9 +118,7 @@ class MiniKD:
                     yield step + 1
                 finished = [p for p in alive if p.trainer.error is None]
                 if plan is self._stages[-1] and finished:
-                    for member, losses in zip(
-                        finished, self._held_out(teacher, finished), strict=True
-                    ):
+                    for member, losses in self._read(teacher, finished):
                         member.losses = losses
                 for member in alive:
                     member.curve += member.trainer.curve
@@ -141,9 +140,11 @@ class MiniKD:
         self._setup.fit(member.trainer)
         return member.trainer
 
-    def _held_out(self, teacher: TeacherPass, group: Sequence[_Member]) -> list[Losses]:
-        trainers = [member.trainer for member in group]
-        return held_out_losses(self._setup, teacher, trainers, self._corpus, self._spec)
+    def _read(
+        self, teacher: TeacherPass, group: Sequence[_Member]
+    ) -> Iterator[tuple[_Member, Losses]]:
+        losses = self._held_out.losses(teacher, [member.trainer for member in group])
+        return zip(group, losses, strict=True)
 
 
 class _Member:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
-from kdnas.distill.held_out import HELD_OUT_BATCH, held_out_losses
+from kdnas.distill.held_out import HELD_OUT_BATCH, HeldOut
 from kdnas.distill.numerics import keep_freed_memory
 from kdnas.distill.setup import Setup
 from kdnas.distill.stages import StagePlan
@@ -89,7 +89,7 @@ def try_teacher_layers(
             on_step(step + 1, steps)
         alive = {layer: t for layer, t in trainers.items() if t.error is None}
         read = list(alive.values())
-        losses = held_out_losses(setup, teacher, read, corpus, spec) if read else []
+        losses = HeldOut(setup, corpus, spec, 0).losses(teacher, read) if read else []
         relative = {layer: found.relative for layer, found in zip(alive, losses, strict=True)}
     # The last steps may have ruined a student, which shows in its held-out losses alone.
     students = {layer: t.student for layer, t in alive.items() if t.error is None}

@@ -29,7 +29,7 @@ class TeacherPass:
     Args:
         model: the whole teacher, on its device, frozen, in eval mode.
         family: of the teacher.
-        points: what to read.
+        points: what to read; an attribute as well.
         device: where it runs.
         dtype: format of the forward pass in training.
     """
@@ -37,6 +37,7 @@ class TeacherPass:
     def __init__(
         self, model: nn.Module, family: Family, points: TapPoints, device: Device, dtype: str
     ) -> None:
+        self.points = points
         self._model, self._family = model, family
         self._device, self._dtype = device, dtype
         self._all_layers = family.transformer_layers(model)

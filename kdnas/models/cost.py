@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.records import TeacherShape
 
+KEPT_BYTES = 512 * 2**20
+"""Memory of a process for what its teacher makes of the held-out text."""
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingShape:

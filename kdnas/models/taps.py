@@ -94,6 +94,21 @@ class Activations:
         self.word_embeddings = word_embeddings
         self._masked: dict[int, Tensor] = {}
 
+    def has(self, points: TapPoints) -> bool:
+        """Whether all of that can be read here."""
+        return points.hidden <= self.hidden.keys() and points.projections <= self.projections.keys()
+
+    def add(self, other: Activations) -> None:
+        """Take over the layers of the same batch that only the other has."""
+        self.hidden = {**other.hidden, **self.hidden}
+        self.projections = {**other.projections, **self.projections}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the hidden states and projections."""
+        projections = (tensor for named in self.projections.values() for tensor in named.values())
+        return sum(tensor.nbytes for tensor in (*self.hidden.values(), *projections))
+
     def flat(self, layer: int) -> Tensor:
         """Return a layer's hidden states at all places, (R, D) in float32."""
         return self.hidden[layer].flatten(0, 1).float()

@@ -15,7 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.batches import pad_batch
 from kdnas.corpus.tokenized import build_corpus
 from kdnas.distill.group import MiniKD
-from kdnas.distill.held_out import held_out_losses
+from kdnas.distill.held_out import HeldOut
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.objectives.registry import build_stages
@@ -58,7 +58,7 @@ def start_losses(
         if fit:
             setup.fit(trainer)
         with setup.teacher_pass([trainer]) as teacher:
-            (losses,) = held_out_losses(setup, teacher, [trainer], lab.corpus, spec)
+            (losses,) = HeldOut(setup, lab.corpus, spec).losses(teacher, [trainer])
         return losses, {k: v.clone() for k, v in trainer.head.state_dict().items()}
 
 
