@@ -13,8 +13,12 @@ from kdnas.cli import options
 if TYPE_CHECKING:
     from api.search_run import PreparedSearch
     from kdnas.db.engine import Database
+    from kdnas.db.records import PipelineRecord
     from kdnas.settings import Settings
     from kdnas.specs.pipeline import PipelineSpec
+
+STUDENTS = "students"
+"""Folder below ``--output`` that gets a folder for each student."""
 
 
 def launch(
@@ -91,7 +95,7 @@ def launch(
         "search.controller.candidates": candidates,
         "choose": _choice(top, latency_budgets),
         "distillation.training.steps": steps,
-        "distillation.output": None if output is None else str(output / "students"),
+        "distillation.output": None if output is None else str(output / STUDENTS),
         "evaluation.suite": None if suite is None else suite.lower(),
         "evaluation.tasks": names,
         "evaluation.data_dir": str(data_dir) if data_dir else None,
@@ -189,7 +193,17 @@ def _resume(reference: str, settings: Settings, output: Path | None, as_json: bo
         with database.read() as session:
             record = pipelines.get_pipeline(session, reference)
         say(f"pipeline   {record.name}  (id {record.id}, {record.status}), spec as stored")
-        run_and_report(record, database, settings, output, as_json)
+        run_and_report(record, database, settings, output or _first_output(record), as_json)
+
+
+def _first_output(record: PipelineRecord) -> Path | None:
+    """The ``--output`` of a pipeline's launch: its report belongs beside its students."""
+    from kdnas.specs.pipeline import PipelineSpec
+
+    students = PipelineSpec.model_validate(record.spec).distillation.output
+    if record.owner_kind != "cli" or students is None or Path(students).name != STUDENTS:
+        return None
+    return Path(students).parent
 
 
 def _read_data(spec: PipelineSpec) -> None:
