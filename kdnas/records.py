@@ -33,7 +33,8 @@ class TeacherShape:
 
     ``model_type`` is the Hugging Face name of the family (``bert``, ``roberta``, …);
     ``fingerprint`` names configuration, weights and tokenizer by their content;
-    ``embedding_size`` is the width of its tables where that is not the width of its layers.
+    ``embedding_size`` is the width of its tables in a family that can give them another width than
+    its layers (ELECTRA), and None in the others.
     """
 
     model_type: str

@@ -103,14 +103,14 @@ def launch(
         "evaluation.max_steps": max_steps,
     }
     settings = Settings.from_environment()
-    if output is not None:
-        check_output(output)
     if resume is not None:
         others = {"--preset": preset, "--config": config, "--dry-run": dry_run or None}
         given = {_OPTIONS.get(path, path): value for path, value in values.items()}
         refuse_with_resume({**given, **others, "distillation.output": None})
         _resume(resume, settings, output, as_json)
         return
+    if output is not None:
+        check_output(output)
     _start(nested(values), preset, config, settings, output, dry_run, as_json)
 
 
@@ -193,7 +193,10 @@ def _resume(reference: str, settings: Settings, output: Path | None, as_json: bo
         with database.read() as session:
             record = pipelines.get_pipeline(session, reference)
         say(f"pipeline   {record.name}  (id {record.id}, {record.status}), spec as stored")
-        run_and_report(record, database, settings, output or _first_output(record), as_json)
+        output = output or _first_output(record)
+        if output is not None:
+            check_output(output)
+        run_and_report(record, database, settings, output, as_json)
 
 
 def _first_output(record: PipelineRecord) -> Path | None:

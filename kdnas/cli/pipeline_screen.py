@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kdnas.artefact import write_atomically
 from kdnas.cli.screen import bar, say
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def show_pipeline(
         whole = json.dumps(report_json(report), indent=2, default=in_json) + "\n"
         texts = {"md": markdown, "csv": as_csv(report), "tex": as_latex(report), "json": whole}
         for suffix, text in texts.items():
-            (output / f"{REPORT_FILE}.{suffix}").write_text(text, "utf-8")
+            write_atomically(output / f"{REPORT_FILE}.{suffix}", text.encode())
         say(f"report     {output / REPORT_FILE}.md  (and .csv, .tex, .json)")
     if as_json:
         typer.echo(json.dumps({**row, "report": report_json(report)}, default=in_json))

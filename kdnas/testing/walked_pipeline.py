@@ -7,7 +7,7 @@ from typing import Any
 
 from api.pipeline_advance import advance, begin_pipeline
 from kdnas.db.engine import Database
-from kdnas.db.records import MemberRecord, PipelineRecord
+from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import pipelines, searches
 from kdnas.models.cost import EmbeddingShape
 from kdnas.records import SearchFacts
@@ -30,7 +30,12 @@ def pipeline_spec(**parts: Any) -> PipelineSpec:
 
 
 def add_pipeline(
-    database: Database, name: str, *, distilled: int | None = None, **parts: Any
+    database: Database,
+    name: str,
+    *,
+    distilled: int | None = None,
+    owner_kind: OwnerKind = "service",
+    **parts: Any,
 ) -> str:
     """Write a pipeline with its search done; returns its id.
 
@@ -39,11 +44,12 @@ def add_pipeline(
         name: of the pipeline.
         distilled: so many students are distilled and evaluated, the next is at work; None has all
             of them done, and the pipeline succeeded.
+        owner_kind: who runs it.
         parts: of the request.
     """
     with database.write() as session:
         spec = pipeline_spec(name=name, **parts)
-        record = begin_pipeline(session, spec, "service")
+        record = begin_pipeline(session, spec, owner_kind)
     record = end_search(database, record)
     with database.read() as session:
         members = pipelines.list_members(session, record.id)

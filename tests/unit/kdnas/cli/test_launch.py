@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,29 @@ def test_wrong_requests(
     done = CliRunner().invoke(app, list(arguments))
     assert isinstance(done.exception, RequestError), done.output
     assert message in str(done.exception)
+
+
+def test_a_report_is_written_again_beside_the_students(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KDNAS_DATABASE_URL", database.url.render_as_string(hide_password=False))
+    first = tmp_path / "first"
+    students = {"output": str(first / "students")}
+    add_pipeline(database, "mine", owner_kind="cli", distillation=students)
+    again = CliRunner().invoke(app, ["--resume", "mine"])
+    assert again.exit_code == 0, again.output
+    assert "Pipeline mine" in (first / "report.md").read_text("utf-8")
+    shutil.rmtree(first)
+    first.write_text("in the way", "utf-8")
+    barred = CliRunner().invoke(app, ["--resume", "mine"])
+    assert isinstance(barred.exception, ConflictError)
+    assert f"{first} cannot be made (File exists); name another with --output" in str(
+        barred.exception
+    )
+    second = CliRunner().invoke(app, ["--resume", "mine", "--output", str(tmp_path / "second")])
+    assert second.exit_code == 0, second.output
+    assert (tmp_path / "second" / "report.md").is_file()
 
 
 def test_what_is_over_or_the_services_is_not_resumed(
