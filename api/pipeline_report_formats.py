@@ -10,7 +10,13 @@ from math import isfinite
 from api.pipeline_results import Beside, Estimate, ModelLine, PipelineReport, StageTime
 from api.pipeline_words import ROLE_NAMES, difference_text
 from kdnas.evaluation.report import Cell
-from kdnas.evaluation.report_formats import ABSENT, cell_text, latex_table, markdown_table
+from kdnas.evaluation.report_formats import (
+    ABSENT,
+    bootstrap_line,
+    cell_text,
+    latex_table,
+    markdown_table,
+)
 
 SCORES_LEGEND = "Per cent, mean ± deviation over seeds; published rows are the papers' own."
 FIGURES = (
@@ -139,9 +145,7 @@ def _difference_row(one: Beside, role: str) -> list[str]:
 def test_lines(report: PipelineReport) -> list[str]:
     """Say in a sentence a task how sure a difference is by the examples alone."""
     return [
-        f"{task}: {one.model} − {one.other} = {100 * test.difference:+.1f} an example, 95 % "
-        f"interval {100 * test.low:+.1f} to {100 * test.high:+.1f}, p = {test.p_value:.3g} "
-        f"(paired bootstrap, {test.examples} examples)"
+        bootstrap_line(task, one.model, one.other, test)
         for one in report.beside
         for task, test in one.tests.items()
     ]

@@ -1,17 +1,15 @@
 """Scores of the models of a pipeline: what they are compared by, and how sure a difference is.
 
 Models are compared by their mean over the tasks that all of them have, each task counting alike.
-Where a task's score is the mean over its examples, as accuracy is, intervals come from drawing the
-examples anew (paired bootstrap); correlations and F1 of classes are not, and their intervals come
-from the seeds (Welch's t; of a ratio by the delta method).
+Intervals come from drawing the examples anew (paired bootstrap) where the predictions of both lie
+on this machine, elsewhere from the seeds (Welch's t; of a ratio by the delta method).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
-from pathlib import Path
 from statistics import fmean
 
 from api.paired_scores import Files, Together, compare, compare_together
@@ -19,8 +17,6 @@ from api.pipeline_results import Beside, Estimate
 from kdnas.evaluation.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.suites import suite_averages
-
-_SAME = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class ScoredModel:
 
     name: str
     results: tuple[TaskResult, ...]
-    files: Mapping[tuple[str, int], Path]
+    files: Files
 
     def mains(self, task: str) -> dict[int, float]:
         """Seed → score on a task."""
@@ -118,15 +114,8 @@ class Scoring:
         return Estimate(value, value - spread, value + spread, over="seeds")
 
     def _together(self, name: str, other: str) -> Together | None:
-        """Compare by examples, if the scores are means over them."""
-        together = compare_together(self._files(name), self._files(other), self.tasks)
-        if together is None:
-            return None
-        for task, means in zip(self.tasks, together.means, strict=True):
-            for model, mean in zip((name, other), means, strict=True):
-                if abs(fmean(self._models[model].mains(task).values()) - mean) > _SAME:
-                    return None
-        return together
+        """Compare by examples, if the scores can be had from what was kept of them."""
+        return compare_together(self._files(name), self._files(other), self.tasks)
 
     def _files(self, name: str) -> Files:
         return self._models[name].files

@@ -169,6 +169,9 @@ class BootstrapShape(Shape):
     high: float
     p_value: float
     examples: int
+    metric: str | None = Field(
+        description="What is compared; null where that is the mean of what each example scored."
+    )
 
 
 class AgainstShape(Shape):

@@ -346,6 +346,7 @@ def report_json(report: Report) -> dict[str, Any]:
                         "high": test.high,
                         "p_value": test.p_value,
                         "examples": test.examples,
+                        "metric": test.metric,
                     }
                     for task, test in a.tests.items()
                 },

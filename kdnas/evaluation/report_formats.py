@@ -10,6 +10,7 @@ from itertools import count
 
 from kdnas.evaluation.model_figures import RUNTIME_NAMES
 from kdnas.evaluation.report import Against, Cell, Report, Row
+from kdnas.evaluation.significance import Comparison
 from kdnas.evaluation.task import METRIC_NAMES
 
 ABSENT = "–"
@@ -141,14 +142,22 @@ def _share(against: Against, column: str) -> str:
     return ABSENT if share is None else f"{100 * share:.1f} %"
 
 
+def bootstrap_line(task: str, model: str, other: str, test: Comparison) -> str:
+    """Say how sure the difference of two models on a task is, by the examples alone."""
+    what = "what an example scores" if test.metric is None else METRIC_NAMES[test.metric]
+    return (
+        f"{task}, {what}: {model} − {other} = {100 * test.difference:+.1f}, 95 % interval "
+        f"{100 * test.low:+.1f} to {100 * test.high:+.1f}, p = {test.p_value:.3g} (paired "
+        f"bootstrap, {test.examples} examples)"
+    )
+
+
 def bootstrap_lines(report: Report) -> list[str]:
     """Say in a sentence a task how sure the difference of two models is."""
     return [
-        f"{task}: {a.model} − {a.other} = {100 * t.difference:+.1f} an example, 95 % interval "
-        f"{100 * t.low:+.1f} to {100 * t.high:+.1f}, p = {t.p_value:.3g} (paired bootstrap, "
-        f"{t.examples} examples)"
+        bootstrap_line(task, a.model, a.other, test)
         for a in report.against
-        for task, t in a.tests.items()
+        for task, test in a.tests.items()
     ]
 
 

@@ -27,12 +27,15 @@ class Prediction:
         prediction: label, number, tags, or text of the best answer.
         score: how right it is: 1 or 0 for labels and whole lists of tags, F1 for answers, the
             negative distance for numbers.
+        reference: what is right, of the type of ``prediction``; None of answers, of which several
+            may be right.
         denial: how strongly the model denies that the question has an answer, where it may.
     """
 
     id: str
     prediction: str | float | tuple[str, ...]
     score: float
+    reference: str | float | tuple[str, ...] | None = None
     denial: float | None = None
 
 
@@ -102,6 +105,17 @@ class TaskResult:
                 FIGURES: ModelFigures.from_json(values.get(FIGURES)),
             }
         )
+
+    def main_metric(self) -> tuple[str, tuple[str, ...]] | None:
+        """Which metric the score is, and of which evaluation sets; None if it is none of them."""
+        sets = tuple(self.metrics)
+        for metric in self.metrics[sets[0]] if sets else ():
+            values = [self.metrics[name][metric] for name in sets if metric in self.metrics[name]]
+            if values[0] == self.main:
+                return metric, sets[:1]
+            if len(values) == len(sets) and fmean(values) == self.main:
+                return metric, sets
+        return None
 
 
 def main_score(task: Task, metrics: Metrics) -> float:

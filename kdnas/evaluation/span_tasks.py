@@ -104,7 +104,7 @@ class SpanEncoding:
                 id_ = example.id
                 f1, _ = score_answer(given[id_], example)
                 denial = denials[id_] if self._may_deny else None
-                predictions.append(Prediction(id_, answers[id_], f1, denial))
+                predictions.append(Prediction(id_, answers[id_], f1, denial=denial))
             forward.on_batch(len(chunk), len(examples))
         return predictions
 

@@ -153,6 +153,8 @@ def _predictions(examples: Sequence[Example], cosines: Sequence[float]) -> tuple
     labels = [float(e.label or 0) for e in examples if isinstance(e, TextExample)]
     distances = abs(rankdata(cosines) - rankdata(labels)) / len(examples)
     return tuple(
-        Prediction(example.id, cosine, -float(distance))
-        for example, cosine, distance in zip(examples, cosines, distances, strict=True)
+        Prediction(example.id, cosine, -float(distance), label)
+        for example, cosine, distance, label in zip(
+            examples, cosines, distances, labels, strict=True
+        )
     )

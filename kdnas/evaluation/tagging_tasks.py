@@ -67,8 +67,8 @@ class TaggingEncoding:
                     self._labels[row[first[word]]] if word in first else self._outside
                     for word in range(len(example.tokens))
                 )
-                right = float(tags == tuple(example.tags))
-                found[place] = Prediction(example.id, tags, right)
+                right = tuple(example.tags)
+                found[place] = Prediction(example.id, tags, float(tags == right), right)
         return [found[i] for i in range(len(examples))]
 
     def _tokenize(self, examples: Sequence[TaggedExample]) -> Any:

@@ -61,9 +61,10 @@ class TextEncoding:
     def _prediction(self, example: TextExample, logits: Tensor) -> Prediction:
         if self._labels is None:
             number = float(logits.squeeze())
-            return Prediction(example.id, number, -abs(number - _number(example)))
+            right = _number(example)
+            return Prediction(example.id, number, -abs(number - right), right)
         label = self._labels[int(logits.argmax())]
-        return Prediction(example.id, label, float(label == example.label))
+        return Prediction(example.id, label, float(label == example.label), example.label)
 
     def _encode(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
         pairs = [e.pair for e in examples]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from api.paired_scores import Kept
 from api.pipeline_scores import ScoredModel, Scoring
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings
@@ -20,7 +21,7 @@ from kdnas.evaluation.tasks import find_task
 def model(
     name: str,
     scores: Mapping[str, Sequence[float]],
-    files: Mapping[tuple[str, int], Path] | None = None,
+    files: Mapping[tuple[str, int], Kept] | None = None,
 ) -> ScoredModel:
     """A model with a score for each task and seed."""
     results = [
@@ -69,16 +70,20 @@ def test_one_seed_without_predictions_tells_nothing_of_the_noise() -> None:
     assert beside.difference.low is None
 
 
-def write(folder: Path, name: str, scores: Sequence[float]) -> Path:
+def write(folder: Path, name: str, scores: Sequence[float], main: float, metric: str) -> Kept:
+    """Predictions as they were written before references were."""
     file = folder / name
     lines = [{"set": "dev", "id": str(i), "score": score} for i, score in enumerate(scores)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return file
+    return Kept(file, main, metric, ("dev",))
 
 
 def predicted(folder: Path, name: str, scores: Mapping[str, Sequence[float]]) -> ScoredModel:
     """A model whose scores are the means over its examples."""
-    files = {(t, 0): write(folder, f"{name}-{t}", values) for t, values in scores.items()}
+    files = {
+        (t, 0): write(folder, f"{name}-{t}", values, fmean(values), "accuracy")
+        for t, values in scores.items()
+    }
     return model(name, {task: [fmean(values)] for task, values in scores.items()}, files)
 
 
@@ -108,19 +113,19 @@ def test_examples_give_the_interval_where_scores_are_their_means(tmp_path: Path)
     assert set(beside.tests) == {"RTE", "WNLI"}
 
 
-def test_a_metric_that_is_no_mean_over_examples_is_left_to_the_seeds(tmp_path: Path) -> None:
-    files = [
-        {("CoLA", seed): write(tmp_path, f"{name}{seed}", [1.0, 0.0, 1.0]) for seed in (0, 1)}
-        for name in "ab"
-    ]
-    models = [
-        model("a", {"CoLA": [0.4, 0.45]}, files[0]),
-        model("b", {"CoLA": [0.3, 0.33]}, files[1]),
-    ]
+def test_a_score_that_the_predictions_do_not_add_up_to_is_left_to_the_seeds(tmp_path: Path) -> None:
+    scores = {"a": [0.4, 0.45], "b": [0.3, 0.33]}
+    models = []
+    for name, mains in scores.items():
+        files = {
+            ("CoLA", seed): write(tmp_path, f"{name}{seed}", [1.0, 0.0, 1.0], main, "matthews")
+            for seed, main in enumerate(mains)
+        }
+        models.append(model(name, {"CoLA": mains}, files))
     beside = Scoring("glue", models).beside("a", "b")
     assert beside is not None
     assert beside.difference.over == "seeds"
-    assert set(beside.tests) == {"CoLA"}
+    assert beside.tests["CoLA"].metric is None
 
 
 def test_models_are_compared_by_the_tasks_that_all_have() -> None:

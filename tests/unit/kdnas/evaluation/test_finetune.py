@@ -17,6 +17,7 @@ from kdnas.evaluation.examples import SpanExample, TaggedExample, TaskData, Text
 from kdnas.evaluation.finetune import finetune
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.tally import tally
 from kdnas.evaluation.tasks import find_task
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
@@ -123,6 +124,10 @@ def test_a_task_is_learned(
     assert result.main == result.metrics[part][data.task.main_metric]
     assert (result.steps, result.train_examples) == (60, len(data.train))
     assert [p.id for p in result.predictions[part]] == [e.id for e in data.evaluations[part]]
+    assert result.main_metric() == (data.task.main_metric, (part,))
+    said, right = zip(*((p.prediction, p.reference) for p in result.predictions[part]), strict=True)
+    made = tally(data.task.main_metric, said, right)
+    assert made.value == pytest.approx(result.main)
     assert "training was cut to 60 steps" in result.notes
     assert (told[59].phase, told[59].done, told[59].total) == ("training", 60, 60)
     assert (told[-1].phase, told[-1].done) == (part, len(data.evaluations[part]))

@@ -29,6 +29,7 @@ from kdnas.evaluation.report_formats import (
 from kdnas.evaluation.results import TaskResult, main_score
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.significance import paired_bootstrap
+from kdnas.evaluation.tally import mean_of
 from kdnas.evaluation.tasks import SUITES, find_task
 
 TIMED = ("pytorch",)
@@ -67,7 +68,13 @@ def report() -> Report:
     teacher = Measured("teacher", (*accuracy("SST-2", [0.90, 0.92]),))
     student = replace(student, figures=ModelFigures(5_000_000, 20_400_000, *TIMED, 2.5, *WHERE))
     teacher = replace(teacher, figures=ModelFigures(22_600_000, 90_900_000, *TIMED, 10.0, *WHERE))
-    tests = {"teacher": {"SST-2": paired_bootstrap([1, 0, 1, 0], [1, 1, 1, 0], samples=200)}}
+    tests = {
+        "teacher": {
+            "SST-2": paired_bootstrap(
+                [(mean_of([1, 0, 1, 0]), mean_of([1, 1, 1, 0]))], metric="accuracy", samples=200
+            )
+        }
+    }
     return make_report("glue", [student, teacher], tests, layers=4, hidden=576, max_published=5)
 
 
@@ -166,7 +173,7 @@ def test_markdown_has_all_of_it(report: Report) -> None:
     assert "| share of teacher | 90.1 % | – | – |" in text
     assert "(published: Trivedi et al. 2023, Table 7)" in text
     assert "| student_1 | CoLA | dev | Matthews | 25.0±7.1 | 2 |" in text
-    assert "SST-2: student_1 − teacher = -25.0 an example" in text
+    assert "SST-2, accuracy: student_1 − teacher = -25.0, 95 % interval" in text
 
 
 def test_a_screen_shows_numbers_in_the_place_of_long_names(report: Report) -> None:
@@ -231,16 +238,20 @@ def test_every_suite_makes_a_report() -> None:
 def test_latex_has_real_minus_signs_and_the_notes() -> None:
     worse = [replace(r, official_split=False) for r in accuracy("CoLA", [-0.104, -0.02])]
     better = Measured("XLM-R_2", tuple(accuracy("CoLA", [0.5, 0.6])))
-    tests = {better.model: {"CoLA": paired_bootstrap([0.0, 1.0, 0.0], [1.0, 1.0, 1.0])}}
+    tests = {
+        better.model: {
+            "CoLA": paired_bootstrap([(mean_of([0.0, 1.0, 0.0]), mean_of([1.0, 1.0, 1.0]))])
+        }
+    }
     text = as_latex(make_report("glue", [Measured("L-1", tuple(worse)), better], tests))
     assert "\nL-1 & $-$6.2$\\pm$5.9" in text
-    assert r"\footnotesize CoLA: L-1 $-$ XLM-R\_2 = $-$66.7 an example" in text
+    assert r"\footnotesize CoLA, what an example scores: L-1 $-$ XLM-R\_2 = $-$66.7, 95" in text
     assert r"\par {\footnotesize CoLA: not the official split}" in text
 
 
 def test_csv_has_shares_bootstrap_and_notes() -> None:
     groups = [Measured(n, tuple(accuracy("RTE", [v, v]))) for n, v in (("s", 0.5), ("t", 0.8))]
-    test = paired_bootstrap([0.0, 1.0, 0.0], [1.0, 1.0, 1.0])
+    test = paired_bootstrap([(mean_of([0.0, 1.0, 0.0]), mean_of([1.0, 1.0, 1.0]))])
     text = as_csv(make_report("glue", groups, {"t": {"RTE": test}}))
     rows = [r for r in csv.DictReader(io.StringIO(text)) if r["about"] == "against t"]
     assert {r["metric"]: float(r["mean"]) for r in rows if r["task"] == "RTE"} == {
