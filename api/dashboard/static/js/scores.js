@@ -135,9 +135,13 @@ function timedHow(report) {
 const isOurSplit = ({ notes }, column) =>
   notes.some((note) => note.startsWith(`${column}: `) && note.includes(OTHER_SPLIT));
 
-function difference(task, other, { difference, low, high, p_value, examples }) {
+// What the models are compared by: the task's metric, or what each example scores.
+const METRICS = { f1: "F1", matthews: "Matthews", pearson: "Pearson", spearman: "Spearman" };
+export const measured = ({ metric }) => (metric === null ? "an example" : (METRICS[metric] ?? metric));
+
+function difference(task, other, { metric, difference, low, high, p_value, examples }) {
   const [mean, from, to] = [difference, low, high].map((value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`);
-  return `${task}: ${mean} points against ${other}, 95 % interval ${from} to ${to}, p = ${p_value.toPrecision(2)} (paired bootstrap, ${whole(examples)} examples)`;
+  return `${task}, ${measured({ metric })}: ${mean} points against ${other}, 95 % interval ${from} to ${to}, p = ${p_value.toPrecision(2)} (paired bootstrap, ${whole(examples)} examples)`;
 }
 
 function below(report, query) {

@@ -4,7 +4,7 @@ import { address } from "../api.js";
 import { el, show } from "../dom.js";
 import { duration, signed, whole } from "../format.js";
 import { facts } from "../parts.js";
-import { scoreTable } from "../scores.js";
+import { measured, scoreTable } from "../scores.js";
 import { plainTable } from "../table.js";
 import { ROLES } from "./members.js";
 
@@ -82,7 +82,8 @@ const TESTS = [
   { label: "Task", cell: (one) => one.task },
   { label: "Student", cell: (one) => one.model },
   { label: "Beside", cell: (one) => one.other },
-  { label: "Points an example", num: true, cell: (one) => signed(one.difference) },
+  { label: "Points of", cell: measured },
+  { label: "Points", num: true, cell: (one) => signed(one.difference) },
   { label: "95 % interval", num: true, cell: (one) => `${signed(one.low)} to ${signed(one.high)}` },
   { label: "p", num: true, cell: (one) => one.p_value.toPrecision(2) },
   { label: "Examples", num: true, cell: (one) => whole(one.examples) },
