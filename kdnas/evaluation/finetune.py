@@ -27,7 +27,7 @@ from kdnas.evaluation.span_tasks import SpanEncoding
 from kdnas.evaluation.splitting import for_tuning, tuned_on
 from kdnas.evaluation.tagging_tasks import TaggingEncoding
 from kdnas.evaluation.task_model import TaskModel, load_task_model
-from kdnas.evaluation.text_tasks import TextEncoding
+from kdnas.evaluation.text_tasks import TextEncoding, mean_number
 from kdnas.evaluation.training import FinetuneProgress, OnProgress, Trained, Training
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 
@@ -98,7 +98,9 @@ def finetune(
             f"{', '.join(data.sources)}"
         )
     with tidy_process(threads):
-        task_model = load_task_model(model, data.task, data.labels, settings.dropout, seed)
+        task_model = load_task_model(
+            model, data.task, data.labels, settings.dropout, seed, centre=mean_number(data)
+        )
         scored = Scored(task_model, data, settings, choose_device(device), on_progress)
         tuning = for_tuning(data) if settings.early_stopping is not None else data
         training = Training(

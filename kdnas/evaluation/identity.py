@@ -9,7 +9,7 @@ from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.splitting import TUNING_SET
 
-METHOD = 1
+METHOD = 2
 """Version of the way of fine-tuning and scoring; older results do not count for a newer one."""
 
 

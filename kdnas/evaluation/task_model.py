@@ -44,12 +44,19 @@ class TaskModel:
 
 
 def load_task_model(
-    handle: TeacherHandle, task: Task, labels: Sequence[str] | None, dropout: float, seed: int
+    handle: TeacherHandle,
+    task: Task,
+    labels: Sequence[str] | None,
+    dropout: float,
+    seed: int,
+    *,
+    centre: float = 0.0,
 ) -> TaskModel:
     """Load an encoder and put the architecture's usual head for a task on it.
 
     The head, and a pooler that the folder lacks (students have none, nor have masked-LM models),
-    start at random by ``seed``; a head that the folder has is used if it fits.
+    start at random by ``seed``, its biases at ``centre``; a head that the folder has is used if it
+    fits.
 
     Args:
         handle: the model on this machine.
@@ -57,6 +64,9 @@ def load_task_model(
         labels: of a classification or a tagging task.
         dropout: of all layers.
         seed: of fresh weights.
+        centre: what a fresh head says of everything at first: of a regression, the mean of its
+            numbers. From 0 a bias gets there by a learning rate a step, which takes a small rate
+            thousands of steps, and until then the gradient speaks of little else.
 
     Raises:
         TeacherError: the weights do not load, or lack a part of the encoder.
@@ -102,7 +112,10 @@ def load_task_model(
             f"the weights of model {handle.ref!r} lack {len(missing)} tensors of the encoder, "
             f"{missing[0]} first; give a complete {family.title} checkpoint"
         )
-    _keep_outputs_precise(model)
+    name, output = _output(model, encoder)
+    if f"{name}.bias" in absent:
+        torch.nn.init.constant_(output.bias, centre)
+    output.__class__ = _PreciseLinear
     inputs = set(signature(model.forward).parameters)
     if handle.shape.type_vocab_size < 2:
         inputs.discard("token_type_ids")  # a pair's second part would have no embedding
@@ -120,7 +133,11 @@ def load_task_model(
 
 
 class _PreciseLinear(nn.Linear):
-    """A linear map in float32, whatever the precision of the matrix products around it."""
+    """A linear map in float32, whatever the precision of the matrix products around it.
+
+    In bfloat16 a score between 2 and 4 comes in steps of 1/64, and the scores of several spans
+    are the same: a rank correlation, or the choice of an answer, would be that of the rounding.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (…, in) to (…, out)."""
@@ -130,14 +147,17 @@ class _PreciseLinear(nn.Linear):
             return super().forward(input.float())
 
 
-def _keep_outputs_precise(model: nn.Module) -> None:
-    """Let a model's last linear map give float32 under autocast.
+def _output(model: nn.Module, encoder: str) -> tuple[str, nn.Linear]:
+    """The map to the outputs, and its name: the last one outside of the encoder.
 
-    In bfloat16 a score between 2 and 4 comes in steps of 1/64, and the scores of several spans
-    are the same: a rank correlation, or the choice of an answer, would be that of the rounding.
+    The order of a model's parts does not tell: XLM-R has its head before its encoder.
     """
-    *_, last = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
-    last.__class__ = _PreciseLinear
+    *_, output = (
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and not name.startswith(encoder)
+    )
+    return output
 
 
 def _auto_class(task: Task) -> Any:

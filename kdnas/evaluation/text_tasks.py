@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kdnas.evaluation.examples import TextExample
+from kdnas.evaluation.examples import TaskData, TextExample
 from kdnas.evaluation.forward import Forward
 from kdnas.evaluation.results import Prediction
 from kdnas.evaluation.task_model import TaskModel
@@ -87,3 +88,10 @@ def _number(example: TextExample) -> float:
     if example.label is None:
         raise ValueError(f"example {example.id} has no label")
     return float(example.label)
+
+
+def mean_number(data: TaskData) -> float:
+    """The mean of what a regression learns from; 0 of any other task."""
+    if data.task.kind != "regression":
+        return 0.0
+    return fmean(_number(e) for e in data.train if isinstance(e, TextExample))

@@ -17,6 +17,7 @@ from kdnas.evaluation.grid import GRID_SEED, QUARTERS, GridPoint
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.splitting import for_tuning
 from kdnas.evaluation.task_model import load_task_model
+from kdnas.evaluation.text_tasks import mean_number
 from kdnas.evaluation.training import Training
 from kdnas.models.teacher import TeacherHandle
 
@@ -55,7 +56,9 @@ def run_trial(
     tuning = for_tuning(data)
     tried = point.applied_to(settings)
     with tidy_process(threads), tempfile.TemporaryDirectory(prefix="kdnas-trial-") as folder:
-        task_model = load_task_model(model, data.task, data.labels, tried.dropout, GRID_SEED)
+        task_model = load_task_model(
+            model, data.task, data.labels, tried.dropout, GRID_SEED, centre=mean_number(data)
+        )
         scored = Scored(task_model, tuning, tried, choose_device(device), lambda _: None)
         training = Training(
             task_model.model,

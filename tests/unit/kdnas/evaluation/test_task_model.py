@@ -21,6 +21,8 @@ from kdnas.evaluation.forward import Forward
 from kdnas.evaluation.tagging_tasks import IGNORED, TaggingEncoding
 from kdnas.evaluation.task_model import TaskModel, load_task_model
 from kdnas.evaluation.tasks import find_task
+from kdnas.models.families import FAMILIES
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import prepare_teacher, quiet_transformers
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -59,7 +61,9 @@ def test_the_encoder_is_the_folders_and_the_head_the_seeds(folder: Path) -> None
     assert config.id2label == {0: "negative", 1: "positive"}
 
 
-def test_outputs_are_not_rounded_where_products_are(folder: Path) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_outputs_are_not_rounded_where_products_are(family: str, tmp_path: Path) -> None:
+    folder = make_tiny_teacher(tmp_path / family, model_type=family, words=["anna"])
     regression = load_task_model(prepare_teacher(str(folder)), find_task("STS-B"), None, 0.0, 0)
     ids = torch.tensor([[2, 5, 3], [2, 6, 3]])
     with torch.no_grad():
@@ -69,6 +73,32 @@ def test_outputs_are_not_rounded_where_products_are(folder: Path) -> None:
     assert rounded.dtype == torch.float32
     assert not torch.equal(rounded, rounded.bfloat16().float())
     assert torch.allclose(rounded, precise, atol=0.05)
+
+
+def test_a_fresh_head_of_a_regression_begins_at_the_mean(folder: Path, tmp_path: Path) -> None:
+    task = find_task("STS-B")
+
+    def bias(source: Path, centre: float) -> float:
+        made = load_task_model(prepare_teacher(str(source)), task, None, 0.0, 0, centre=centre)
+        return float(made.model.get_parameter("classifier.bias").detach())
+
+    assert [bias(folder, centre) for centre in (0.0, 2.5)] == [0.0, 2.5]
+    own = load_task_model(prepare_teacher(str(folder)), task, None, 0.0, 0, centre=1.25)
+    with MAKING_MODELS, quiet_transformers():
+        own.model.save_pretrained(tmp_path / "own")
+    own.tokenizer.save_pretrained(tmp_path / "own")
+    assert bias(tmp_path / "own", 2.5) == 1.25
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_head_of_every_family_has_a_centre(family: str, tmp_path: Path) -> None:
+    source = make_tiny_teacher(tmp_path / family, model_type=family, words=["anna"])
+    made = load_task_model(
+        prepare_teacher(str(source)), find_task("STS-B"), None, 0.0, 0, centre=100.0
+    )
+    with torch.no_grad():
+        said = made.model.eval()(input_ids=torch.tensor([[2, 5, 3]])).logits
+    assert said.item() == pytest.approx(100.0, abs=5)
 
 
 def test_a_folder_without_pooler_gets_one(folder: Path, tmp_path: Path) -> None:
