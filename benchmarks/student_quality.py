@@ -55,6 +55,7 @@ from kdnas.distill.numerics import choose_dtype, num_threads
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.identity import METHOD
 from kdnas.evaluation.metrics import score
 from kdnas.evaluation.settings import published_settings
 from kdnas.evaluation.sts_cosine import score_by_cosine
@@ -158,6 +159,7 @@ def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
             "settings": linear_probe.SETTINGS if reading.how == "probe" else choice.study.tuning,
             "dtype": dtype if reading.tuned else "float32",
             "about": about(folder_of(models, contender, made)),
+            "method": METHOD,
         }
         if runs.has(row):
             continue
