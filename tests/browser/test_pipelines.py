@@ -106,11 +106,14 @@ def test_a_pipeline_is_launched_from_a_preset(
     budgets.fill("6\n9.5")
     page.get_by_role("button", name="Launch the pipeline").click()
     expect(page.locator("#form .notice.bad")).to_contain_text("exactly one of top")
-    page.get_by_label("So many of the highest reward").fill("")
+    shares = page.get_by_label("Or within each share of the teacher's")
+    expect(shares).to_have_value("0.5")
+    shares.fill("")
     page.get_by_label("Tasks").fill("SST-2")
     page.get_by_text("The request as JSON").click()
     body = json.loads(page.locator("#form pre").inner_text())
     assert body["choose"] == {"latency_budgets_ms": [6, 9.5]}
+    assert body["search"]["reward"]["latency_price"] == 0
     page.get_by_role("button", name="Launch the pipeline").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("launched")
     expect(page.locator("#members")).to_contain_text("chosen when the search has ended")

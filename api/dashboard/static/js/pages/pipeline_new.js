@@ -46,6 +46,7 @@ async function begin() {
         fields: [
           { path: "choose.top", label: "So many of the highest reward", node: TOP, help: "Leave it empty where you give budgets." },
           { path: "choose.latency_budgets_ms", label: "Or the best within each latency", unit: "ms", node: BUDGETS, help: "One budget a line." },
+          { path: "choose.latency_budgets_ratio", label: "Or within each share of the teacher's", node: BUDGETS, help: "Of its latency, such as 0.5; one a line." },
           { path: "search.controller.episodes", label: "Episodes", help: "Rounds of proposing, training and learning." },
           { path: "search.controller.candidates", label: "Candidates an episode", help: "Students trained in each round." },
         ],
