@@ -9,7 +9,8 @@ from controller.strategies import build_strategy
 from kdnas.evaluation.choosing import tasks_with_data
 from kdnas.search_space import SearchSpace
 from kdnas.specs.parts import ModelSpec
-from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
+from kdnas.specs.search import SearchSpec
 
 
 def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
@@ -32,6 +33,7 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
         update={
             "evaluation": plan,
             "distillation": spec.distillation.model_copy(update={"output": output}),
+            "search": _within_budgets(spec.search, spec.choose),
         }
     )
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
@@ -39,3 +41,15 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     check_pairs(request, tasks)
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
+
+
+def _within_budgets(search: SearchSpec, choose: ChooseSpec) -> SearchSpec:
+    """The search without states that no budget could choose; limits that were asked for stay."""
+    limits = search.limits
+    if limits.max_latency_ms is not None or limits.max_latency_ratio is not None:
+        return search
+    budgets = {
+        "max_latency_ms": max(choose.latency_budgets_ms, default=None),
+        "max_latency_ratio": max(choose.latency_budgets_ratio, default=None),
+    }
+    return search.model_copy(update={"limits": limits.model_copy(update=budgets)})

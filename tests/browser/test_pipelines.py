@@ -113,7 +113,6 @@ def test_a_pipeline_is_launched_from_a_preset(
     page.get_by_text("The request as JSON").click()
     body = json.loads(page.locator("#form pre").inner_text())
     assert body["choose"] == {"latency_budgets_ms": [6, 9.5]}
-    assert body["search"]["reward"]["latency_price"] == 0
     page.get_by_role("button", name="Launch the pipeline").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("launched")
     expect(page.locator("#members")).to_contain_text("chosen when the search has ended")
@@ -127,6 +126,7 @@ def test_a_pipeline_is_launched_from_a_preset(
         stored = pipelines.get_pipeline(session, "launched")
     assert stored.owner_kind == "service"
     assert stored.spec["choose"]["latency_budgets_ms"] == [6, 9.5]
+    assert stored.spec["search"]["limits"]["max_latency_ms"] == 9.5
     assert stored.spec["search"]["proxy"]["steps"] == 60
     assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
     assert stored.spec["baselines"]["undistilled"] is True
