@@ -55,8 +55,8 @@ def load_task_model(
     """Load an encoder and put the architecture's usual head for a task on it.
 
     The head, and a pooler that the folder lacks (students have none, nor have masked-LM models),
-    start at random by ``seed``, its biases at ``centre``; a head that the folder has is used if it
-    fits.
+    start at random by ``seed``, the bias of the outputs at ``centre``; a head that the folder has
+    is used if it fits.
 
     Args:
         handle: the model on this machine.
