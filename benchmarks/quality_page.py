@@ -111,7 +111,7 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
         *table(study, numbers, (*FINE_TUNED, COSINE)),
         "",
         *outdated(runs),
-        *verdicts(study, numbers),
+        *verdicts(study, numbers, runs),
         "",
         "## Linear probe",
         "",
@@ -181,12 +181,13 @@ def cell(found: dict[str, Any] | None) -> str:
     return f"{text} ({found['student_above']:+.1f}, {low:+.1f} … {high:+.1f})"
 
 
-def verdicts(study: Study, numbers: dict[str, Any]) -> list[str]:
+def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
     """Say for each task with a bar whether it is met."""
     lines = []
     for name in ("SST-2", "STS-B"):
-        reading = str(Reading(name, "fine-tuned"))
-        rivals = {c.name: numbers.get(c.name, {}).get(reading) for c in study.contenders}
+        reading = Reading(name, "fine-tuned")
+        old = "" if runs.method(reading) == METHOD else ", to be read anew"
+        rivals = {c.name: numbers.get(c.name, {}).get(str(reading)) for c in study.contenders}
         cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
         start, warm = rivals["student-0"], rivals["warm-0"]
         if not (rivals[study.student_itself.name] and start and warm and len(cuts) == 2):
@@ -205,6 +206,6 @@ def verdicts(study: Study, numbers: dict[str, Any]) -> list[str]:
             met = "met" if low > 0 else "within the noise" if high > 0 else "missed"
             lines.append(
                 f"- {name}, above {words}: {rival['student_above']:+.1f} ({low:+.1f} … "
-                f"{high:+.1f}): **{met}{soon}**."
+                f"{high:+.1f}): **{met}{soon}{old}**."
             )
     return lines
