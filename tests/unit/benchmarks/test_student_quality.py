@@ -195,8 +195,9 @@ def test_another_study_takes_other_folders_and_files(study: ModuleType, tmp_path
     [((0.1, 2.0), "met"), ((-0.1, 2.0), "within the noise"), ((-3, -1), "missed")],
 )
 def test_a_bar_is_met_where_the_interval_is_above_zero(
-    study: ModuleType, page: ModuleType, interval: tuple[float, float], word: str
+    study: ModuleType, page: ModuleType, tmp_path: Path, interval: tuple[float, float], word: str
 ) -> None:
+    runs = study.Runs(tmp_path / "runs.jsonl")
     numbers = {
         name: {
             f"{task}, fine-tuned": {
@@ -208,12 +209,32 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
         }
         for name in ("student", "student-0", "warm-0", "even-0", "lowest-0")
     }
-    found = page.verdicts(study.Study(), numbers)
+    found = page.verdicts(study.Study(), numbers, runs)
     assert len(found) == 6
     assert sum("cuts to 3 layers" in line for line in found) == 2
     assert all(line.endswith(f"**{word}**.") for line in found)
     numbers["student"]["SST-2, fine-tuned"]["runs"].pop()
-    found = page.verdicts(study.Study(), numbers)
+    found = page.verdicts(study.Study(), numbers, runs)
     assert sum(line.endswith(f"**{word} so far, with 2 of 3 runs**.") for line in found) == 3
     del numbers["lowest-0"]
-    assert page.verdicts(study.Study(), numbers) == ["- SST-2: unfinished.", "- STS-B: unfinished."]
+    unfinished = ["- SST-2: unfinished.", "- STS-B: unfinished."]
+    assert page.verdicts(study.Study(), numbers, runs) == unfinished
+
+
+def test_a_bar_by_the_old_head_says_so(study: ModuleType, page: ModuleType, tmp_path: Path) -> None:
+    numbers = {
+        name: {
+            f"{task}, fine-tuned": {
+                "runs": [0.8] * 3,
+                "student_above": 1.0,
+                "student_above_interval": (0.5, 1.5),
+            }
+            for task in ("SST-2", "STS-B")
+        }
+        for name in ("student", "student-0", "warm-0", "even-0", "lowest-0")
+    }
+    runs = study.Runs(tmp_path / "runs.jsonl")
+    runs.add(run("student", ["0"], task="STS-B", made_with_seed=0, method=1))
+    found = page.verdicts(study.Study(), numbers, runs)
+    old = [line.endswith("**met, to be read anew**.") for line in found]
+    assert old == [False] * 3 + [True] * 3
