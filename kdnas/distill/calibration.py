@@ -10,11 +10,12 @@ from torch import nn
 from kdnas.corpus.batches import pad_batch
 from kdnas.corpus.strata import Indices, generator
 from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.distill.numerics import Device, num_threads
 from kdnas.errors import CorpusError
 from kdnas.models.batch import Batch
 from kdnas.models.families import family_of
 from kdnas.models.start.states import FORMAT, TeacherStates, collect_states
-from kdnas.models.teacher import TeacherHandle
+from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.records import TeacherShape, fingerprint
 from kdnas.store import Store
 
@@ -60,12 +61,14 @@ def calibration_states(
     corpus: TokenizedCorpus,
     tokens: int,
     store: Store,
-    device: str,
+    device: Device,
 ) -> TeacherStates:
     """Return the teacher's states on a piece of the corpus, collected now or before.
 
     The sequences are drawn from the training split by the corpus alone, the same for every seed
     of a training. Processes of one machine that want the same states wait for the first of them.
+    It collects with one thread of the CPU: in whatever way those run that take them later, they
+    find the same bits.
 
     Args:
         teacher: the teacher.
@@ -73,7 +76,7 @@ def calibration_states(
         corpus: where the text comes from.
         tokens: how many to take, or a little more.
         store: keeps the states.
-        device: where the teacher runs.
+        device: where that is.
 
     Raises:
         CorpusError: the corpus has too few tokens.
@@ -117,12 +120,14 @@ def _collect(
     model: nn.Module,
     corpus: TokenizedCorpus,
     tokens: int,
-    device: str,
+    device: Device,
     folder: Path,
 ) -> None:
+    on_cpu = model if device == "cpu" else load_teacher_model(teacher)
     chosen = calibration_sequences(corpus, tokens)
     padded = (
         pad_batch(corpus, chosen[i : i + _SEQUENCES]) for i in range(0, len(chosen), _SEQUENCES)
     )
-    batches = (Batch.of(p.input_ids, p.attention_mask, device=device) for p in padded)
-    collect_states(model, family_of(teacher.shape.model_type), batches, folder, teacher.ref)
+    batches = (Batch.of(p.input_ids, p.attention_mask, device="cpu") for p in padded)
+    with num_threads(1):
+        collect_states(on_cpu, family_of(teacher.shape.model_type), batches, folder, teacher.ref)

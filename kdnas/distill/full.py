@@ -219,7 +219,7 @@ class FullDistillation:
         should_stop: Callable[[], bool],
     ) -> bool:
         """Train through a stage; False if it was stopped before its end."""
-        if not plan.steps:
+        if self._step == 0:
             self._read_start(plan, trainer, teacher, on_progress)
         shown, tokens, since = -math.inf, 0, time.monotonic()
         while not trainer.finished:
@@ -251,14 +251,18 @@ class FullDistillation:
         teacher: TeacherPass,
         on_progress: Callable[[FullProgress], None],
     ) -> None:
-        """Read the losses of a student as it starts, the training loss on the first batch."""
+        """Read the losses of a student as it starts, the training loss on the first batch.
+
+        A good start may be better than what a training makes of it, so it may be the best student.
+        """
         parts = self._setup.parts(self._batch(plan, 0), self._parallel, self._training.accumulate)
         loss = sum(trainer.look(batch, teacher(batch)) for batch in parts)
         trainer.last_loss = sum(self._parallel.gather(loss))
         point = None
         if self._parallel.leads:
             point = self._read_held_out(plan, trainer, teacher)
-        self._save(trainer)
+        if not plan.steps:
+            self._save(trainer)
         if point is not None:
             on_progress(self._progress(plan, trainer, 0.0, point))
 
@@ -383,12 +387,14 @@ def best_reading(
 ) -> HeldOutPoint | None:
     """Return the reading of the smallest relative loss in the last stage that was reached.
 
-    Losses of different objectives cannot be compared.
+    Losses of different objectives cannot be compared. What is read at a stage's first step is the
+    end of the stage before; only step 0 is the start of its own.
     """
     if not held_out:
         return None
-    first = max((s.first_step for s in stages if s.first_step < held_out[-1].step), default=-1)
-    return min((p for p in held_out if p.step > first), key=lambda p: (p.losses.relative, p.step))
+    first = max((s.first_step for s in stages if s.first_step < held_out[-1].step), default=0)
+    own = (p for p in held_out if p.step > first or first == 0)
+    return min(own, key=lambda p: (p.losses.relative, p.step))
 
 
 def _readings(state: dict[str, Any]) -> tuple[HeldOutPoint, ...]:

@@ -35,6 +35,8 @@ class CardFacts:
         device: where it ran.
         latency: a sentence with the measured latency, or None if it was not measured.
         sentences: how the folder says sentences are embedded; None if it does not.
+        not_learned: why the student is no success, beginning with "has not learned"; None if it is
+            one.
     """
 
     run_id: str
@@ -44,6 +46,7 @@ class CardFacts:
     device: str
     latency: str | None
     sentences: SentenceModules | None = None
+    not_learned: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ pipeline_tag: {"fill-mask" if fills_masks else "feature-extraction"}
 
 # {spec.arch} student of {spec.teacher.ref}{", undistilled" if distilled.undistilled else ""}
 
-{_about(distilled, words)}
+{_about(distilled, words, facts)}
 
 | | |
 |---|---|
@@ -324,14 +327,17 @@ def _projection_words(
     return _PROJECTION.format(folder=sentences.projection, teacher=hidden, student=student)
 
 
-def _about(distilled: Distilled, words: ObjectiveWords) -> str:
+def _about(distilled: Distilled, words: ObjectiveWords, facts: CardFacts) -> str:
     text = _ABOUT_UNDISTILLED if distilled.undistilled else _ABOUT
-    return text.strip().format(learned=words.learned)
+    about = text.strip().format(learned=words.learned)
+    return f"{about}\n\n**It {facts.not_learned}.**" if facts.not_learned else about
 
 
 def _read_at(distilled: Distilled) -> str:
     if distilled.undistilled:
         return "as it starts"
+    if distilled.best.step == 0:
+        return "as it starts: nothing read during its distillation was better"
     return f"step {distilled.best.step}, the best one read"
 
 

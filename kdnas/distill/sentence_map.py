@@ -82,7 +82,10 @@ class SentenceMaps:
         return least_squares(rows, torch.cat([self._theirs.to(own), weight * targets])).cpu()
 
     def _teacher_embeddings(self, teacher: TeacherHandle, model: nn.Module, store: Store) -> Tensor:
-        """(S, D), from the store or computed now."""
+        """(S, D), from the store or computed now, for each way to run the teacher anew.
+
+        One thread of a CPU takes too long for so many sequences, and another way has other bits.
+        """
         name = fingerprint(
             {
                 "format": FORMAT,
@@ -92,6 +95,8 @@ class SentenceMaps:
                 "corpus": self._corpus.fingerprint,
                 "sequences": SEQUENCES,
                 "tokens": TOKENS,
+                "device": self._device,
+                "threads": torch.get_num_threads(),
             }
         )
         if not store.has(KIND, name):

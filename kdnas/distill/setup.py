@@ -173,9 +173,16 @@ class Setup:
         A random start is left as random as its paper has it. So is what would be fitted to less
         text than a start takes: of a few tokens least squares learns the tokens by heart, and the
         held-out loss is worse than that of random projections.
+
+        Raises:
+            TeacherError: the teacher's states on the text are not finite, or constant; looked at
+                even where nothing is fitted, for training would tell neither from a bad student.
         """
         head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
-        if self._start.init == "random" or type(head).fit is Head.fit or not self.has_enough_text:
+        if self._start.init == "random" or not self.has_enough_text:
+            return
+        states = self.states
+        if type(head).fit is Head.fit:
             return
         if head.student_lm_head is not None:
             if self._earlier_lm_head is not None and not plan.first_step:
@@ -186,7 +193,7 @@ class Setup:
             if seen is None or head.student_taps.projections:
                 seen = trainer.token_states(head.student_taps, self._calibration_batches())
             own = seen
-            theirs = self.states.token_states(self.model, self.family, head.teacher_taps)
+            theirs = states.token_states(self.model, self.family, head.teacher_taps)
         head.fit(own, theirs)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.records import TeacherShape
@@ -21,8 +21,8 @@ class EmbeddingShape:
         type_vocab_size: rows of the table of token types.
         gated: whether the feed-forward block has a third matrix, a gate (GLU).
         biases: whether projections and layer norms have biases.
-        own_width: of the tables of the teacher's own architecture, where they are factorised
-            (ELECTRA); every other student's are as wide as its layers.
+        own_width: of the teacher's tables, where they may be factorised (ELECTRA), and of students
+            that differ from it in depth alone; every other student's are as wide as its layers.
         own: the teacher's own architecture, where that is so.
     """
 
@@ -57,10 +57,11 @@ class EmbeddingShape:
         return self.vocab_size + self.max_positions + self.type_vocab_size
 
     def width(self, architecture: Architecture) -> int:
-        """Width of the tables, E: that of the layers, unless the embedding is factorised."""
-        if self.own_width is None or str(architecture) != self.own:
+        """Width of a student's tables, E: that of its layers, unless they are factorised."""
+        if self.own_width is None or self.own is None:
             return architecture.hidden
-        return self.own_width
+        as_deep = replace(Architecture.parse(self.own), layers=architecture.layers)
+        return self.own_width if architecture == as_deep else architecture.hidden
 
 
 def count_parameters(architecture: Architecture, embedding: EmbeddingShape) -> int:

@@ -131,14 +131,16 @@ class Family:
     ) -> dict[str, Any]:
         """Return the configuration entries that make a student of this architecture.
 
-        A factorised embedding becomes as wide as the student, but that of the teacher's own
-        architecture stays as it is. Kinds of layers follow the teacher's pattern from the first
-        layer on: where every third of its layers looks at the whole sequence, so does every third
-        of the student's.
+        A factorised embedding becomes as wide as the student, but where the student differs from
+        its teacher in depth alone it stays as it is. Kinds of layers follow the teacher's pattern
+        from the first layer on: where every third of its layers looks at the whole sequence, so
+        does every third of the student's.
         """
         values = {key: getattr(architecture, axis) for axis, key in self.config_keys.items()}
         if self.factorised_embedding and any(
-            getattr(teacher, key) != value for key, value in values.items()
+            getattr(teacher, key) != values[key]
+            for axis, key in self.config_keys.items()
+            if axis != "layers"
         ):
             values["embedding_size"] = architecture.hidden
         if self.layer_types:

@@ -96,7 +96,7 @@ class MaskedLMHead(nn.Module):
         )
 
     def for_student(
-        self, architecture: Architecture, family: Family, seed: int, *, same: bool = False
+        self, architecture: Architecture, family: Family, seed: int, embedding: int | None = None
     ) -> MaskedLMHead:
         """Make a fresh tied head for a student of the family whose teacher has this head.
 
@@ -107,12 +107,12 @@ class MaskedLMHead(nn.Module):
             architecture: of the student.
             family: of both.
             seed: of the dense layer.
-            same: whether the student has the teacher's architecture, and so its embeddings' width.
+            embedding: width of its word embeddings; None where that is its layers'.
         """
         follows = family.lm_head.activation == family.config_keys["activation"]
         return MaskedLMHead(
             architecture.hidden,
-            len(self.norm_weight) if same else architecture.hidden,
+            embedding or architecture.hidden,
             len(self.bias),
             seed=seed,
             activation=architecture.activation if follows else self.activation,

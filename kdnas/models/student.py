@@ -29,8 +29,8 @@ def student_config(
     """Return the configuration of a student: the teacher's, with the architecture's numbers.
 
     Family, vocabulary, positions, special tokens and attention windows stay; a factorised
-    embedding becomes as wide as the student, unless that is of the teacher's own architecture; the
-    kinds of its layers follow the teacher's pattern, and fresh weights have a deviation of 0.02
+    embedding becomes as wide as the student, unless that differs from its teacher in depth alone;
+    the kinds of its layers follow the teacher's pattern, and fresh weights have a deviation of 0.02
     whatever the teacher's had.
     """
     family = family_of(teacher.model_type)

@@ -160,7 +160,7 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
     """Read a teacher's sizes from config.json alone.
 
     Raises:
-        TeacherError: no JSON, an unsupported family, or a size that is missing.
+        TeacherError: no JSON, an unsupported family, or a number that is missing.
     """
     from kdnas.models.families import family_of
 
@@ -190,6 +190,11 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
 
     if value("is_decoder"):
         raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
+    if family.padded_positions and value("pad_token_id") is None:
+        raise TeacherError(
+            f"pad_token_id in the config.json of teacher {ref!r} is null, and {family.title} "
+            "counts its positions from it on; write the id of the tokenizer's padding token there"
+        )
     return TeacherShape(
         model_type=model_type,
         layers=size(keys["layers"]),

@@ -103,8 +103,7 @@ class DistilBertHead(OutputDistributionHead):
         self.weights = weights
         copied = self.own.state_dict()
         for name, value in self.teachers.state_dict().items():
-            # The student's decoder is tied. A factorised embedding (ELECTRA) does not fit.
-            if name in copied and copied[name].shape == value.shape:
+            if name in copied:  # the student's decoder is tied, whatever the teacher's is
                 copied[name].copy_(value)
 
     fit = Head.fit  # nothing: as in the paper the head begins as the teacher's, like the layers

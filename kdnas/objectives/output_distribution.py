@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from kdnas.architecture import Architecture
 from kdnas.models.batch import Batch
-from kdnas.models.cost import teacher_architecture
+from kdnas.models.cost import EmbeddingShape
 from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.lm_head import start_lm_head
@@ -120,7 +120,7 @@ class OutputDistributionHead(Head):
             student,
             family_of(teacher.model_type),
             seed,
-            same=student == teacher_architecture(teacher),
+            EmbeddingShape.of(teacher).width(student),
         )
         self.teachers = lm_head.requires_grad_(False)
         with torch.no_grad():

@@ -10,7 +10,8 @@ from typing import Any
 
 from kdnas import ENGINE_VERSION
 from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
-from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.distill.fit_lm_head import fit_lm_head
+from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.records import MiniKDContext
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.objectives import objective_spec
@@ -51,6 +52,12 @@ class TinyLab:
         settings = {"embedding_dimension": self.teacher.shape.hidden, "pooling_mode": pooling}
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
         return replace(self, teacher=replace(self.teacher, sentences=folder))
+
+    def with_lm_head(self, steps: int = 3) -> TinyLab:
+        """Return the lab with a teacher that has a masked-LM head, fitted in a few steps."""
+        fitted = fit_lm_head(self.teacher, self.corpus, steps, self.store, "cpu", "float32")
+        teacher = open_teacher(self.teacher.fingerprint, self.store, fitted.fingerprint)
+        return replace(self, teacher=teacher)
 
     def context(
         self, dtype: str = "float32", init: str = "teacher", objective: Any = "hs", **proxy: Any

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from kdnas.models.families import Family
+from kdnas.models.start.copied import copy_embeddings
 from kdnas.models.start.norms import fitted_norm, normalised
 from kdnas.models.start.states import Layout
 from kdnas.models.start.weights import norm_eps, read_norm, write_norm
@@ -26,8 +27,9 @@ def start_embeddings(
 
     Sums of embeddings are normalised over the teacher's channels: their mean over channels goes,
     and the scale of each channel. Both are taken into the tables, for in the student's basis they
-    could not be. A factorised embedding (ELECTRA) is multiplied out. Where positions are rotary
-    there is nothing to sum, so each word's whole normalised embedding goes into the table.
+    could not be. A factorised embedding (ELECTRA) is multiplied out, unless the student has one as
+    its teacher has. Where positions are rotary there is nothing to sum, so each word's whole
+    normalised embedding goes into the table.
 
     Args:
         student: the student, on the CPU.
@@ -42,12 +44,11 @@ def start_embeddings(
         The student's own embedding output: (N, d).
     """
     if len(basis) == basis.shape[1] and _width(student, family) == _width(teacher, family):
-        own = student.get_submodule("embeddings")
-        own.load_state_dict(teacher.get_submodule("embeddings").state_dict())
+        copy_embeddings(student, teacher)
         return target
     own_norm, norm = (m.get_submodule(family.embedding_norm) for m in (student, teacher))
     known = read_norm(norm)
-    widen = known.scale[:, None].cpu() * _widening(teacher, basis)  # (E, d)
+    widen = known.scale[:, None] * _widening(teacher, basis)  # (E, d)
     tables = _tables(student, family)
     for name, table in tables.items():
         rows = _tables(teacher, family)[name].detach().cpu()
@@ -56,7 +57,7 @@ def start_embeddings(
         else:
             rows = rows - rows.mean(1, keepdim=True)
         with torch.no_grad():
-            table.copy_(rows @ widen + (known.shift.cpu() @ basis if not family.positions else 0))
+            table.copy_(rows @ widen + (known.shift @ basis if not family.positions else 0))
     sums = tables["words"].detach()[input_ids]
     if "positions" in tables:
         sums = sums + tables["positions"].detach()[layout.places + first_position(student, family)]

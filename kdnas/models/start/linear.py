@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from kdnas.errors import TrainingError
+
 SLIGHT = 1e-5
 """Ridge penalty as a share of the mean variance: enough to solve, too little to bend."""
 FLOOR = 1e-6
@@ -137,8 +139,16 @@ def _cholesky(matrix: Tensor, share: float) -> Tensor:
     """Cholesky factor of a symmetric matrix with a share of its mean diagonal added.
 
     Where rounding leaves it indefinite all the same, the share grows tenfold until it is not.
+
+    Raises:
+        TrainingError: the matrix is not finite, and no share would do.
     """
     size = matrix.diagonal().mean().clamp_min(1e-12)
+    if not torch.isfinite(matrix).all():
+        raise TrainingError(
+            "no map can be fitted to the states of the calibration text: their products are not "
+            "finite; check the weights of the teacher"
+        )
     while True:
         lifted = matrix.clone()
         lifted.diagonal().add_(size * share)

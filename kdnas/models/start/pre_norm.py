@@ -43,19 +43,21 @@ class PreNormWalk(Walk):
             None if frequencies is None else lambda values: turned(values, frequencies),
             task.student.windows[number - 1],
         )
-        output, middle = self._onwards(
-            attention.output, read, own, states.attended(share.target) @ basis
+        target = states.attended(share.target) @ basis
+        output, middle = _onwards(
+            attention.output, read, own, target, task.student.attention_biased
         )
         attention = Attention(attention.query, attention.key, attention.value, output)
         coming = normalised(middle, task.student.eps)
-        inputs = Inputs(coming, task.student.biased)
+        inputs = Inputs(coming, task.student.feed_forward_biased)
         feed_forward = self.feed_forward(share, inputs, self._read_by_feed_forward, gated=True)
         if not share.span:
             feed_forward = silent_feed_forward(feed_forward)
         inner, gate = feed_forward.inner(coming).chunk(2, 1)
         active = ACTIVATIONS[task.architecture.activation](inner) * gate
-        outer, after = self._onwards(
-            feed_forward.outer, active, middle, states.hidden(share.target) @ basis
+        target = states.hidden(share.target) @ basis
+        outer, after = _onwards(
+            feed_forward.outer, active, middle, target, task.student.feed_forward_biased
         )
         norm = Norm(torch.ones(own.shape[1]), torch.zeros(own.shape[1]))
         weights = LayerWeights(
@@ -66,18 +68,9 @@ class PreNormWalk(Walk):
         )
         return weights, after
 
-    def _onwards(
-        self, product: Affine, rows: Tensor, stream: Tensor, target: Tensor
-    ) -> tuple[Affine, Tensor]:
-        """Rescale a block's last product to what is missing from the stream; return the sum too."""
-        written = product(rows)
-        scale, shift = by_channel(written, target - stream, self.task.student.biased)
-        fitted = Affine(product.weight * scale, product.bias * scale + shift)
-        return fitted, stream + written * scale + shift
-
     def _attention(self, number: int, share: Share, coming: Tensor) -> Attention:
         task, teacher = self.task, self.task.teacher
-        inputs = Inputs(coming, task.student.biased)
+        inputs = Inputs(coming, task.student.attention_biased)
         # All of one kind, and so of the same frequencies.
         frequencies = (
             teacher.frequencies[share.attention[0] - 1],
@@ -106,3 +99,13 @@ class PreNormWalk(Walk):
         norm = self.task.teacher.layers[layer - 1].feed_forward_norm
         stream = self.task.states.attended(layer)
         return stream if norm is None else norm(normalised(stream, self.task.teacher.eps))
+
+
+def _onwards(
+    product: Affine, rows: Tensor, stream: Tensor, target: Tensor, biased: bool
+) -> tuple[Affine, Tensor]:
+    """Rescale a block's last product to what is missing from the stream; return the sum too."""
+    written = product(rows)
+    scale, shift = by_channel(written, target - stream, biased)
+    fitted = Affine(product.weight * scale, product.bias * scale + shift)
+    return fitted, stream + written * scale + shift

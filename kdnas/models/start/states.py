@@ -24,7 +24,7 @@ from kdnas.models.families import Family
 from kdnas.models.start.basis import principal_components
 from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
-FORMAT = 3
+FORMAT = 4
 META = "states.json"
 
 
@@ -214,14 +214,16 @@ def collect_states(
     covariances, variances = [], []
     for i, parts in enumerate(hidden):
         states = torch.cat(parts)
-        covariance, variance = _covariance(states, i, name)
+        covariance, variance = _covariance(states, f"layer {i}" if i else "the embeddings", name)
         covariances.append(covariance)
         variances.append(variance)
         np.save(folder / f"hidden_{i:02}.npy", states.numpy())
     for i, parts in enumerate(attended, 1):
         np.save(folder / f"attended_{i:02}.npy", torch.cat(parts).numpy())
     if outputs:
-        np.save(folder / "output_00.npy", torch.cat(outputs).numpy())
+        states = torch.cat(outputs)
+        _covariance(states, "the last norm", name)
+        np.save(folder / "output_00.npy", states.numpy())
     activity = torch.stack([moments.values() for moments in neurons])
     np.save(folder / "covariances.npy", torch.stack(covariances).numpy())
     np.save(folder / "variances.npy", np.array(variances))
@@ -233,9 +235,12 @@ def collect_states(
     (folder / META).write_text(json.dumps(meta))
 
 
-def _covariance(states: Tensor, layer: int, name: str) -> tuple[Tensor, float]:
-    """Covariance of (N, D) states divided by its trace, and the trace."""
-    where = f"layer {layer}" if layer else "the embeddings"
+def _covariance(states: Tensor, where: str, name: str) -> tuple[Tensor, float]:
+    """Covariance of (N, D) states divided by its trace, and the trace.
+
+    Raises:
+        TeacherError: states are not finite, or the same for all tokens; ``where`` they are.
+    """
     if not torch.isfinite(states).all():
         raise TeacherError(
             f"teacher {name!r} is broken: the states of {where} are not finite on the corpus; "

@@ -42,7 +42,8 @@ class Model:
         eps: of its layer norms.
         frequencies: of the planes of a head, by layer; None where positions are not rotary.
         windows: tokens that each layer sees to either side; None where it is all of them.
-        biased: whether projections have biases.
+        attention_biased: whether the products of its attention blocks have biases.
+        feed_forward_biased: whether those of its feed-forward blocks do.
     """
 
     layers: tuple[LayerWeights, ...]
@@ -51,7 +52,8 @@ class Model:
     eps: float
     frequencies: tuple[Tensor | None, ...]
     windows: tuple[int | None, ...]
-    biased: bool
+    attention_biased: bool
+    feed_forward_biased: bool
 
     @classmethod
     def of(cls, model: nn.Module, family: Family) -> Model:
@@ -59,7 +61,7 @@ class Model:
         layers = family.transformer_layers(model)
         numbers = range(1, len(layers) + 1)
         config = model.config
-        query = next(module for _, module, _ in family.projections(layers[0]))
+        attention, feed_forward = (layers[0].get_submodule(path) for path in family.silent)
         return cls(
             tuple(read_layer(family, layer) for layer in layers),
             int(getattr(config, family.config_keys["heads"])),
@@ -67,7 +69,8 @@ class Model:
             norm_eps(layers[0].get_submodule(family.norms[1])),
             tuple(family.rotary_frequencies(model, number) for number in numbers),
             tuple(family.window(model, number) for number in numbers),
-            getattr(query, "bias", None) is not None,
+            getattr(attention, "bias", None) is not None,
+            getattr(feed_forward, "bias", None) is not None,
         )
 
 

@@ -1,4 +1,7 @@
-"""The weights of a layer under one set of names, read from and written to any family's modules."""
+"""The weights of a layer under one set of names, read from and written to any family's modules.
+
+They are read to the CPU, where students begin, wherever the model itself is.
+"""
 
 from __future__ import annotations
 
@@ -113,14 +116,15 @@ def norm_eps(module: nn.Module) -> float:
 def _norm(module: nn.Module) -> Norm | None:
     if not isinstance(module, nn.LayerNorm):
         return None  # an Identity, where ModernBERT leaves its first norm out
-    scale = module.weight.detach()
-    return Norm(scale, torch.zeros_like(scale) if module.bias is None else module.bias.detach())
+    scale = module.weight.detach().cpu()
+    shift = torch.zeros_like(scale) if module.bias is None else module.bias.detach().cpu()
+    return Norm(scale, shift)
 
 
 def _affine(module: nn.Module, part: int | None = None) -> Affine:
-    weight = module.get_parameter("weight").detach()
+    weight = module.get_parameter("weight").detach().cpu()
     bias = getattr(module, "bias", None)
-    bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+    bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().cpu()
     if part is not None:
         weight, bias = weight.chunk(3)[part], bias.chunk(3)[part]
     return Affine(weight.T, bias)

@@ -20,6 +20,7 @@ from kdnas.distill.calibration import (
     calibration_states,
     training_tokens,
 )
+from kdnas.distill.numerics import Device, num_threads
 from kdnas.errors import CorpusError
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.teacher import load_teacher_model
@@ -106,6 +107,20 @@ def test_of_two_at_once_one_collects(lab: TinyLab, store: Store, collected: list
         found = list(pool.map(lambda _: states_of(lab, store), range(2)))
     assert len(collected) == 1
     assert found[0].folder == found[1].folder
+
+
+def test_states_are_equal_to_the_bit_whoever_collects_them(lab: TinyLab, tmp_path: Path) -> None:
+    def collected_by(name: str, threads: int, device: Device) -> TeacherStates:
+        own = Store(str(tmp_path / name), tmp_path / f"{name}-cache")
+        # A model of a GPU is not asked: this one could not be run at all.
+        model = load_teacher_model(lab.teacher).to("cpu" if device == "cpu" else "meta")
+        with num_threads(threads):
+            return calibration_states(lab.teacher, model, lab.corpus, 4000, own, device)
+
+    one = collected_by("one", 1, "cpu")
+    for other in (collected_by("two", 2, "cpu"), collected_by("gpu", 2, "cuda")):
+        for file in sorted(one.folder.glob("*.npy")):
+            assert (np.load(file) == np.load(other.folder / file.name)).all(), file.name
 
 
 def test_another_number_of_tokens_is_another_artefact(

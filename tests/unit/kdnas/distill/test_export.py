@@ -160,7 +160,7 @@ def test_the_files_beside_the_model_have_the_facts(
     assert not is_export_of(tmp_path / "nowhere", "d-1")
     lines = [json.loads(t) for t in (output / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "training_loss" in line] == list(range(1, 13))
-    assert [line["step"] for line in lines if "held_out_relative" in line] == [5, 10, 12]
+    assert [line["step"] for line in lines if "held_out_relative" in line] == [0, 5, 10, 12]
     assert all(math.isfinite(v) for line in lines for v in line.values())
     figures = read_events(output / "tensorboard")
     assert {f.tag for f in figures} >= {"training/loss", "held_out/relative"}

@@ -179,6 +179,14 @@ def test_the_card_of_an_undistilled_student_claims_nothing(lab: TinyLab) -> None
         assert untrue not in card
 
 
+def test_the_card_says_if_the_student_has_not_learned(lab: TinyLab) -> None:
+    spec = lab.distillation(STUDENT)
+    said = "has not learned: its held-out output loss is 1.03"
+    card = model_card(distilled(lab), spec, lab.teacher, replace(FACTS, not_learned=said))
+    assert f"\n\n**It {said}.**\n\n| | |" in card
+    assert "not learned" not in card_of(lab, spec)
+
+
 TRAINED = (
     "| weights | trained: embeddings, all layers below the last, and the last layer's queries, "
     "keys and values; not trained: what follows them in that layer, "

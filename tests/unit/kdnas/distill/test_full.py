@@ -163,8 +163,9 @@ def test_two_stages_are_resumed_too(
     whole, pieces = Run.of(lab, tmp_path / "whole"), Run.of(lab, tmp_path / "pieces")
     whole.go_on()
     readings = [point.step for point in whole.standing().held_out]
-    assert readings == [5, 6, 10, 12]
-    assert whole.standing().best.step in {10, 12}  # losses of two stages are not compared
+    assert readings == [0, 5, 6, 10, 12]
+    # Losses of two stages are not compared, nor is the start of the first with the second's.
+    assert whole.standing().best.step in {10, 12}
     assert pieces.go_on(stop).steps == stop
     pieces.go_on()
     assert_same(pieces, whole)
@@ -228,23 +229,41 @@ def test_a_short_last_batch_has_fewer_parts(lab: TinyLab, tmp_path: Path) -> Non
 def test_the_best_student_is_the_one_that_is_returned(lab: TinyLab, tmp_path: Path) -> None:
     """A rate that grows too large makes the held-out loss rise; the best weights come back."""
     run = Run.of(lab, tmp_path, checkpoint_every=1, learning_rate=0.1, warmup_fraction=0.9)
+    poor = run.spec.student.model_copy(update={"init": "random"})  # one that steps make better
+    run.spec = run.spec.model_copy(update={"student": poor})
     seen: dict[int, dict[str, torch.Tensor]] = {}
     for step in range(1, 13):  # resumed after each step: the best weights have to survive that
         run.go_on(1)
         seen[step] = run.newest()
     result = run.standing()
     losses = {point.step: point.losses.relative for point in result.held_out}
-    assert list(losses) == list(range(1, 13))
+    assert list(losses) == list(range(13))
     assert result.best.losses.relative == min(losses.values())
-    assert result.best.step == min(losses, key=lambda step: losses[step]) < 12
+    assert 0 < result.best.step == min(losses, key=lambda step: losses[step]) < 12
     assert equal(weights(result), seen[result.best.step])
 
 
-def test_before_the_first_reading_the_newest_student_is_given(lab: TinyLab, tmp_path: Path) -> None:
-    run = Run.of(lab, tmp_path)
-    result = run.go_on(3)
-    assert (result.held_out, result.best.step) == ((), 3)
-    assert equal(weights(result), run.newest())
+@pytest.mark.parametrize("student", [STUDENT, "4,4,48,96,gelu"])
+def test_a_start_that_training_only_worsens_is_the_best(
+    lab: TinyLab, tmp_path: Path, student: str
+) -> None:
+    """Of any architecture at a rate that ruins it, and of the teacher's own at any."""
+    rate = 0.3 if student == STUDENT else 2e-3
+    run = Run(lab, lab.distillation(student, learning_rate=rate), Checkpoints(str(tmp_path)))
+    result = run.go_on()
+    start = result.held_out[0]
+    assert (result.best, start.step) == (start, 0)
+    assert start.losses.relative < min(p.losses.relative for p in result.held_out[1:])
+    worker = FullDistillation(
+        run.spec,
+        lab.teacher,
+        lab.corpus,
+        lab.store,
+        Checkpoints(str(tmp_path / "other")),
+        "cpu",
+        "float32",
+    )
+    assert equal(weights(result), start_of(worker, run.spec).state_dict())
 
 
 def test_progress_tells_of_steps_points_and_readings(lab: TinyLab, tmp_path: Path) -> None:
@@ -252,9 +271,10 @@ def test_progress_tells_of_steps_points_and_readings(lab: TinyLab, tmp_path: Pat
     run = Run.of(lab, tmp_path)
     run.worker().run(told.append)
     result = run.standing()
-    assert [p.step for p in told if p.held_out] == [5, 10, 12]
+    assert [p.step for p in told if p.held_out] == [0, 5, 10, 12]
     assert tuple(p.held_out for p in told if p.held_out) == result.held_out
-    assert all(p.total_steps == 12 and p.tokens_per_second > 0 for p in told)
+    assert all(p.total_steps == 12 and isfinite(p.loss) for p in told)
+    assert [p.step for p in told if p.tokens_per_second == 0] == [0]
     assert sum((p.points for p in told), ()) == result.curve
 
 
@@ -338,4 +358,5 @@ def test_the_training_loss_of_no_steps_is_that_of_the_first_batch(
     none = Run.of(lab, tmp_path / "none", steps=0, dropout=0.0, accumulate=2).go_on()
     one = Run.of(lab, tmp_path / "one", steps=1, dropout=0.0).go_on()
     assert none.best.losses.training == pytest.approx(one.curve[0].loss, rel=1e-5)
-    assert none.best.losses.relative != one.best.losses.relative
+    assert none.best.losses.relative == one.held_out[0].losses.relative
+    assert none.best.losses.relative != one.held_out[1].losses.relative

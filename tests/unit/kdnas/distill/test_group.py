@@ -54,7 +54,7 @@ for number, data in enumerate(work["contexts"]):
     for item in engine.train(requests):
         if not isinstance(item, int):
             curve = [asdict(point) for point in item.curve]
-            found[f"{number} {item.candidate_id}"] = [asdict(item.losses), curve]
+            found[f"{number} {item.candidate_id}"] = [item.loss_start, asdict(item.losses), curve]
 print(json.dumps(found))
 """
 
@@ -74,7 +74,7 @@ def train(engine: MiniKD, names: Sequence[str]) -> dict[str, MiniKDResult]:
 def bits(result: MiniKDResult) -> object:
     """All that must be equal; floats compare by their value, which is their bits."""
     assert result.losses is not None
-    return result.losses, result.curve, result.steps
+    return result.loss_start, result.losses, result.curve, result.steps
 
 
 def engine_of(lab: TinyLab, **settings: Any) -> MiniKD:
@@ -114,7 +114,7 @@ def test_losses_are_equal_to_the_bit_in_another_process(lab: TinyLab) -> None:
         for name, result in train(engine, STUDENTS[:2]).items():
             assert result.losses is not None
             curve = [asdict(point) for point in result.curve]
-            here[f"{number} {name}"] = [asdict(result.losses), curve]
+            here[f"{number} {name}"] = [result.loss_start, asdict(result.losses), curve]
     assert json.loads(there.stdout) == here
 
 

@@ -11,11 +11,9 @@ import pytest
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import eval_batches
 from kdnas.corpus.tokenized import TokenizedCorpus
-from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.distill.held_out import HeldOut
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
-from kdnas.models.teacher import open_teacher
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses
 from kdnas.specs.objectives import objective_spec
@@ -27,9 +25,7 @@ ARCHITECTURE = Architecture(2, 2, 24, 48, "gelu")
 
 @pytest.fixture(scope="module")
 def lab_with_head(lab: TinyLab) -> TinyLab:
-    fitted = fit_lm_head(lab.teacher, lab.corpus, 3, lab.store, "cpu", "float32")
-    teacher = open_teacher(lab.teacher.fingerprint, lab.store, fitted.fingerprint)
-    return replace(lab, teacher=teacher)
+    return lab.with_lm_head()
 
 
 def read(

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from kdnas.architecture import Architecture
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.full import Distilled, FullDistillation, load_distilled
 from kdnas.distill.group import MiniKD
 from kdnas.records import MiniKDRequest, MiniKDResult
-from kdnas.testing.tiny_lab import TinyLab
+from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
 STUDENTS = ("2,4,48,96,gelu", "1,2,24,96,relu", "6,3,36,64,silu")  # one is deeper than the teacher
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -30,6 +31,20 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "direct-minilm": {"name": "direct-minilm"},
     "direct-minilm, orthogonal": {"name": "direct-minilm", "orthogonal": True},
 }
+# hs teaches no student deeper than its teacher, distilbert none that differs in more than depth.
+SHALLOW = (*STUDENTS[:2], "4,3,36,64,silu")
+COPIES = ("2,4,48,96,gelu", "1,4,48,96,gelu", "4,4,48,96,gelu")
+TAUGHT: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    **{name: (objective, STUDENTS) for name, objective in OBJECTIVES.items()},
+    "od": ({"name": "od"}, STUDENTS),
+    "hs+od": ({"name": "hs+od"}, SHALLOW),
+    "distilbert": ({"name": "distilbert"}, COPIES),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(lab: TinyLab) -> TinyLab:
+    return lab.with_lm_head()
 
 
 def train(lab: TinyLab, *students: str, **context: Any) -> dict[str, MiniKDResult]:
@@ -55,23 +70,51 @@ def test_training_lowers_the_held_out_losses(lab: TinyLab, objective: dict[str, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+@pytest.mark.parametrize(("objective", "students"), TAUGHT.values(), ids=TAUGHT)
 def test_losses_are_finite_and_equal_to_the_bit_in_any_company(
-    lab: TinyLab, objective: dict[str, Any], dtype: str
+    lab: TinyLab, objective: dict[str, Any], students: tuple[str, ...], dtype: str
 ) -> None:
     settings = {"objective": objective, "dtype": dtype, "steps": 4, "dropout": 0.1}
-    group = train(lab, *STUDENTS, **settings)
-    for name in STUDENTS:
+    group = train(lab, *students, **settings)
+    for name in students:
         alone = train(lab, name, **settings)[name]
         assert alone.losses is not None
-        assert all(map(math.isfinite, astuple(alone.losses)))
-        assert (alone.losses, alone.curve) == (group[name].losses, group[name].curve)
-    assert len({result.losses for result in group.values()}) == len(STUDENTS)
+        assert alone.loss_start is not None
+        assert all(map(math.isfinite, (alone.loss_start, *astuple(alone.losses))))
+        assert bits(alone) == bits(group[name])
+    assert len({result.losses for result in group.values()}) == len(students)
 
 
-def distil(lab: TinyLab, objective: dict[str, Any], place: Path, *stops: int) -> Distilled:
+def bits(result: MiniKDResult) -> object:
+    """All that must be equal; floats compare by their value, which is their bits."""
+    return result.loss_start, result.losses, result.curve, result.steps
+
+
+@pytest.fixture(scope="module")
+def factorised(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    return make_tiny_lab(tmp_path_factory.mktemp("electra"), "electra").with_lm_head()
+
+
+@pytest.mark.parametrize(
+    ("objective", "init"),
+    [("distilbert", "teacher"), ("hs", "copy"), ("hs+od", "copy"), ("hs+od", "teacher")],
+)
+def test_a_factorised_embedding_is_learned_with(
+    factorised: TinyLab, objective: str, init: str
+) -> None:
+    """Students that differ from such a teacher in depth alone have one as well."""
+    assert factorised.teacher.shape.embedding_size == 24
+    for result in train(factorised, *COPIES, objective=objective, init=init, steps=3).values():
+        assert result.loss_start is not None
+        assert result.losses is not None
+        assert all(map(math.isfinite, (result.loss_start, *astuple(result.losses))))
+
+
+def distil(
+    lab: TinyLab, objective: dict[str, Any], student: str, place: Path, *stops: int
+) -> Distilled:
     """Distil a student, stopping and going on after these numbers of steps."""
-    spec = lab.distillation(STUDENTS[1], objective, checkpoint_every=5, steps=8)
+    spec = lab.distillation(student, objective, checkpoint_every=5, steps=8)
     checkpoints = Checkpoints(str(place))
     for stop in (*stops, 0):
         asked = count(1)
@@ -84,14 +127,22 @@ def distil(lab: TinyLab, objective: dict[str, Any], place: Path, *stops: int) ->
     return found
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+@pytest.mark.parametrize(("objective", "students"), TAUGHT.values(), ids=TAUGHT)
 def test_a_full_distillation_that_stopped_goes_on_to_the_bit(
-    lab: TinyLab, objective: dict[str, Any], tmp_path: Path
+    lab: TinyLab, objective: dict[str, Any], students: tuple[str, ...], tmp_path: Path
 ) -> None:
-    whole = distil(lab, objective, tmp_path / "whole")
-    halved = distil(lab, objective, tmp_path / "halved", 3)
+    """At step 6 it stops between the two stages of ``hs+od``, and so the head is fitted anew."""
+    whole = distil(lab, objective, students[1], tmp_path / "whole")
+    pieces = distil(lab, objective, students[1], tmp_path / "pieces", 3, 3, 1)
     assert whole.finished
-    assert halved.finished
-    assert (whole.curve, whole.held_out) == (halved.curve, halved.held_out)
-    pairs = zip(whole.student.parameters(), halved.student.parameters(), strict=True)
-    assert all(torch.equal(one, other) for one, other in pairs)
+    assert pieces.finished
+    assert (whole.curve, whole.held_out) == (pieces.curve, pieces.held_out)
+    assert equal(whole.student, pieces.student)
+    assert (whole.lm_head is None) == (pieces.lm_head is None)
+    if whole.lm_head is not None and pieces.lm_head is not None:
+        assert equal(whole.lm_head, pieces.lm_head)
+
+
+def equal(one: nn.Module, other: nn.Module) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(mine, yours) for mine, yours in pairs)

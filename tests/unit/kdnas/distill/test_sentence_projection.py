@@ -182,7 +182,7 @@ def test_it_is_fitted_once_at_the_end(
     monkeypatch.setattr(SentenceMaps, "fit", counted)
     spec = sentences.distillation(STUDENT, checkpoint_every=1)
     stopped = distil(sentences, spec, tmp_path / "run", 7)
-    assert (len(stopped.held_out), stopped.projection, fitted) == (7, None, [])
+    assert (len(stopped.held_out), stopped.projection, fitted) == (8, None, [])
     whole = distil(sentences, spec, tmp_path / "run")
     assert whole.finished
     assert len(fitted) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import pad_batch
@@ -18,6 +20,8 @@ from kdnas.distill.group import MiniKD
 from kdnas.distill.held_out import HeldOut
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
+from kdnas.errors import TeacherError
+from kdnas.models.teacher import prepare_teacher
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses, MiniKDRequest, MiniKDResult
 from kdnas.specs.objectives import objective_spec
@@ -90,6 +94,25 @@ def test_too_little_text_leaves_projections_as_they_were(
     )
     assert all(torch.equal(value, after[1][name]) for name, value in before[1].items())
     assert math.isfinite(after[0].relative)
+
+
+@pytest.fixture(scope="module")
+def broken_lab(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
+    """The same text with a teacher whose second layer says the same of every token."""
+    folder = shutil.copytree(lab.teacher.folder, tmp_path_factory.mktemp("broken") / "teacher")
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.1.output.LayerNorm.weight"].zero_()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return replace(lab, teacher=prepare_teacher(str(folder), lab.store))
+
+
+@pytest.mark.parametrize("init", ["teacher", "warm", "copy"])
+@pytest.mark.parametrize("objective", ["hs", {"name": "minilmv2", "relation_heads": 4}])
+def test_a_broken_teacher_is_found_even_where_nothing_is_fitted(
+    broken_lab: TinyLab, objective: Any, init: str
+) -> None:
+    with pytest.raises(TeacherError, match="states of layer 2 are the same for every token"):
+        start_losses(broken_lab, objective, init, STUDENTS[0], fit=True)
 
 
 def test_a_search_on_too_little_text_runs_from_a_warm_start(short_lab: TinyLab) -> None:

@@ -136,7 +136,9 @@ def test_a_teachers_students_take_over_its_familys_shape() -> None:
 
 
 @pytest.mark.parametrize("width", [16, 48])
-def test_a_factorised_embedding_stays_narrow_in_the_teachers_own_architecture(width: int) -> None:
+def test_a_factorised_embedding_stays_narrow_where_students_differ_in_depth_alone(
+    width: int,
+) -> None:
     own, other = Architecture(2, 4, 48, 96), Architecture(2, 4, 48, 96, "relu")
     config = AutoConfig.for_model(
         "electra",
@@ -151,11 +153,12 @@ def test_a_factorised_embedding_stays_narrow_in_the_teachers_own_architecture(wi
     embedding = EmbeddingShape.of(
         TeacherShape("electra", 2, 4, 48, 96, "gelu", 77, 33, 2, "f", embedding_size=width)
     )
-    for architecture in (own, other):
+    for architecture in (own, replace(own, layers=1), replace(own, layers=3), other):
         model = build_student(config, architecture)
         assert sum(p.numel() for p in model.parameters()) == count_parameters(
             architecture, embedding
         )
+        assert hasattr(model, "embeddings_project") == (architecture != other and width != 48)
     assert EmbeddingShape(**asdict(embedding)) == embedding
 
 

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from kdnas.architecture import Architecture
 from kdnas.errors import NotFoundError, TeacherError
+from kdnas.models.cost import EmbeddingShape
 from kdnas.models.families import FAMILIES, family_of
 from kdnas.models.lm_head import (
     MaskedLMHead,
@@ -221,15 +222,18 @@ class TestFitted:
 
 
 @pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("text", ["3,2,24,40,relu", "3,4,48,96,gelu"])
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_student_with_its_head_is_an_ordinary_masked_lm(
-    model_type: str, tied: bool, tmp_path: Path
+    model_type: str, text: str, tied: bool, tmp_path: Path
 ) -> None:
+    """The second one differs from its teacher in depth alone, and so may have a narrow table."""
     folder = make_with_head(tmp_path / "t", model_type, tie_word_embeddings=tied)
     handle = prepare_teacher(str(folder))
-    architecture = Architecture(3, 2, 24, 40, "relu")
+    architecture = Architecture.parse(text)
     student = build_student(handle.config, architecture)
-    head = load_teacher_lm_head(handle).for_student(architecture, family_of(model_type), 1)
+    width = EmbeddingShape.of(handle.shape).width(architecture)
+    head = load_teacher_lm_head(handle).for_student(architecture, family_of(model_type), 1, width)
     with torch.no_grad():
         for parameter in (*student.parameters(), *head.parameters()):
             if parameter.requires_grad:
@@ -255,16 +259,17 @@ def test_a_student_with_its_head_is_an_ordinary_masked_lm(
     ]
 
 
+@pytest.mark.parametrize("text", ["3,2,24,40,silu", "3,4,48,96,gelu"])
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_students_head_is_the_one_that_its_configuration_describes(
-    model_type: str, tmp_path: Path
+    model_type: str, text: str, tmp_path: Path
 ) -> None:
     """So a checkpoint's head can be rebuilt from the student alone."""
-    config = prepare_teacher(str(make_tiny_teacher(tmp_path, model_type))).config
-    architecture = Architecture(3, 2, 24, 40, "silu")
-    teacher_head = MaskedLMHead.of_config(config)
-    one = teacher_head.for_student(architecture, family_of(model_type), 4)
-    other = MaskedLMHead.of_config(build_student(config, architecture).config, seed=4)  # type: ignore[arg-type]
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path, model_type)))
+    architecture, teacher_head = Architecture.parse(text), MaskedLMHead.of_config(handle.config)
+    width = EmbeddingShape.of(handle.shape).width(architecture)
+    one = teacher_head.for_student(architecture, family_of(model_type), 4, width)
+    other = MaskedLMHead.of_config(build_student(handle.config, architecture).config, seed=4)  # type: ignore[arg-type]
     assert (one.activation, one._eps, one.absent) == (other.activation, other._eps, other.absent)
     for (name, a), (same, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
         assert name == same

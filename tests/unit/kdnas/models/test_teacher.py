@@ -68,13 +68,15 @@ def test_a_teacher_that_was_fetched_needs_its_store_no_more(folder: Path, tmp_pa
     assert open_teacher(handle.fingerprint, store).ref == str(folder)
 
 
+@pytest.mark.parametrize("pad", [0, 1, 4])
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_the_longest_sequence_runs_and_a_longer_one_has_no_positions(
-    model_type: str, tmp_path: Path
+    model_type: str, pad: int, tmp_path: Path
 ) -> None:
     """RoBERTa's positions begin behind the padding token's; rotary ones have no table at all."""
-    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "teacher", model_type)))
-    offset = 1 if model_type in {"roberta", "xlm-roberta"} else 0  # [PAD] is 0 here
+    folder = make_tiny_teacher(tmp_path / "teacher", model_type, pad_token_id=pad)
+    handle = prepare_teacher(str(folder))
+    offset = pad + 1 if model_type in {"roberta", "xlm-roberta"} else 0
     assert handle.longest_sequence == 64 - offset
     model = load_teacher_model(handle)
     with torch.no_grad():
@@ -182,6 +184,20 @@ def test_a_wrong_folder_is_refused_in_a_sentence(
     with pytest.raises(TeacherError, match=words) as caught:
         prepare_teacher(str(folder))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_only_positions_that_count_from_the_padding_token_need_its_id(
+    model_type: str, tmp_path: Path
+) -> None:
+    folder = make_tiny_teacher(tmp_path, model_type)
+    edit_config(folder, pad_token_id=None)
+    if FAMILIES[model_type].padded_positions:
+        with pytest.raises(TeacherError, match=r"pad_token_id .* is null, and") as caught:
+            prepare_teacher(str(folder))
+        assert "\n" not in str(caught.value)
+    else:
+        assert prepare_teacher(str(folder)).longest_sequence == 64
 
 
 def test_a_checkpoint_that_lacks_a_part_of_the_encoder_is_refused(folder: Path) -> None:

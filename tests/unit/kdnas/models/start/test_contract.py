@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from kdnas.architecture import Architecture
 from kdnas.models.families import FAMILIES
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.search_space import PAPER_HEADS, PAPER_INTERMEDIATE, PAPER_LAYERS, SearchSpace
+from kdnas.specs.parts import Start
 from kdnas.testing.start_lab import StartLab, make_start_lab, watch_teacher
 
 SPACE = SearchSpace(
@@ -25,7 +31,7 @@ STUDENTS = (
     "1,2,24,48,relu",
     "2,6,24,200,gelu",
     "2,3,48,40,silu",
-    "5,4,48,96,gelu",
+    "5,4,48,96,gelu",  # deeper than the tiny teachers, and otherwise like them
     "3,12,96,256,relu",
     "4,8,48,64,gelu",
 )
@@ -59,12 +65,27 @@ def test_what_it_says_a_student_makes_of_the_text_is_what_it_makes(
     lab: StartLab, architecture: str, tmp_path: Path
 ) -> None:
     chosen = lab.own if architecture == "own" else Architecture.parse(architecture)
-    student = lab.built(chosen)
-    seen = start_from_teacher(student, lab.model, lab.family, chosen, lab.states, 0)
-    real = lab.states_of(student, tmp_path / "states")
+    assert_makes_what_is_said(lab, chosen, tmp_path / "states")
+
+
+def assert_makes_what_is_said(lab: StartLab, architecture: Architecture, folder: Path) -> None:
+    student = lab.built(architecture)
+    seen = start_from_teacher(student, lab.model, lab.family, architecture, lab.states, 0)
+    real = lab.states_of(student, folder)
     assert len(seen) == real.num_layers + 1
     for layer, states in enumerate(seen):
         torch.testing.assert_close(real.output(layer), states, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("biased", list(product((False, True), repeat=3)))
+def test_so_it_is_wherever_a_teacher_has_biases(
+    biased: tuple[bool, bool, bool], tmp_path: Path
+) -> None:
+    """ModernBERT may have them in attention, feed-forward and norms, each by itself."""
+    flags = dict(zip(("attention_bias", "mlp_bias", "norm_bias"), biased, strict=True))
+    lab = make_start_lab(tmp_path, "modernbert", **flags)
+    for number, architecture in enumerate(STUDENTS):
+        assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / str(number))
 
 
 @pytest.mark.parametrize("architecture", STUDENTS)
@@ -87,6 +108,42 @@ def test_the_teacher_stays_as_it_is(lab: StartLab) -> None:
             for value in student.parameters():
                 value.add_(1.0)  # nor do the two share memory
     assert all(torch.equal(value, before[name]) for name, value in lab.model.state_dict().items())
+
+
+class Elsewhere(Tensor):
+    """Stands for a tensor of another device: no operation takes it together with one of the CPU."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.cpu, Tensor.copy_):
+            with torch._C.DisableTorchFunctionSubclass():
+                result: Tensor = func(*args, **(kwargs or {}))
+                return result.as_subclass(Tensor)
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        assert all(isinstance(value, cls) for value in tensors), f"{func} of two devices"
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def elsewhere(model: nn.Module) -> nn.Module:
+    """The same model on another device."""
+    moved = deepcopy(model)
+    for module in moved.modules():
+        for name, value in list(module.named_parameters(recurse=False)):
+            module._parameters[name] = nn.Parameter(value.data.as_subclass(Elsewhere), False)
+        for name, value in list(module.named_buffers(recurse=False)):
+            module._buffers[name] = value.as_subclass(Elsewhere)
+    return moved
+
+
+@pytest.mark.parametrize("architecture", ["own", *STUDENTS])
+def test_it_is_the_same_wherever_the_teacher_is(lab: StartLab, architecture: str) -> None:
+    chosen = lab.own if architecture == "own" else Architecture.parse(architecture)
+    here, there = lab.built(chosen), lab.built(chosen)
+    start_from_teacher(here, lab.model, lab.family, chosen, lab.states, 0)
+    start_from_teacher(there, elsewhere(lab.model), lab.family, chosen, lab.states, 0)
+    for name, value in there.state_dict().items():
+        assert type(value) is Tensor
+        assert torch.equal(value, here.state_dict()[name]), name
 
 
 def test_drawn_students_are_finite(lab: StartLab) -> None:
@@ -132,22 +189,35 @@ def test_fewer_tokens_than_the_teacher_is_wide_are_enough_to_stay_finite(
         assert_finite(few, architecture)
 
 
-def test_a_factorised_embedding_also_starts_warm_and_copied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_factorised_embedding_starts_as_it_is_where_students_differ_in_depth_alone(
+    layers: int, tmp_path: Path
+) -> None:
     lab = make_start_lab(tmp_path, "electra")
     assert lab.family.word_embeddings(lab.model).shape[1] < lab.own.hidden
-    copied = lab.student(lab.own, init="copy")
-    torch.testing.assert_close(lab.outputs(copied), lab.outputs(lab.model), rtol=0, atol=1e-5)
-    warm = lab.student(lab.own, init="warm")
-    assert torch.equal(lab.family.word_embeddings(warm), lab.family.word_embeddings(lab.model))
-    assert lab.outputs(warm).isfinite().all()
+    starts: tuple[Start, ...] = ("teacher", "warm", "copy")
+    for init in starts:
+        student = lab.student(replace(lab.own, layers=layers), init=init)
+        for part in ("embeddings", "embeddings_project"):
+            own, wanted = (m.get_submodule(part).state_dict() for m in (student, lab.model))
+            assert own.keys() == wanted.keys()
+            assert all(torch.equal(value, wanted[name]) for name, value in own.items())
+        assert lab.outputs(student).isfinite().all()
 
 
-@pytest.mark.parametrize("family", ["bert", "electra", "distilbert"])
+@pytest.mark.parametrize("family", [name for name, f in FAMILIES.items() if not f.padded_positions])
 def test_a_teacher_without_a_padding_token(family: str, tmp_path: Path) -> None:
     lab = make_start_lab(tmp_path, family, tokens=200, pad_token_id=None)
     assert lab.handle.config.pad_token_id is None
     for architecture in STUDENTS:
         assert_finite(lab, architecture)
+
+
+@pytest.mark.parametrize("family", [name for name, f in FAMILIES.items() if f.padded_positions])
+def test_positions_count_from_whatever_token_pads(family: str, tmp_path: Path) -> None:
+    lab = make_start_lab(tmp_path, family, pad_token_id=4)  # no token of the text
+    for number, architecture in enumerate(STUDENTS):
+        assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / str(number))
 
 
 @pytest.fixture(scope="module")

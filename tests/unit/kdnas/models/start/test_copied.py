@@ -18,7 +18,7 @@ from kdnas.testing.tiny_teacher import make_tiny_teacher
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_copied_layers_follow_the_uniform_mapping(model_type: str, tmp_path: Path) -> None:
     """Layer i comes from layer ⌈i·L^T/L^S⌉, and the embeddings come whole."""
-    folder = make_tiny_teacher(tmp_path, model_type, layers=5, **unfactorised(model_type))
+    folder = make_tiny_teacher(tmp_path, model_type, layers=5)
     handle, family = prepare_teacher(str(folder)), FAMILIES[model_type]
     model = load_teacher_model(handle)
     for layers, sources in ((2, (3, 5)), (3, (2, 4, 5)), (5, (1, 2, 3, 4, 5))):
@@ -29,18 +29,16 @@ def test_copied_layers_follow_the_uniform_mapping(model_type: str, tmp_path: Pat
             wanted = theirs[source - 1].state_dict()
             assert layer.state_dict()
             assert all(torch.equal(v, wanted[name]) for name, v in layer.state_dict().items())
-        wanted = model.get_submodule("embeddings").state_dict()
-        copied = student.get_submodule("embeddings").state_dict()
-        assert wanted.keys() == copied.keys()
-        assert all(torch.equal(value, wanted[name]) for name, value in copied.items())
+        for part in ("embeddings", "embeddings_project"):
+            assert hasattr(student, part) == hasattr(model, part)
+            if hasattr(model, part):
+                copied, wanted = (m.get_submodule(part).state_dict() for m in (student, model))
+                assert wanted.keys() == copied.keys()
+                assert all(torch.equal(value, wanted[name]) for name, value in copied.items())
     ids = torch.tensor([[2, 9, 17, 4, 30]])
     with torch.no_grad():  # the last one has all layers
         one, other = (m.eval()(input_ids=ids).last_hidden_state for m in (student, model))
     assert torch.equal(one, other)
-
-
-def unfactorised(model_type: str) -> dict[str, int]:
-    return {"embedding_size": 48} if FAMILIES[model_type].factorised_embedding else {}
 
 
 @pytest.mark.parametrize(
@@ -63,10 +61,3 @@ def test_layers_of_another_size_cannot_be_copied(
         copy_layers(
             build_student(handle.config, student), load_teacher_model(handle), FAMILIES["bert"]
         )
-
-
-def test_a_factorised_embedding_cannot_be_copied(tmp_path: Path) -> None:
-    handle = prepare_teacher(str(make_tiny_teacher(tmp_path, "electra")))
-    student = build_student(handle.config, Architecture(1, 4, 48, 96))
-    with pytest.raises(ArchitectureError, match=r"which are 24 wide; choose student\.init teacher"):
-        copy_layers(student, load_teacher_model(handle), FAMILIES["electra"])

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kdnas.errors import TrainingError
 from kdnas.models.start.linear import (
     SLIGHT,
     Affine,
@@ -25,6 +26,15 @@ def correlated(tokens: int, width: int, seed: int = 0) -> Tensor:
     """Rows with a mean, whose channels have much in common and differ in size."""
     mixed = drawn(tokens, width, seed=seed) @ drawn(width, width, seed=seed + 1)
     return mixed * torch.linspace(0.1, 3.0, width) + drawn(width, seed=seed + 2)
+
+
+def test_what_is_not_finite_is_refused() -> None:
+    rows = correlated(20, 4)
+    rows[3, 1] = torch.inf
+    with pytest.raises(TrainingError, match="not finite; check the weights of the teacher"):
+        Inputs(rows).map_to(correlated(20, 3))
+    with pytest.raises(TrainingError, match="not finite"):
+        least_squares(1e30 * correlated(20, 4), correlated(20, 3))
 
 
 def test_an_affine_map_multiplies_and_adds() -> None:

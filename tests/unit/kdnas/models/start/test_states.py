@@ -201,3 +201,11 @@ def test_embeddings_that_are_all_the_same_are_refused(bert: StartLab, tmp_path: 
         norm.get_parameter("bias").zero_()
     with pytest.raises(TeacherError, match="states of the embeddings are the same"):
         collect(bert, tmp_path / "new")
+
+
+def test_a_last_norm_that_says_the_same_of_all_tokens_is_refused(tmp_path: Path) -> None:
+    lab = make_start_lab(tmp_path / "lab", "modernbert")
+    with torch.no_grad():
+        lab.model.get_submodule(lab.family.final).get_parameter("weight").zero_()
+    with pytest.raises(TeacherError, match="states of the last norm are the same for every token"):
+        collect(lab, tmp_path / "new")
