@@ -29,6 +29,7 @@ from kdnas.distill.tensorboard import RunEvents
 from kdnas.errors import CancelledError, ConflictError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
+from kdnas.search.checks import not_learned
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import LatencySpec
@@ -187,6 +188,8 @@ def _train(
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
     if distilled.finished and not is_export_of(output, record.id):
+        output_loss, rate = distilled.best.losses.output, spec.training.learning_rate
+        doubt = not_learned(output_loss, rate, "training.learning_rate")
         facts = CardFacts(
             run_id=record.id,
             corpus_fingerprint=pinned.corpus.fingerprint,
@@ -194,6 +197,7 @@ def _train(
             dtype=prepared.dtype,
             device=prepared.device,
             latency=_latency_sentence(spec, pinned, database),
+            not_learned=None if distilled.undistilled else doubt,
         )
         export_student(distilled, spec, pinned.teacher, facts, output, events)
     return distilled

@@ -6,7 +6,8 @@ A pure choice from what is stored: made again from the same rows it is the same.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -26,8 +27,8 @@ class Choice:
     """The members of a pipeline in their order, and what to say of the choice.
 
     Attributes:
-        members: the teacher first if it is evaluated, then its variants, then each student once,
-            and at last each as it starts.
+        members: the teacher first if it is evaluated, then its variants, the smallest cuts for
+            the students among them, then each student once, and at last each as it starts.
         num_chosen: how many of them the search has chosen.
         notes: sentences for the reader of the results.
     """
@@ -76,9 +77,15 @@ def choose(
         )
         for name, why in reasons.items()
     ]
+    cuts = _cut_latencies(facts, latencies)
+    asked = [
+        (one.int8, one.kept_layers(facts.teacher["layers"])) for one in spec.baselines.variants
+    ]
+    if spec.baselines.smallest_cuts:
+        asked += [(False, kept) for kept in _smallest_cuts(students, cuts, notes)]
+    forms = list(_variants(asked, spec, search, facts, cuts))
     if spec.baselines.undistilled:
         students += [_undistilled(student) for student in students]
-    forms = list(_variants(spec, search, facts, latencies))
     if spec.evaluation.teacher:
         whole = MemberFigures(
             latency_ms=facts.teacher_ms,
@@ -100,24 +107,77 @@ def _undistilled(student: NewMember) -> NewMember:
     return NewMember((Reason("undistilled", "as it starts"),), student.architecture, figures)
 
 
+def _cut_latencies(facts: SearchFacts, latencies: LatencyTable | None) -> dict[int, float]:
+    """Return the milliseconds of the teacher's lowest layers alone, by how many they are.
+
+    Its layers take equally long, so the latency of a depth that the table lacks lies on the line
+    through the depths around it, or through the nearest two. Empty where the table has no depth
+    but the teacher's own.
+    """
+    layers: int = facts.teacher["layers"]
+    known = {layers: facts.teacher_ms}
+    if latencies is not None:
+        depths = {kept: _teacher(facts, kept) for kept in range(1, layers + 1)}
+        known |= {k: latencies.ms(a) for k, a in depths.items() if str(a) in latencies.entries}
+    if len(known) < 2:
+        return {}
+    ends = sorted(known)
+
+    def ms(kept: int) -> float:
+        after = min(max(bisect(ends, kept), 1), len(ends) - 1)
+        low, high = ends[after - 1], ends[after]
+        return known[low] + (known[high] - known[low]) * (kept - low) / (high - low)
+
+    return {kept: known.get(kept, ms(kept)) for kept in range(1, layers)}
+
+
+def _smallest_cuts(
+    students: Sequence[NewMember], cuts: Mapping[int, float], notes: list[str]
+) -> list[int]:
+    """Return the fewest layers with which the teacher is not faster, for all students.
+
+    Any of them may be the one to take. A student that is slower than every cut has none.
+    """
+    if students and not cuts:
+        notes.append(
+            "the latency table has none of the teacher's lowest layers alone, so its smallest cuts "
+            "that are not faster are not known, and none is evaluated"
+        )
+    known = [one.figures.latency_ms for one in students if one.figures.latency_ms is not None]
+    slower = [[kept for kept in sorted(cuts) if cuts[kept] >= ms] for ms in known]
+    return sorted({kept[0] for kept in slower if kept})
+
+
 def _variants(
-    spec: PipelineSpec, search: SearchSpec, facts: SearchFacts, latencies: LatencyTable | None
+    asked: Sequence[tuple[bool, int]],
+    spec: PipelineSpec,
+    search: SearchSpec,
+    facts: SearchFacts,
+    cuts: Mapping[int, float],
 ) -> Iterator[NewMember]:
-    """Yield the teacher made smaller without distilling, each form once."""
+    """Yield the teacher made smaller without distilling, each form once.
+
+    Args:
+        asked: whether in 8 bits, and with how many of its layers.
+        spec: of the pipeline.
+        search: of the search.
+        facts: have the teacher's sizes.
+        cuts: milliseconds of its lowest layers alone, by how many they are.
+    """
     seen = set()
-    for variant in spec.baselines.variants:
-        layers = facts.teacher["layers"]
-        kept = variant.kept_layers(layers)
-        asked = {"int8": variant.int8, "keep_layers": kept if kept < layers else None}
-        model = spec.evaluation_of(ModelSpec(ref=search.teacher.ref), asked)
+    for int8, kept in asked:
+        entries = {"int8": int8, "keep_layers": kept if kept < facts.teacher["layers"] else None}
+        model = spec.evaluation_of(ModelSpec(ref=search.teacher.ref), entries)
         if not model.variant or model.variant in seen:
             continue  # all of its layers are kept, or it is there already
         seen.add(model.variant)
-        cut = _teacher(facts, kept)
-        figures = _figures(cut, None, facts, latencies)
-        if variant.int8:  # the table knows nothing of it
-            figures = MemberFigures(params_millions=figures.params_millions)
-        yield NewMember((Reason("variant", model.model_name),), figures=figures, variant=asked)
+        ms = None if int8 else cuts.get(kept)  # the table knows nothing of 8 bits
+        figures = MemberFigures(
+            latency_ms=ms,
+            latency_ratio=None if ms is None else ms / facts.teacher_ms,
+            params_millions=_params(_teacher(facts, kept), facts),
+        )
+        yield NewMember((Reason("variant", model.model_name),), figures=figures, variant=entries)
 
 
 def _teacher(facts: SearchFacts, layers: int) -> Architecture:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from api.learned import learned_nothing
 from api.paired_scores import Files, prediction_files
 from api.pipeline_results import Beside, ModelLine, Pick, PipelineReport
 from api.pipeline_scores import ScoredModel, Scoring
@@ -88,7 +89,7 @@ def build_pipeline_report(
     )
     scores = _scores(stored, results, ())
     models = tuple(_line(member, stored, scores, scoring) for member in stored.members)
-    picks = choose_picks(models, _budgets(stored))
+    picks = choose_picks(models, _budgets(stored), scoring)
     case = Case(models, picks, _beside(models, picks, scoring), scoring)
     found = failures(stored.search, stored.members)
     shown = _scores(stored, results, picks)
@@ -340,6 +341,10 @@ def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, 
         notes.append(
             f"{', '.join(timed)}: not in the search's latency table, but timed beside the teacher."
         )
+    for m in stored.members:
+        doubt = None if m.distillation is None else learned_nothing(m.distillation)
+        if doubt is not None:
+            notes.append(f"{member_name(m)} {doubt}.")
     cancelled = [one for m in stored.members for one in (m.distillation, *m.evaluations)]
     num_cancelled = sum(one is not None and one.status == "cancelled" for one in cancelled)
     if num_cancelled:

@@ -15,6 +15,10 @@ Over = Literal["examples", "seeds"]
 Verdict = Literal["better", "worse", "within the noise", "not known"]
 
 
+NORMAL_QUANTILE = 1.96
+"""Standard errors from the middle of a 95 % interval to its ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A figure, and how sure it is.
@@ -31,6 +35,13 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     over: Over | None = None
+
+    @property
+    def standard_error(self) -> float | None:
+        """The share of its interval that is one; None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return (self.high - self.low) / (2 * NORMAL_QUANTILE)
 
     @property
     def verdict(self) -> Verdict:

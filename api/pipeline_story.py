@@ -121,6 +121,8 @@ def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
     for variant in spec.baselines.variants:
         kept = "" if variant.layers is None else f" with {variant.layers:g} of its layers"
         said.append(f"the teacher itself{kept}{' in 8 bits' if variant.int8 else ''}")
+    if spec.baselines.smallest_cuts:
+        said.append("the smallest cut of the teacher that is not faster, of each student")
     return "; ".join(said)
 
 

@@ -1,8 +1,9 @@
 """Which student of a pipeline to take, and how to say so.
 
 Without latency budgets it is the best that the search chose, unless another student is no slower
-and scores higher; with budgets it is, for each, the best student within it, whoever chose it. What
-is said of it claims nothing for its distillation that it reaches undistilled, too.
+and scores higher; with budgets it is, for each, the best student within it, whoever chose it. For
+that one a faster one is taken where the two are less than a standard error apart. What is said of
+it claims nothing for its distillation that it reaches undistilled, too, or might.
 """
 
 from __future__ import annotations
@@ -36,29 +37,62 @@ Differences = Mapping[str, Estimate]
 """Other model → how much better the student to take is."""
 
 
-def choose_picks(models: Sequence[ModelLine], budgets: Sequence[Budget]) -> tuple[Pick, ...]:
+def choose_picks(
+    models: Sequence[ModelLine], budgets: Sequence[Budget], scoring: Scoring
+) -> tuple[Pick, ...]:
     """Choose the students to take among those with a score.
 
     Args:
         models: of the pipeline.
         budgets: that were asked for; a budget that nothing keeps gets no pick.
+        scoring: how models are compared.
     """
-    students = [model for model in models if model.is_student and model.score is not None]
-    if budgets:
-        picks = []
-        for budget_ms, about in sorted(set(budgets)):
-            within = [m for m in students if _is_within(m, budget_ms)]
-            if within:
-                picks.append(Pick(max(within, key=_rank).name, budget_ms, about))
-        return tuple(picks)
-    chosen = [model for model in students if model.role == "chosen"]
-    if not chosen:
-        return ()
-    best = max(chosen, key=_rank)
-    rivals = [] if best.latency_ms is None else students
-    return (
-        Pick(max([best, *(m for m in rivals if _is_within(m, best.latency_ms))], key=_rank).name),
+    asked: Sequence[tuple[float | None, str]] = sorted(set(budgets)) or [(None, "")]
+    return tuple(
+        Pick(_fastest_alike(pool, scoring).name, budget_ms, about)
+        for budget_ms, about in asked
+        if (pool := _pool(models, budget_ms))
     )
+
+
+def _pool(models: Sequence[ModelLine], budget_ms: float | None) -> list[ModelLine]:
+    """The students among whom the one to take is chosen."""
+    students = [model for model in models if model.is_student and model.score is not None]
+    if budget_ms is not None:
+        return [model for model in students if _is_within(model, budget_ms)]
+    best = max((model for model in students if model.role == "chosen"), key=_rank, default=None)
+    if best is None:
+        return []
+    return [best, *(m for m in students if m is not best and _is_within(m, best.latency_ms))]
+
+
+def _fastest_alike(pool: Sequence[ModelLine], scoring: Scoring) -> ModelLine:
+    """The best student, or the fastest that is less than a standard error below it.
+
+    That is the one-standard-error rule (Breiman et al. 1984, *Classification and Regression
+    Trees*, §3.4.3): among what chance may have put in this order the least costly is taken.
+    """
+    best = max(pool, key=_rank)
+    alike = [
+        model
+        for model in pool
+        if _is_clearly_faster(model, best) and _is_alike(scoring.difference(best.name, model.name))
+    ]
+    fastest = min((model.latency_ms or 0.0 for model in alike), default=None)
+    return max((model for model in pool if _is_within(model, fastest)), key=_rank, default=best)
+
+
+def _is_alike(difference: Estimate | None) -> bool:
+    """Whether a difference is known to be less than a standard error, or none."""
+    error = None if difference is None else difference.standard_error
+    return difference is not None and error is not None and difference.value <= error
+
+
+def _is_clearly_faster(model: ModelLine, other: ModelLine) -> bool:
+    """Whether a model is so much faster than another that it is worth a word."""
+    if not (model.latency_ms and other.latency_ms):
+        return False
+    return model.latency_ms < CLEARLY_FASTER * other.latency_ms
 
 
 def _rank(model: ModelLine) -> tuple[float, float]:
@@ -160,7 +194,7 @@ def _merits(model: ModelLine, case: Case) -> str:
     else:
         share = share_text(model.retained)
         score = f"{score} instead of {_score(teacher)}"
-        verb = "reaches" if case.start_of(model) and not _gained(model) else "retains"
+        verb = "retains" if _gained(model) else "reaches"
         said = f"{verb} {share} of {teacher.name}'s {name} score ({score})"
     parts = [part for part in (said, _speed(model, teacher), _size(model, teacher)) if part]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
@@ -172,10 +206,11 @@ def _gained(model: ModelLine) -> bool:
 
 
 def _earned(model: ModelLine, case: Case) -> str:
-    """Say in a sentence what a student owes to its distillation; empty if that is not known."""
+    """Say in a sentence what a student owes to its distillation, or that it is not known."""
     start, gained = case.start_of(model), model.gained
     if start is None or gained is None:
-        return ""
+        unknown = f"It is not known whether {model.name} owes any of its score to distillation"
+        return f"{unknown}: it has no score undistilled."
     before = f"undistilled it scores {_score(start)}"
     if gained.verdict == "better":
         said = f"owes {points_text(gained)} of its score to distillation ({interval_text(gained)})"
@@ -216,7 +251,7 @@ def _best_no_slower(model: ModelLine, case: Case) -> ModelLine | None:
 
 
 def _smallest_cut(model: ModelLine, case: Case) -> ModelLine | None:
-    """Return the teacher with the fewest layers with which it is not faster than a student."""
+    """Return the scored cut of the teacher of the fewest layers that is not faster."""
     known = case.differences(model.name)
     cuts = [
         other
@@ -274,6 +309,9 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
             f"{model.name} is right on the very same examples as {' and '.join(alike)}, as models "
             "are that have not learned the task; fine-tune longer before deciding."
         )
+    higher = max(_pool(case.models, pick.budget_ms), key=_rank)
+    if higher.name in beside and _is_clearly_faster(model, higher):
+        lines.append(_taken_for(model, higher, beside[higher.name]))
     if model.role != "chosen":
         best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
         lines.append(_short_of(model, best, beside))
@@ -281,14 +319,10 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
         lines.append(_against(model, rivals, beside))
     elif pick.budget_ms is None:
         lines.append("No baseline was scored, so what the search is worth is not known.")
-    if case.start_of(model) is None:
-        lines.append(
-            f"{model.name} has no score undistilled, so what its distillation earned is not known."
-        )
     cut, rival = _smallest_cut(model, case), _best_no_slower(model, case)
     if cut is not None:
         lines.append(
-            f"Beside the smallest cut of the teacher that is not faster, {model.name} is "
+            f"Beside the smallest scored cut of the teacher that is not faster, {model.name} is "
             f"{apart_text(model, cut, beside[cut.name])}."
         )
     if rival is not None:
@@ -306,6 +340,15 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     return lines
 
 
+def _taken_for(model: ModelLine, higher: ModelLine, difference: Estimate) -> str:
+    """Say for which slower student of a higher score one is taken."""
+    longer = factor((higher.latency_ms or 0.0) / (model.latency_ms or 1.0))
+    return (
+        f"{model.name} is taken for {with_role(higher)}, which scores {points_text(difference)} "
+        f"more, less than a standard error, and takes {longer} as long."
+    )
+
+
 def _is_the_same(difference: Estimate) -> bool:
     """Whether no example tells two models apart."""
     return difference.over == "examples" and difference.low == difference.high == 0
@@ -313,9 +356,7 @@ def _is_the_same(difference: Estimate) -> bool:
 
 def _is_bargain(model: ModelLine, other: ModelLine, beside: Differences) -> bool:
     """Whether another student is clearly faster and not clearly worse."""
-    if not (other.is_student and model.latency_ms and other.latency_ms):
-        return False
-    is_faster = other.latency_ms < CLEARLY_FASTER * model.latency_ms
+    is_faster = other.is_student and _is_clearly_faster(other, model)
     return is_faster and beside[other.name].verdict == "within the noise"
 
 

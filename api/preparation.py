@@ -121,7 +121,7 @@ def possible_start(
     """Let students start warm where there is too little text to cut them out of their teacher.
 
     The warning is that of a warm start on too little text, too, so that a request says the same
-    when it is prepared again.
+    when it is prepared again. Copies need no text, but what is fitted to them does.
 
     Args:
         student: how students are to start.
@@ -132,13 +132,15 @@ def possible_start(
         How they can start, and what to say of it.
     """
     copied = build_stages(objective)[0].objective.copies_layers
-    if student.init not in {"teacher", "warm"} or copied:
+    if student.init == "random" or copied:
         return student, []
     problem = calibration_problem(
         pinned.teacher.shape, training_tokens(pinned.corpus), student.calibration_tokens
     )
     if problem is None:
         return student, []
+    if student.init == "copy":
+        return student, [f"{problem}; what the objective learns beside students starts at random"]
     return student.model_copy(update={"init": "warm"}), [
         f"{problem}; students start warm (student.init), and what the objective learns beside "
         "them at random"

@@ -70,8 +70,12 @@ def shown(
     seen: DistillationOverview, curve: Sequence[CurvePoint], readings: Sequence[HeldOutReading]
 ) -> str:
     """Write one distillation out."""
+    from api.learned import learned_nothing
+
     record = seen.record
     lines = [f"{record.name}  (id {record.id})", f"status       {_status(seen)}"]
+    if (doubt := learned_nothing(record)) is not None:
+        lines.append(f"warning      {doubt}")
     lines += [f"{part:<12} {text}" for part, text in _spec_lines(record.spec).items()]
     lines.append(f"step         {_step(record)}")
     if curve:

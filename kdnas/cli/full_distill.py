@@ -272,7 +272,7 @@ def run_and_report(
         step = outcome.distilled.steps if outcome.distilled else outcome.record.step
         say(f"paused at step {step}; go on with: kdnas full-distill --resume {record.name}")
         raise typer.Exit(130)
-    say_student(outcome.output, outcome.distilled)
+    say_student(outcome.record, outcome.output, outcome.distilled)
     return outcome.output
 
 
@@ -311,19 +311,29 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
     )
 
 
-def say_student(output: Path, distilled: Distilled) -> None:
+def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
+    from api.learned import learned_nothing
     from kdnas.cli.screen import say
 
+    say(f"student    {output}")
+    say(f"           {worth(distilled)}; load it with AutoModel.from_pretrained")
+    if (doubt := learned_nothing(record)) is not None:
+        say(f"warning: {record.architecture} {doubt}")
+
+
+def worth(distilled: Distilled) -> str:
+    """Return how good a student is, and whether that is its distillation's."""
     best = distilled.best
-    at = f"at step {best.step}, the best one read"
+    loss = f"relative loss {best.losses.relative:.4f}"
     if distilled.undistilled:
-        at = "as it starts, undistilled"
-    say(
-        f"student    {output}\n"
-        f"           relative loss {best.losses.relative:.4f} {at}; load it with "
-        "AutoModel.from_pretrained"
-    )
+        return f"{loss} as it starts, undistilled"
+    if best.step == 0:
+        return (
+            f"{loss} as it starts, which no later reading was better than: distillation won "
+            "nothing, a lower --learning-rate or more --steps may"
+        )
+    return f"{loss} at step {best.step}, the best one read"
 
 
 def distillation_json(record: DistillationRecord) -> dict[str, Any]:

@@ -249,6 +249,8 @@ def _show_plan(
     students = most_students(spec)
     models = students * (1 + spec.baselines.undistilled)
     models += spec.evaluation.teacher + len(spec.baselines.variants)
+    if spec.baselines.smallest_cuts:
+        models += min(students, prepared.pinned.teacher.shape.layers - 1)
     plan = {
         "search": plan_search(prepared, database),
         "num_students": students,

@@ -44,6 +44,8 @@ def say_plan(spec: PipelineSpec) -> None:
         beside.append("each of all these undistilled")
     if spec.baselines.variants:
         beside.append(f"{len(spec.baselines.variants)} of the teacher itself, smaller")
+    if spec.baselines.smallest_cuts:
+        beside.append("for each the smallest cut of the teacher that is not faster")
     training = spec.distillation.training
     length = f"{training.steps} steps" if training.steps else f"{training.epochs:g} epochs"
     say(f"students   {chosen}; beside them {', '.join(beside)}; {length} each")
@@ -202,7 +204,7 @@ def _doers(database: Database, settings: Settings, interrupt: Interrupt) -> Doer
         say()
         outcome = distil_on_screen(record, database, settings, interrupt)
         if outcome.record.status == "succeeded" and outcome.distilled is not None:
-            say_student(outcome.output, outcome.distilled)
+            say_student(outcome.record, outcome.output, outcome.distilled)
 
     def evaluation(record: EvaluationRecord) -> None:
         _evaluate(record, database, settings, interrupt)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from kdnas.errors import BackendError, SpecError
-from kdnas.records import BackendEvent, CandidateFinished, Losses, MiniKDResult, Proposal
+from kdnas.records import BackendEvent, CandidateFinished, MiniKDResult, Proposal
 
 
 def checked_result(result: MiniKDResult) -> MiniKDResult:
@@ -31,7 +31,9 @@ def checked_result(result: MiniKDResult) -> MiniKDResult:
     )
 
 
-def not_learned(losses: Losses, learning_rate: float) -> str | None:
+def not_learned(
+    output: float, learning_rate: float, setting: str = "proxy.learning_rate"
+) -> str | None:
     """Say why a student is no success that was trained to the end, or None if it is one.
 
     ``output`` is the loss as a share of that of the best student that ignores its input, so from 1
@@ -39,15 +41,15 @@ def not_learned(losses: Losses, learning_rate: float) -> str | None:
     were looked up are judged by the same function.
 
     Args:
-        losses: at the end of the training.
+        output: held-out output loss at the end of the training.
         learning_rate: the peak of the training.
+        setting: of the request that has the learning rate.
     """
-    if losses.output < 1:
+    if output < 1:
         return None
     return (
-        f"has not learned: its held-out output loss is {losses.output:.4g}, that of a student "
-        f"that ignores its input is 1; a smaller proxy.learning_rate than {learning_rate:g} or "
-        "more steps may help"
+        f"has not learned: its held-out output loss is {output:.4g}, that of a student that "
+        f"ignores its input is 1; a smaller {setting} than {learning_rate:g} or more steps may help"
     )
 
 

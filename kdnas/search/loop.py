@@ -390,7 +390,7 @@ class SearchLoop:
 
         The latency is the one that the candidate was stored with.
         """
-        error = not_learned(losses, self._spec.proxy.learning_rate)
+        error = not_learned(losses.output, self._spec.proxy.learning_rate)
         if error is not None:
             return _Judged(None, None, error)
         ratio = candidate.latency_ratio

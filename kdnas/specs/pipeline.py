@@ -86,6 +86,8 @@ class BaselinesSpec(Spec):
         undistilled: whether each student is evaluated as it starts, too, so that nothing is put
             down to its distillation that its architecture and its start do without.
         variants: what the teacher is evaluated as, too, without any distillation.
+        smallest_cuts: whether it is so evaluated, for each student, with the fewest of its lowest
+            layers with which it is not faster.
     """
 
     proportions: tuple[tuple[Fraction, Fraction], ...] = Field(
@@ -95,6 +97,7 @@ class BaselinesSpec(Spec):
     seed: int = Field(0, ge=0)
     undistilled: bool = True
     variants: tuple[VariantSpec, ...] = Field((), max_length=10)
+    smallest_cuts: bool = False
 
 
 class StudentsSpec(Spec):

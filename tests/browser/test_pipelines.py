@@ -130,5 +130,6 @@ def test_a_pipeline_is_launched_from_a_preset(
     assert stored.spec["search"]["proxy"]["steps"] == 60
     assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
     assert stored.spec["baselines"]["undistilled"] is True
+    assert stored.spec["baselines"]["smallest_cuts"] is True
     assert [one["layers"] for one in stored.spec["baselines"]["variants"]] == [0.5, 1]
     assert stored.spec["evaluation"]["tasks"] == ["SST-2"]

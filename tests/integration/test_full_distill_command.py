@@ -71,7 +71,7 @@ def test_the_folder_is_an_ordinary_model(program: Program, finished: Finished) -
         assert fact in card
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "held_out_relative" in line]
-    assert steps == list(range(5, 41, 5))
+    assert steps == list(range(0, 41, 5))
 
 
 def test_the_request_in_the_folder_makes_the_student_again(
@@ -115,6 +115,21 @@ def test_default_output_is_named_by_the_run_and_a_large_student_is_warned_about(
     folder = Path(result.json["output"])
     assert folder == program.folder / "home" / "students" / result.json["distillation_id"]
     assert (folder / "model.safetensors").is_file()
+
+
+def test_a_student_that_has_not_learned_is_one_with_a_warning(
+    program: Program, finished: Finished
+) -> None:
+    """One that begins with nothing: of a good start the start itself would come out."""
+    poor = ("--init", "random", "--learning-rate", "0.9", "--output", "ruined", "--json")
+    ruined = program.run(*DISTIL, *poor)
+    assert ruined.code == 0, ruined.err
+    assert ruined.json["losses"]["output"] >= 1
+    said = f"has not learned: its held-out output loss is {ruined.json['losses']['output']:.4g}"
+    assert f"warning: {ARCHITECTURE} {said}" in ruined.err
+    assert "a smaller training.learning_rate than 0.9" in ruined.err
+    assert f"**It {said}" in (program.folder / "ruined" / "README.md").read_text("utf-8")
+    assert "not learned" not in finished.err
 
 
 def test_a_student_goes_to_the_hub_when_it_is_done(program: Program) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -10,7 +10,14 @@ import pytest
 from api.pipeline_choice import Choice, choose
 from kdnas.architecture import Architecture
 from kdnas.models.cost import EmbeddingShape, count_parameters
-from kdnas.records import ExploredState, Losses, SearchFacts
+from kdnas.records import (
+    ExploredState,
+    LatencyEntry,
+    LatencyProfile,
+    LatencyTable,
+    Losses,
+    SearchFacts,
+)
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.pipeline import PipelineSpec
 
@@ -53,9 +60,22 @@ STATES = [
 ]
 
 
-def chosen(facts: SearchFacts = FACTS, states: Any = STATES, **parts: Any) -> Choice:
+def table(cuts: dict[int, float]) -> LatencyTable:
+    """A table of nothing but the teacher's lowest layers, so many → milliseconds."""
+    depths = {replace(TEACHER, layers=layers): ms for layers, ms in cuts.items()}
+    entries = {str(a): LatencyEntry(a, ms, 0.0, measured=False) for a, ms in depths.items()}
+    profile = LatencyProfile("cpu:made up", "pytorch-eager", 1, "float32", 32)
+    return LatencyTable(profile, "f", "t", FACTS.teacher_ms, entries)
+
+
+def chosen(
+    facts: SearchFacts = FACTS,
+    states: Any = STATES,
+    latencies: LatencyTable | None = None,
+    **parts: Any,
+) -> Choice:
     spec = PipelineSpec.read({"evaluation": {"suite": "glue"}, **parts}, "test")
-    return choose(spec, spec.search, facts, states, None)
+    return choose(spec, spec.search, facts, states, latencies)
 
 
 def by_role(choice: Choice, role: str) -> list[str]:
@@ -187,3 +207,60 @@ def test_a_cut_is_a_share_or_a_count_of_layers() -> None:
     choice = chosen(choose=1, baselines={"variants": variants})
     kept = [m.variant["keep_layers"] for m in choice.members if m.variant is not None]
     assert kept == [1, 5]  # a share of one in a hundred is one, too, and six are all of them
+
+
+def cut_latencies(choice: Choice) -> dict[int, float | None]:
+    """Latencies of the teacher's cuts, by the layers that they keep."""
+    forms = [m for m in choice.members if m.variant is not None]
+    return {m.variant["keep_layers"]: m.figures.latency_ms for m in forms if m.variant is not None}
+
+
+CUTS = {1: 2.0, 2: 3.5, 3: 5.0, 5: 8.0, 6: 9.5}
+
+
+@pytest.mark.parametrize(
+    ("student_ms", "cuts"),
+    [
+        (1.0, {1: 2.0}),
+        (2.0, {1: 2.0}),  # as fast
+        (2.1, {2: 3.5}),
+        (5.1, {4: 6.5}),  # a depth that the table lacks
+        (8.0, {5: 8.0}),
+        (8.1, {}),  # every cut is faster, and the teacher is there anyway
+    ],
+)
+def test_the_smallest_cut_that_is_not_faster(student_ms: float, cuts: dict[int, float]) -> None:
+    baselines = {"proportions": [], "random": 0, "smallest_cuts": True}
+    states = [explored(0, 0.5, 0.6, student_ms)]
+    choice = chosen(FACTS, states, table(CUTS), choose=1, baselines=baselines)
+    assert cut_latencies(choice) == pytest.approx(cuts)
+    assert choice.notes == ()
+
+
+def test_each_student_has_its_smallest_cut_and_no_form_is_there_twice() -> None:
+    """Any student may be the one to take, also one that the search did not choose."""
+    variants = [{"layers": 0.5}, {"layers": 1}]
+    baselines = {"proportions": [[0.5, 1.0]], "random": 0, "variants": variants}
+    asked = {"choose": 3, "baselines": baselines | {"smallest_cuts": True}}
+    choice = chosen(latencies=table(CUTS), **asked)
+    # Those asked for come first; the search's students take 2, 4 and 8 ms, the baseline 5.
+    assert list(cut_latencies(choice)) == [3, 1, 5]
+    without = chosen(latencies=table(CUTS), choose=3, baselines=baselines)
+    assert list(cut_latencies(without)) == [3, 1]
+    assert [m for m in choice.members if m in without.members] == list(without.members)
+
+
+def test_depths_beyond_those_of_the_table_lie_on_its_line() -> None:
+    baselines = {"variants": [{"layers": 1}, {"layers": 5}], "proportions": [], "random": 0}
+    choice = chosen(latencies=table({2: 4.0, 3: 5.5}), choose=1, baselines=baselines)
+    assert cut_latencies(choice) == pytest.approx({1: 2.5, 5: 8.5})  # the teacher takes 10 ms
+
+
+@pytest.mark.parametrize("latencies", [None, table({}), table({6: 9.5})])
+def test_a_table_without_the_cuts_of_the_teacher_is_told(latencies: LatencyTable | None) -> None:
+    choice = chosen(latencies=latencies, choose=1, baselines={"smallest_cuts": True})
+    assert cut_latencies(choice) == {}
+    assert [note for note in choice.notes if "smallest cuts" in note] == [
+        "the latency table has none of the teacher's lowest layers alone, so its smallest cuts "
+        "that are not faster are not known, and none is evaluated"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     events,
+    latencies,
     pipelines,
     searches,
 )
 from kdnas.settings import Settings
+from kdnas.testing import demo_data
 from kdnas.testing.tiny_tasks import write_sst2
 from kdnas.testing.truth import assert_shape
 from kdnas.testing.walked_pipeline import add_pipeline, end_search, pipeline_spec
@@ -339,6 +342,63 @@ def test_a_pipeline_from_before_there_were_undistilled_students_goes_on(
     assert {model["gained"] for model in report["models"]} == {None}
     end_scores(database, record.id)
     assert read(database, record.id).status == "succeeded"
+
+
+def test_no_cut_smaller_than_the_one_beside_the_pick_is_as_slow(
+    client: TestClient, database: Database
+) -> None:
+    with database.write() as session:
+        latencies.save_latency_table(session, demo_data.latency_table())
+    add_pipeline(database, "cuts", baselines={"smallest_cuts": True})
+    report = client.get(f"{PIPELINES}/cuts/report").json()
+    cuts = {m["kept_layers"]: m["latency_ms"] for m in report["models"] if m["role"] == "variant"}
+    depths = {
+        kept: demo_data.latency_ms(replace(demo_data.TEACHER, layers=kept)) for kept in range(1, 12)
+    }
+    students = [m for m in report["models"] if m["role"] in ("chosen", "baseline", "random")]
+    wanted = {
+        min(kept for kept, ms in depths.items() if ms >= student["latency_ms"])
+        for student in students
+    }
+    assert cuts == pytest.approx({kept: depths[kept] for kept in wanted})
+    (finding,) = [line for line in report["findings"] if "smallest scored cut" in line]
+    assert "undistilled teacher bert-base-uncased (" in finding
+    assert "the smallest cut of the teacher that is not faster" in report["setup"]["Compared with"]
+
+
+def test_without_a_score_undistilled_nothing_is_put_down_to_distillation(
+    client: TestClient, database: Database
+) -> None:
+    add_pipeline(database, "plain", baselines={"undistilled": False})
+    report = client.get(f"{PIPELINES}/plain/report").json()
+    name = report["picks"][0]["name"]
+    assert ": it reaches " in report["headline"]
+    assert "retains" not in report["headline"]
+    unknown = f"It is not known whether {name} owes any of its score to distillation: it has no"
+    assert unknown in report["headline"]
+
+
+def test_a_student_that_has_not_learned_is_scored_with_a_note(
+    client: TestClient, database: Database
+) -> None:
+    pipeline = add_pipeline(database, "ruined")
+    students = [m for m in members_of(database, pipeline) if m.distillation is not None]
+    start = next(m for m in students if m.role == "undistilled")
+    with database.write() as session:
+        for member in (students[0], start):  # who starts so was to learn nothing
+            assert member.distillation is not None
+            distillations.set_distillation_result(
+                session, member.distillation.id, metrics={"relative": 1.1, "output": 1.02}
+            )
+    report = client.get(f"{PIPELINES}/ruined/report").json()
+    (note,) = [note for note in report["notes"] if "has not learned" in note]
+    rate = pipeline_spec().distillation.training.learning_rate
+    assert note == (
+        f"{students[0].architecture} has not learned: its held-out output loss is 1.02, that of a "
+        f"student that ignores its input is 1; a smaller training.learning_rate than {rate:g} or "
+        "more steps may help."
+    )
+    assert report["status"] == "succeeded"
 
 
 def test_names_that_are_taken(database: Database) -> None:

@@ -205,9 +205,14 @@ def test_too_little_text_makes_students_start_warm_with_a_warning(
     )
 
 
+def test_too_little_text_leaves_copies_as_they_are_with_a_warning(short_lab: TinyLab) -> None:
+    student, (warning,) = starting(short_lab, "copy")
+    assert student.init == "copy"
+    assert warning.endswith("; what the objective learns beside students starts at random")
+
+
 def test_starts_that_are_not_fitted_need_no_text(short_lab: TinyLab) -> None:
-    for init in ("random", "copy"):
-        assert starting(short_lab, init)[1] == []
+    assert starting(short_lab, "random")[1] == []
     student, warnings = starting(short_lab, "teacher", {"name": "distilbert"})  # copies layers
     assert (student.init, warnings) == ("teacher", [])
 

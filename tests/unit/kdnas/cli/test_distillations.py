@@ -161,6 +161,16 @@ def test_one_in_full(database: Database) -> None:
     assert found["newest_reading"] == found["held_out"][1]
 
 
+def test_a_student_that_has_not_learned_is_shown_with_a_warning(database: Database) -> None:
+    identity = add(database, "done", "succeeded")
+    assert "warning" not in run("show", "done")
+    with database.write() as session:
+        distillations.set_distillation_result(
+            session, identity, metrics={"step": 40, "relative": 1.1, "output": 1.034}
+        )
+    assert "warning      has not learned: its held-out output loss is 1.034" in run("show", "done")
+
+
 def test_the_start_is_shown_beside_the_newest_readings(database: Database) -> None:
     identity = add(database, "long")
     readings = [HeldOutReading(s, Losses(0.1, 0.2, 1 - s / 100, 0.4)) for s in range(0, 100, 10)]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
-from kdnas.cli.full_distill import reading_line
-from kdnas.distill.full import FullProgress, HeldOutPoint
+import pytest
+from torch import nn
+
+from kdnas.cli.full_distill import reading_line, worth
+from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.records import Losses
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
@@ -24,3 +27,21 @@ def test_a_reading_comes_with_the_training_loss_and_the_speed() -> None:
 def test_before_the_first_step_there_is_neither() -> None:
     told = "step 0 held-out relative 0.6250 output 0.7500"
     assert " ".join(line(0, math.nan, 0.0).split()) == told
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "told"),
+    [
+        (30, 40, "relative loss 0.6250 at step 30, the best one read"),
+        (0, 0, "relative loss 0.6250 as it starts, undistilled"),
+        (
+            0,
+            40,
+            "relative loss 0.6250 as it starts, which no later reading was better than: "
+            "distillation won nothing, a lower --learning-rate or more --steps may",
+        ),
+    ],
+)
+def test_the_end_says_whose_the_loss_is(step: int, total: int, told: str) -> None:
+    best = HeldOutPoint(step, LOSSES)
+    assert worth(Distilled(nn.Linear(1, 1), None, best, (best,), (), total, total)) == told

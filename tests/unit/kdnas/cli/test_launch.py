@@ -38,6 +38,7 @@ def test_every_preset_has_a_pipeline() -> None:
         spec = PipelineSpec.read(load_preset(name, "pipeline"), name)
         assert most_students(spec) >= 3  # somebody chosen, and somebody to compare him with
         assert spec.baselines.undistilled
+        assert spec.baselines.smallest_cuts
         search = load_preset(name, "search")
         assert spec.search.corpus.max_length == search["corpus"]["max_length"]
         assert spec.search.latency.length == search["latency"]["length"]
@@ -48,7 +49,9 @@ def test_the_documented_request_is_one() -> None:
     (example,) = re.findall(r"```yaml\n(.+?)```", text, re.DOTALL)
     spec = PipelineSpec.read(yaml.safe_load(example), "docs")
     assert spec.choose.latency_budgets_ms == (6, 9, 12)
-    assert spec.baselines.model_copy(update={"variants": ()}) == BaselinesSpec()
+    asked = {"variants": (), "smallest_cuts": False}
+    assert spec.baselines.model_copy(update=asked) == BaselinesSpec()
+    assert spec.baselines.smallest_cuts
     assert [variant.layers for variant in spec.baselines.variants] == [None, 0.5, 1]
 
 

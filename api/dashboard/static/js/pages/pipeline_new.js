@@ -71,6 +71,7 @@ async function begin() {
           { path: "evaluation.max_steps", label: "At most so many steps", help: "Of each fine-tuning. Without a number as many as published." },
           { path: "baselines.random", label: "Random picks beside", help: "States of the space that are distilled just as well, to see what searching is worth." },
           { path: "baselines.undistilled", label: "Score every student undistilled, too", help: "As it starts: what distilling it was worth. A fine-tuning more for each." },
+          { path: "baselines.smallest_cuts", label: "Score the smallest cuts of the teacher", help: "For each student the teacher with its lowest layers alone, the fewest with which it is not faster." },
           { path: "evaluation.teacher", label: "Score the teacher too" },
         ],
       },
