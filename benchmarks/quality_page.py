@@ -182,7 +182,7 @@ def cell(found: dict[str, Any] | None) -> str:
 
 
 def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
-    """Say for each task with a bar whether it is met."""
+    """Say for each task with a bar whether it is met; the warm start is no rival if not scored."""
     lines = []
     for name in ("SST-2", "STS-B"):
         reading = Reading(name, "fine-tuned")
@@ -190,7 +190,7 @@ def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
         rivals = {c.name: numbers.get(c.name, {}).get(str(reading)) for c in study.contenders}
         cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
         start, warm = rivals["student-0"], rivals["warm-0"]
-        if not (rivals[study.student_itself.name] and start and warm and len(cuts) == 2):
+        if not (rivals[study.student_itself.name] and start and len(cuts) == 2):
             lines.append(f"- {name}: unfinished.")
             continue
         better = max(cuts, key=lambda r: statistics.mean(r["runs"]))
@@ -200,6 +200,8 @@ def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
             ("the undistilled warm start", warm),
             (f"the better of the teacher's undistilled cuts to {size}", better),
         ):
+            if rival is None:
+                continue
             low, high = rival["student_above_interval"]
             few = min(len(rival["runs"]), len(rivals[study.student_itself.name]["runs"]))
             soon = "" if few == len(SEEDS) else f" so far, with {few} of {len(SEEDS)} runs"

@@ -251,6 +251,8 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
     names = {row["corpus"]: row["corpus_fingerprint"] for row in results.rows}
     formats = Counter(row["dtype"] for row in results.rows)
     rates = best_rates(results)
+    swept = [row for row in results.rows if row["architecture"] in CHOOSING]
+    tried = sorted({row["rate"] for row in swept})
     lines = [
         "# What a start from the teacher is worth in steps",
         "",
@@ -264,14 +266,18 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         "",
         "## Rates, chosen on other architectures",
         "",
-        "Mean relative loss of " + ", ".join(f"`{a}`" for a in CHOOSING) + "; – was not tried.",
+        "Mean relative loss of "
+        + ", ".join(f"`{a}`" for a in CHOOSING)
+        + " on "
+        + ", ".join(sorted({row["corpus"] for row in swept}))
+        + "; – was not tried.",
         "",
-        "| start | steps | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
-        "|---|---|" + "---|" * (len(RATES) + 1),
+        "| start | steps | " + " | ".join(f"{rate:g}" for rate in tried) + " | taken |",
+        "|---|---|" + "---|" * (len(tried) + 1),
     ]
     for start, steps in sorted(rates):
         cells = []
-        for rate in RATES:
+        for rate in tried:
             rows = [
                 r["relative"]
                 for r in results.of(start=start, steps=steps, rate=rate)
@@ -316,7 +322,7 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
             tail = ["", ""]
             if start == "teacher" and f in whole:
                 few = f["fewest_steps"]
-                tail = ["not reached" if few is None else str(few), f"{f['ratio'] or 0:.1f}"]
+                tail = ["not reached", "–"] if few is None else [str(few), f"{f['ratio']:.1f}"]
             lines.append(
                 f"| {f['corpus']} | `{f['architecture']}` | {f['seed']} | {start} | "
                 f"{'' if first is None else f'{first:.4f}'} | {' | '.join([*cells, *tail])} |"

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -136,12 +137,16 @@ def model_of(models: Path, contender: Contender, made: int) -> TeacherHandle | N
     return prepare_teacher(str(folder)) if (folder / "run.json").is_file() else None
 
 
-def score_all(models: Path, data_dir: Path, runs: Runs, choice: Choice) -> None:
-    """Score what is there and was not scored yet."""
+def score_all(
+    models: Path, data_dir: Path, runs: Runs, choice: Choice, tasks: Sequence[str] = TASKS
+) -> None:
+    """Score what is there and was not scored yet, on these tasks and by the cosine of STS-B."""
     keep_apart(models, choice.study)
-    data = {name: load_task(find_task(name), data_dir) for name in (*TASKS, COSINE.task)}
+    wanted = (*tasks, COSINE.task)
+    data = {name: load_task(find_task(name), data_dir) for name in wanted}
     dtype = choose_dtype("auto", "cpu")
-    for reading, (contender, made, seed) in product(READINGS, list(choice)):
+    readings = [reading for reading in READINGS if reading.task in wanted]
+    for reading, (contender, made, seed) in product(readings, list(choice)):
         model = model_of(models, contender, made)
         if model is None and (contender is not WORDS or reading.how != "probe"):
             continue
@@ -235,6 +240,7 @@ def main() -> None:
     parser.add_argument("--tuning-rate", type=float, default=usual.tuning_rate)
     everyone = [contender.name for contender in usual.everyone]
     parser.add_argument("--contenders", nargs="+", choices=everyone, default=everyone)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="to score")
     parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
     parser.add_argument(
         "--results",
@@ -263,7 +269,7 @@ def main() -> None:
     runs = Runs(arguments.results)
     runs.refuse_others(study)
     if arguments.part == "score":
-        score_all(arguments.models, arguments.data_dir, runs, choice)
+        score_all(arguments.models, arguments.data_dir, runs, choice, arguments.tasks)
         return
     text, numbers = report(study, runs, arguments.data_dir)
     publish(text, numbers, arguments.output)
