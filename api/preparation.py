@@ -131,8 +131,14 @@ def possible_start(
     Returns:
         How they can start, and what to say of it.
     """
-    copied = build_stages(objective)[0].objective.copies_layers
-    if student.init == "random" or copied:
+    if build_stages(objective)[0].objective.copies_layers:
+        if student.init in ("teacher", "copy"):  # the default, and what is done
+            return student, []
+        return student, [
+            f"{objective.name} copies the layers of the teacher, so the start {student.init!r} "
+            "(student.init) is not used"
+        ]
+    if student.init == "random":
         return student, []
     problem = calibration_problem(
         pinned.teacher.shape, training_tokens(pinned.corpus), student.calibration_tokens

@@ -64,7 +64,7 @@ def study_of(shown: dict[str, Any]) -> Study:
         training["steps"],
         training["batch_size"],
         evaluation["max_steps"],
-        evaluation["learning_rate"],
+        (evaluation["learning_rate"],),
     )
 
 
@@ -73,8 +73,8 @@ def to_do(shown: dict[str, Any]) -> str:
     study, rate = study_of(shown), shown["spec"]["distillation"]["training"]["learning_rate"]
     about = (
         f"--arch {study.student} --layers {study.layers} --steps {study.steps} --batch-size "
-        f"{study.batch_size} --tuning-steps {study.tuning_steps} --tuning-rate "
-        f"{study.tuning_rate:g} --models MODELS --contenders {' '.join(COMPARED)}"
+        f"{study.batch_size} --tuning-steps {study.tuning_steps} --tuning-rates "
+        f"{study.tuning_rates[0]:g} --models MODELS --contenders {' '.join(COMPARED)}"
     )
     tasks = " ".join(shown["spec"]["evaluation"]["tasks"])
     return (

@@ -13,7 +13,10 @@ from kdnas.evaluation.tasks import find_task
 
 TEACHER, TEACHER_LAYERS = "minilm", 6
 MAX_LENGTH = 64
+TUNING_BATCH = 32
 SEEDS = (0, 1, 2)
+CHOICE = "choice of rate"
+"""How the rows are read that a learning rate is chosen by, on held-out training examples."""
 TASKS = ("SST-2", "STS-B", "CoLA", "RTE")
 
 
@@ -80,7 +83,8 @@ class Study:
         steps: of each distillation.
         batch_size: sequences of its steps.
         tuning_steps: of each fine-tuning.
-        tuning_rate: its peak learning rate.
+        tuning_rates: peak learning rates, of which each contender has its own best one for a task;
+            these are the two largest that Turc et al. 2019 choose from.
     """
 
     student: str = "3,12,288,768,gelu"
@@ -88,14 +92,13 @@ class Study:
     steps: int = 2000
     batch_size: int = 32
     tuning_steps: int = 500
-    tuning_rate: float = 1e-4
+    tuning_rates: tuple[float, ...] = (1e-4, 3e-4)
 
-    @property
-    def tuning(self) -> dict[str, Any]:
-        """What of the published settings is changed for all models alike."""
+    def tuning(self, rate: float) -> dict[str, Any]:
+        """What of the published settings is changed, with a learning rate."""
         return {
-            "learning_rate": self.tuning_rate,
-            "batch_size": 32,
+            "learning_rate": rate,
+            "batch_size": TUNING_BATCH,
             "epochs": 100.0,
             "max_steps": self.tuning_steps,
         }
@@ -194,6 +197,12 @@ class Runs(JsonLines):
         """The newest method by which anything was read in a way."""
         alike = [r for r in self.rows if (r["task"], r["how"]) == (reading.task, reading.how)]
         return max(map(method_of, alike), default=METHOD)
+
+    def choice(self, name: str, task: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+        """What is known of how well a contender learned a task with these settings, held out."""
+        wanted = {"model": name, "task": task, "how": CHOICE, "settings": settings}
+        alike = (row for row in self.rows if all(row[key] == v for key, v in wanted.items()))
+        return next((row for row in alike if row["method"] == METHOD), None)
 
     def has(self, row: dict[str, Any]) -> bool:
         """Whether a model was scored with a seed on a task.

@@ -11,13 +11,16 @@ import linear_probe
 import numpy as np
 from numpy.typing import NDArray
 from quality_contenders import (
+    CHOICE,
     COSINE,
     FINE_TUNED,
     MAX_LENGTH,
     PROBES,
     READINGS,
     SEEDS,
+    TASKS,
     TEACHER,
+    TUNING_BATCH,
     Reading,
     Runs,
     Study,
@@ -73,7 +76,7 @@ def interval(
 def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     numbers: dict[str, Any] = {}
-    first, tuning = study.student_itself.name, study.tuning
+    first = study.student_itself.name
     for reading in READINGS:
         task = find_task(reading.task)
         data = load_task(task, data_dir)
@@ -103,10 +106,10 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
         "",
         "## Fine-tuned",
         "",
-        f"All alike: {tuning['max_steps']} steps of {tuning['batch_size']} at "
-        f"{tuning['learning_rate']:g} in {formats}, on the official training sets. A run is a "
-        "distillation and a fine-tuning; of what has a single model, a fine-tuning. Cosines are "
-        "those of embeddings as they are, without fine-tuning.",
+        f"All alike: {study.tuning_steps} steps of {TUNING_BATCH} in {formats}, on the official "
+        f"training sets{rates(study)}. A run is a distillation and a fine-tuning; of what has a "
+        "single model, a fine-tuning. Cosines are those of embeddings as they are, without "
+        "fine-tuning.",
         "",
         *table(study, numbers, (*FINE_TUNED, COSINE)),
         "",
@@ -123,6 +126,7 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
         *table(study, numbers, PROBES),
         "",
     ]
+    lines += choices(study, runs)
     for contender in study.contenders:
         rows = runs.of(contender.name, COSINE)
         losses = [r["about"]["relative"] for r in rows if r["about"].get("relative") is not None]
@@ -134,8 +138,53 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
                 + f"; {', '.join(facts['corpus'])} (corpus `{facts['corpus_fingerprint']}`), peak "
                 f"rate {facts['learning_rate']:g}"
             )
-    lines += ["", f"Made with `python benchmarks/student_quality.py`; {len(runs.rows)} runs.", ""]
+    lines += [
+        "",
+        f"Made with `python benchmarks/student_quality.py`; {len(runs.rows)} readings.",
+        "",
+    ]
     return "\n".join(lines), numbers
+
+
+def rates(study: Study) -> str:
+    """With which learning rate models are fine-tuned, in words."""
+    tried = [f"{rate:g}" for rate in study.tuning_rates]
+    if len(tried) == 1:
+        return f", at {tried[0]}"
+    return (
+        f"; each at its own best rate of {', '.join(tried)}, chosen for a task by how its first "
+        "model does on a held-out tenth of the training set"
+    )
+
+
+def choices(study: Study, runs: Runs) -> list[str]:
+    """What the learning rates were chosen by, a row for each contender."""
+    tried = [row for row in runs.rows if row["how"] == CHOICE]
+    columns = [
+        (task, rate) for task in TASKS for rate in study.tuning_rates if len(study.tuning_rates) > 1
+    ]
+    lines = []
+    for contender in study.everyone:
+        known = {
+            (row["task"], row["settings"]["learning_rate"]): f"{100 * row['score']:.1f}"
+            for row in tried
+            if row["model"] == contender.name
+        }
+        if known:
+            cells = [known.get(column, "–") for column in columns]
+            lines.append(f"| {contender.words} | {' | '.join(cells)} |")
+    if not lines:
+        return []
+    return [
+        "## What the learning rates were chosen by",
+        "",
+        "The first model of each, on held-out training examples; one fine-tuning each.",
+        "",
+        "| model | " + " | ".join(f"{task}, {rate:g}" for task, rate in columns) + " |",
+        "|---|" + "---|" * len(columns),
+        *lines,
+        "",
+    ]
 
 
 def outdated(runs: Runs) -> list[str]:

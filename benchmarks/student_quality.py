@@ -9,8 +9,10 @@ the default and from the warm one, and the teacher's own layers, the lowest thre
 one, all over the same steps of the same text; and writes each of them undistilled. ``score``
 fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, fits a linear probe to the
 frozen model, and reads STS-B by the cosine of embeddings as they are. Both can be stopped, and go
-on where they were; ``--seeds 0`` does a third of the work, ``--contenders`` that of some. Nothing
-is chosen here: what is compared is set in quality_contenders, the dev sets are only reported on.
+on where they were; ``--seeds 0`` does a third of the work, ``--contenders`` that of some. What is
+compared is set in quality_contenders. Of several ``--tuning-rates`` each contender takes what its
+first model does best with on a tenth of a task's training examples; the dev sets are only reported
+on.
 ``--arch`` and ``--layers`` make it the same study of another student and other cuts, such as of
 what a pipeline recommends.
 """
@@ -32,6 +34,7 @@ from typing import Any, Literal
 import linear_probe
 from named_corpus import source_name
 from quality_contenders import (
+    CHOICE,
     COSINE,
     MAX_LENGTH,
     READINGS,
@@ -56,9 +59,11 @@ from kdnas.distill.numerics import choose_dtype, num_threads
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.grid import GRID_SEED
 from kdnas.evaluation.identity import METHOD
 from kdnas.evaluation.metrics import score
 from kdnas.evaluation.settings import published_settings
+from kdnas.evaluation.splitting import for_tuning
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks import find_task
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
@@ -152,7 +157,9 @@ def score_all(
             continue
         if not reading.tuned and seed != made:
             continue  # chance has no second say in it
-        task = data[reading.task].task
+        tuning: dict[str, Any] = {}
+        if reading.tuned:
+            tuning = best_tuning(models, contender, data[reading.task], runs, choice.study, dtype)
         row: dict[str, Any] = {
             "model": contender.name,
             "made_with_seed": made,
@@ -161,21 +168,83 @@ def score_all(
             "how": reading.how,
             "study": choice.study.to_json(),
             "fingerprint": model.fingerprint if model else "",
-            "settings": linear_probe.SETTINGS if reading.how == "probe" else choice.study.tuning,
+            "settings": linear_probe.SETTINGS if reading.how == "probe" else tuning,
             "dtype": dtype if reading.tuned else "float32",
             "about": about(folder_of(models, contender, made)),
             "method": METHOD,
         }
         if runs.has(row):
             continue
-        row["predictions"] = said = read(
-            model, reading, data[reading.task], choice.study.tuning, seed, dtype
-        )
-        truth = [e.label for e in next(iter(data[reading.task].evaluations.values()))]
-        row["score"] = score(task, said, truth)[task.main_metric]
+        row["predictions"] = read(model, reading, data[reading.task], tuning, seed, dtype)
+        row["score"] = judged(data[reading.task], row["predictions"])
         runs.add(row)
         points = f"{100 * row['score']:.1f}"
         print(f"{contender.words}, {reading}, seed {seed}: {points}", flush=True)
+
+
+def best_tuning(
+    models: Path,
+    contender: Contender,
+    data: TaskData,
+    runs: Runs,
+    study: Study,
+    dtype: Literal["float32", "bfloat16"],
+) -> dict[str, Any]:
+    """The settings with which a contender's first model does best on held-out training examples."""
+    tried = [study.tuning(rate) for rate in study.tuning_rates]
+    if len(tried) == 1:
+        return tried[0]
+    rows = [chosen_by(models, contender, data, runs, study, one, dtype) for one in tried]
+    best: dict[str, Any] = max(rows, key=lambda row: row["score"])["settings"]
+    return best
+
+
+def chosen_by(
+    models: Path,
+    contender: Contender,
+    data: TaskData,
+    runs: Runs,
+    study: Study,
+    tuning: dict[str, Any],
+    dtype: Literal["float32", "bfloat16"],
+) -> dict[str, Any]:
+    """How well a contender's first model learns a task with these settings, read or remembered."""
+    model = model_of(models, contender, contender.seeds[0])
+    if model is None:
+        first = folder_of(models, contender, contender.seeds[0])
+        raise SystemExit(f"rates are chosen with {first}, which is not there; make it first")
+    name = data.task.name
+    row = runs.choice(contender.name, name, tuning)
+    if row is not None:
+        if row["fingerprint"] != model.fingerprint:
+            raise SystemExit(
+                f"{runs.path} chose a rate for {name} of {contender.name} by another model; begin "
+                "another file with --results"
+            )
+        return row
+    apart = for_tuning(data)
+    said = read(model, Reading(name, "fine-tuned"), apart, tuning, GRID_SEED, dtype)
+    row = {
+        "model": contender.name,
+        "task": name,
+        "how": CHOICE,
+        "study": study.to_json(),
+        "fingerprint": model.fingerprint,
+        "settings": tuning,
+        "dtype": dtype,
+        "method": METHOD,
+        "score": judged(apart, said),
+    }
+    runs.add(row)
+    rate = f"{tuning['learning_rate']:g}"
+    print(f"{contender.words}, {name} at {rate}, held out: {100 * row['score']:.1f}", flush=True)
+    return row
+
+
+def judged(data: TaskData, said: list[Any]) -> float:
+    """The main score of what was said of the first evaluation set."""
+    truth = [e.label for e in next(iter(data.evaluations.values()))]  # type: ignore[union-attr]
+    return float(score(data.task, said, truth)[data.task.main_metric])
 
 
 def read(
@@ -237,7 +306,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=usual.steps, help="of a distillation")
     parser.add_argument("--batch-size", type=int, default=usual.batch_size, help="of its steps")
     parser.add_argument("--tuning-steps", type=int, default=usual.tuning_steps)
-    parser.add_argument("--tuning-rate", type=float, default=usual.tuning_rate)
+    parser.add_argument("--tuning-rates", type=float, nargs="+", default=usual.tuning_rates)
     everyone = [contender.name for contender in usual.everyone]
     parser.add_argument("--contenders", nargs="+", choices=everyone, default=everyone)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="to score")
@@ -260,7 +329,7 @@ def main() -> None:
         arguments.steps,
         arguments.batch_size,
         arguments.tuning_steps,
-        arguments.tuning_rate,
+        tuple(arguments.tuning_rates),
     )
     choice = Choice(study, arguments.contenders, arguments.seeds)
     if arguments.part == "make":

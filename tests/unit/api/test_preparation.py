@@ -217,6 +217,14 @@ def test_starts_that_are_not_fitted_need_no_text(short_lab: TinyLab) -> None:
     assert (student.init, warnings) == ("teacher", [])
 
 
+@pytest.mark.parametrize("init", ["warm", "random"])
+def test_a_start_that_an_objective_passes_over_is_said_to_be(lab: TinyLab, init: str) -> None:
+    assert starting(lab, init, {"name": "distilbert"})[1] == [
+        f"distilbert copies the layers of the teacher, so the start {init!r} (student.init) is not "
+        "used"
+    ]
+
+
 def test_too_few_tokens_asked_for_are_named_as_such(lab: TinyLab) -> None:
     wide = replace(lab.teacher, shape=replace(lab.teacher.shape, hidden=200))
     student, (warning,) = starting(replace(lab, teacher=wide), "teacher", tokens=256)
