@@ -95,13 +95,14 @@ def gather(
     ):
         if value:
             name, why = str(value), f"from {origin}"
-    layers = [
-        ("default", load_preset(name, section)),
+    said = [
         (f"from {CONFIG_FILE}", local),
         ("from the environment", environment),
         (f"from {config}", given),
         ("from the command line", options),
     ]
+    objective = _objective(merge(*(layer for _, layer in said)), section)
+    layers = [("default", load_preset(name, section, objective)), *said]
     origins = {"preset": why}
     for origin, layer in layers:
         inputs = {**layer, **layer.get("search", {})} if section == "pipeline" else layer
@@ -109,6 +110,14 @@ def gather(
             if origin != "default" and _names_source(key, value):
                 origins[key] = origin
     return Inputs(merge(*(layer for _, layer in layers)), origins, name)
+
+
+def _objective(data: Mapping[str, Any], section: Section) -> str | None:
+    """Name the objective that is asked for; None if nobody says, or says it wrongly."""
+    holder = data.get("search") if section == "pipeline" else data
+    found = holder.get("objective") if isinstance(holder, Mapping) else None
+    name = found.get("name") if isinstance(found, Mapping) else found
+    return name if isinstance(name, str) else None
 
 
 def _names_source(key: str, value: Any) -> bool:

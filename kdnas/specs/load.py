@@ -21,10 +21,15 @@ def preset_names() -> list[str]:
     return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
 
 
-def load_preset(name: str, section: Section) -> dict[str, Any]:
+def load_preset(name: str, section: Section, objective: str | None = None) -> dict[str, Any]:
     """Return a preset's part for searches, distillations or pipelines.
 
     A pipeline's search is the preset's, with what its own part says of it.
+
+    Args:
+        name: of the preset.
+        section: what is asked for.
+        objective: what students learn: a preset may know better rates for it than for the default.
 
     Raises:
         SpecError: no preset has this name.
@@ -34,9 +39,10 @@ def load_preset(name: str, section: Section) -> dict[str, Any]:
     text = (resources.files("kdnas.specs") / "presets" / f"{name}.yaml").read_text("utf-8")
     whole = yaml.safe_load(text)
     part: dict[str, Any] = whole[section]
+    own: dict[str, Any] = whole.get("objectives", {}).get(objective or DEFAULT_OBJECTIVE, {})
     if section == "pipeline":
-        part = merge({"search": whole["search"]}, part)
-    return part
+        return merge({"search": whole["search"]}, part, own)
+    return merge(part, own.get(section, {}))
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

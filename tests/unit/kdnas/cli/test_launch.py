@@ -55,6 +55,27 @@ def test_the_documented_request_is_one() -> None:
     assert [variant.layers for variant in spec.baselines.variants] == [None, 0.5, 1]
 
 
+def test_the_objective_that_is_asked_for_decides_the_presets_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path)})
+
+    def rate(values: dict[str, Any]) -> float:
+        data = gather("distillation", nested(values), settings).data
+        return float(data["training"]["learning_rate"])
+
+    slow = rate({"objective.name": "od"})
+    assert slow < rate({}) == rate({"objective.name": "hs"})
+    assert rate({"objective.name": "od", "training.learning_rate": 0.5}) == 0.5
+    (tmp_path / "kdnas.yaml").write_text("objective: od\n", "utf-8")
+    assert rate({}) == slow
+    assert rate({"objective.name": "hs"}) > slow
+    spec = gathered(tmp_path, {})
+    assert spec.distillation.training.learning_rate == slow
+    assert spec.search.proxy.learning_rate < 1e-3
+
+
 def test_values_reach_the_part_that_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

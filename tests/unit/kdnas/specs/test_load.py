@@ -115,6 +115,18 @@ def test_a_latency_price_takes_the_place_of_a_presets_alpha() -> None:
     assert SearchSpec.read(merged, "merged").reward.exponent == -1
 
 
+def test_a_preset_knows_rates_for_an_objective() -> None:
+    plain = load_preset("laptop", "distillation")["training"]
+    slow = load_preset("laptop", "distillation", "od")["training"]
+    assert slow["learning_rate"] < plain["learning_rate"]
+    assert slow == {**plain, "learning_rate": slow["learning_rate"]}
+    whole = load_preset("laptop", "pipeline", "od")
+    assert whole["distillation"]["training"]["learning_rate"] == slow["learning_rate"]
+    proxy = load_preset("laptop", "search", "od")["proxy"]
+    assert whole["search"]["proxy"]["learning_rate"] == proxy["learning_rate"]
+    assert load_preset("laptop", "distillation", "nonsense") == load_preset("laptop", "distillation")
+
+
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SpecError, match="'laptob', did you mean 'laptop'"):
         load_preset("laptob", "search")
