@@ -17,6 +17,8 @@ TUNING_BATCH = 32
 SEEDS = (0, 1, 2)
 CHOICE = "choice of rate"
 """How the rows are read that a learning rate is chosen by, on held-out training examples."""
+CHOSEN_ON = "SST-2"
+"""The task whose training examples decide it."""
 TASKS = ("SST-2", "STS-B", "CoLA", "RTE")
 
 
@@ -83,8 +85,8 @@ class Study:
         steps: of each distillation.
         batch_size: sequences of its steps.
         tuning_steps: of each fine-tuning.
-        tuning_rates: peak learning rates, of which each contender has its own best one for a task;
-            these are the two largest that Turc et al. 2019 choose from.
+        tuning_rates: peak learning rates, of which each contender has its own best one; these are
+            the two largest that Turc et al. 2019 choose from.
     """
 
     student: str = "3,12,288,768,gelu"
@@ -198,9 +200,9 @@ class Runs(JsonLines):
         alike = [r for r in self.rows if (r["task"], r["how"]) == (reading.task, reading.how)]
         return max(map(method_of, alike), default=METHOD)
 
-    def choice(self, name: str, task: str, settings: dict[str, Any]) -> dict[str, Any] | None:
-        """What is known of how well a contender learned a task with these settings, held out."""
-        wanted = {"model": name, "task": task, "how": CHOICE, "settings": settings}
+    def choice(self, name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+        """What is known of how well a contender learned with these settings, held out."""
+        wanted = {"model": name, "task": CHOSEN_ON, "how": CHOICE, "settings": settings}
         alike = (row for row in self.rows if all(row[key] == v for key, v in wanted.items()))
         return next((row for row in alike if row["method"] == METHOD), None)
 

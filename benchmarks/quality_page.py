@@ -11,14 +11,13 @@ import linear_probe
 import numpy as np
 from numpy.typing import NDArray
 from quality_contenders import (
-    CHOICE,
+    CHOSEN_ON,
     COSINE,
     FINE_TUNED,
     MAX_LENGTH,
     PROBES,
     READINGS,
     SEEDS,
-    TASKS,
     TEACHER,
     TUNING_BATCH,
     Reading,
@@ -152,36 +151,29 @@ def rates(study: Study) -> str:
     if len(tried) == 1:
         return f", at {tried[0]}"
     return (
-        f"; each at its own best rate of {', '.join(tried)}, chosen for a task by how its first "
-        "model does on a held-out tenth of the training set"
+        f"; each at its own best rate of {', '.join(tried)}, chosen for all tasks by how its first "
+        f"model does on a held-out tenth of the training set of {CHOSEN_ON}"
     )
 
 
 def choices(study: Study, runs: Runs) -> list[str]:
     """What the learning rates were chosen by, a row for each contender."""
-    tried = [row for row in runs.rows if row["how"] == CHOICE]
-    columns = [
-        (task, rate) for task in TASKS for rate in study.tuning_rates if len(study.tuning_rates) > 1
-    ]
     lines = []
     for contender in study.everyone:
-        known = {
-            (row["task"], row["settings"]["learning_rate"]): f"{100 * row['score']:.1f}"
-            for row in tried
-            if row["model"] == contender.name
-        }
-        if known:
-            cells = [known.get(column, "–") for column in columns]
+        rows = [runs.choice(contender.name, study.tuning(rate)) for rate in study.tuning_rates]
+        if any(rows):
+            cells = [f"{100 * row['score']:.1f}" if row else "–" for row in rows]
             lines.append(f"| {contender.words} | {' | '.join(cells)} |")
     if not lines:
         return []
     return [
         "## What the learning rates were chosen by",
         "",
-        "The first model of each, on held-out training examples; one fine-tuning each.",
+        f"The first model of each, on held-out training examples of {CHOSEN_ON}; one fine-tuning "
+        "each.",
         "",
-        "| model | " + " | ".join(f"{task}, {rate:g}" for task, rate in columns) + " |",
-        "|---|" + "---|" * len(columns),
+        "| model | " + " | ".join(f"{rate:g}" for rate in study.tuning_rates) + " |",
+        "|---|" + "---|" * len(study.tuning_rates),
         *lines,
         "",
     ]

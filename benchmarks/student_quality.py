@@ -10,9 +10,9 @@ one, all over the same steps of the same text; and writes each of them undistill
 fine-tunes each model on SST-2, CoLA, RTE and STS-B, all in the same way, fits a linear probe to the
 frozen model, and reads STS-B by the cosine of embeddings as they are. Both can be stopped, and go
 on where they were; ``--seeds 0`` does a third of the work, ``--contenders`` that of some. What is
-compared is set in quality_contenders. Of several ``--tuning-rates`` each contender takes what its
-first model does best with on a tenth of a task's training examples; the dev sets are only reported
-on.
+compared is set in quality_contenders. Of several ``--tuning-rates`` each contender takes for all
+tasks what its first model does best with on a tenth of SST-2's training examples, which it does not
+learn from; the dev sets are only reported on.
 ``--arch`` and ``--layers`` make it the same study of another student and other cuts, such as of
 what a pipeline recommends.
 """
@@ -35,6 +35,7 @@ import linear_probe
 from named_corpus import source_name
 from quality_contenders import (
     CHOICE,
+    CHOSEN_ON,
     COSINE,
     MAX_LENGTH,
     READINGS,
@@ -148,7 +149,7 @@ def score_all(
     """Score what is there and was not scored yet, on these tasks and by the cosine of STS-B."""
     keep_apart(models, choice.study)
     wanted = (*tasks, COSINE.task)
-    data = {name: load_task(find_task(name), data_dir) for name in wanted}
+    data = {name: load_task(find_task(name), data_dir) for name in {*wanted, CHOSEN_ON}}
     dtype = choose_dtype("auto", "cpu")
     readings = [reading for reading in READINGS if reading.task in wanted]
     for reading, (contender, made, seed) in product(readings, list(choice)):
@@ -159,7 +160,7 @@ def score_all(
             continue  # chance has no second say in it
         tuning: dict[str, Any] = {}
         if reading.tuned:
-            tuning = best_tuning(models, contender, data[reading.task], runs, choice.study, dtype)
+            tuning = best_tuning(models, contender, data[CHOSEN_ON], runs, choice.study, dtype)
         row: dict[str, Any] = {
             "model": contender.name,
             "made_with_seed": made,
@@ -190,7 +191,10 @@ def best_tuning(
     study: Study,
     dtype: Literal["float32", "bfloat16"],
 ) -> dict[str, Any]:
-    """The settings with which a contender's first model does best on held-out training examples."""
+    """The settings with which a contender's first model does best on held-out training examples.
+
+    One task decides for all, since trials cost more than what is reported.
+    """
     tried = [study.tuning(rate) for rate in study.tuning_rates]
     if len(tried) == 1:
         return tried[0]
@@ -214,7 +218,7 @@ def chosen_by(
         first = folder_of(models, contender, contender.seeds[0])
         raise SystemExit(f"rates are chosen with {first}, which is not there; make it first")
     name = data.task.name
-    row = runs.choice(contender.name, name, tuning)
+    row = runs.choice(contender.name, tuning)
     if row is not None:
         if row["fingerprint"] != model.fingerprint:
             raise SystemExit(
