@@ -22,6 +22,9 @@ from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
 from workers.machine import machine_at
 
+LARGEST_RATE_OF_OD = 5e-4
+"""2e-4 teaches a student that 1e-3 ruins within 20 steps (docs/objectives.md)."""
+
 
 @dataclass(frozen=True)
 class PreparedDistillation:
@@ -64,6 +67,12 @@ class PreparedDistillation:
             found.append(
                 "output distributions teach a student from scratch slowly; begin with an hs "
                 "student by --init-from FOLDER, or let --objective hs+od do both"
+            )
+        rate = self.spec.training.learning_rate
+        if objective.name == "od" and rate > LARGEST_RATE_OF_OD:
+            found.append(
+                f"a learning rate of {rate:g} has ruined students that learn output distributions; "
+                f"give at most {LARGEST_RATE_OF_OD:g}"
             )
         if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
             found.append(
