@@ -151,8 +151,8 @@ def rates(study: Study) -> str:
     if len(tried) == 1:
         return f", at {tried[0]}"
     return (
-        f"; each at its better rate of {' and '.join(tried)}, chosen for all tasks by how its first "
-        f"model does on a held-out tenth of the training set of {CHOSEN_ON}"
+        f"; each at its better one of {' and '.join(tried)}, chosen for all tasks by how its "
+        f"first model does on a held-out tenth of the training set of {CHOSEN_ON}"
     )
 
 

@@ -124,7 +124,9 @@ def test_a_preset_knows_rates_for_an_objective() -> None:
     assert whole["distillation"]["training"]["learning_rate"] == slow["learning_rate"]
     proxy = load_preset("laptop", "search", "od")["proxy"]
     assert whole["search"]["proxy"]["learning_rate"] == proxy["learning_rate"]
-    assert load_preset("laptop", "distillation", "nonsense") == load_preset("laptop", "distillation")
+    assert load_preset("laptop", "distillation", "nonsense") == load_preset(
+        "laptop", "distillation"
+    )
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
