@@ -70,7 +70,7 @@ def list_searches(
         Search.started_at,
         Search.finished_at,
         Search.spec["reward"]["loss"].as_string().label("loss"),
-        Search.spec["controller"]["episodes"].as_integer().label("asked"),
+        Search.spec["controller"]["episodes"].label("asked"),
     )
     if wanted.status:
         query = query.where(Search.status.in_(wanted.status))
