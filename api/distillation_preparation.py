@@ -23,7 +23,7 @@ from kdnas.store import Store
 from workers.machine import machine_at
 
 LARGEST_RATE_OF_OD = 5e-4
-"""2e-4 teaches a student that 1e-3 ruins within 20 steps (docs/objectives.md)."""
+"""Between 2e-4, which teaches a student, and 1e-3, which ruins it (docs/objectives.md)."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class PreparedDistillation:
         rate = self.spec.training.learning_rate
         if objective.name == "od" and rate > LARGEST_RATE_OF_OD:
             found.append(
-                f"a learning rate of {rate:g} has ruined students that learn output distributions; "
-                f"give at most {LARGEST_RATE_OF_OD:g}"
+                f"a learning rate of {rate:g} is large for output distributions: 0.0002 taught a "
+                f"student that 0.001 ruined; give at most {LARGEST_RATE_OF_OD:g}"
             )
         if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
             found.append(

@@ -12,8 +12,8 @@ from kdnas.specs.objectives import objective_spec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
 SLOWER = (
-    "a learning rate of 0.002 has ruined students that learn output distributions; give at most "
-    "0.0005"
+    "a learning rate of 0.002 is large for output distributions: 0.0002 taught a student that "
+    "0.001 ruined; give at most 0.0005"
 )
 
 
