@@ -72,8 +72,15 @@ def interval(
     return 100 * (centre - half), 100 * (centre + half)
 
 
-def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any]]:
-    """The page and its numbers."""
+def report(study: Study, runs: Runs, data_dir: Path, note: str = "") -> tuple[str, dict[str, Any]]:
+    """The page and its numbers.
+
+    Args:
+        study: what is compared.
+        runs: what was read.
+        data_dir: GLUE.
+        note: what else to know of the verdicts, such as what was tried where a bar is missed.
+    """
     numbers: dict[str, Any] = {}
     first = study.student_itself.name
     for reading in READINGS:
@@ -115,6 +122,7 @@ def report(study: Study, runs: Runs, data_dir: Path) -> tuple[str, dict[str, Any
         *outdated(runs),
         *verdicts(study, numbers, runs),
         "",
+        *([note, ""] if note else []),
         "## Linear probe",
         "",
         "A linear model on the mean of a frozen encoder's last states, standardised: a logistic "

@@ -321,6 +321,7 @@ def main() -> None:
         default=Path("docs/results/student_quality_runs.jsonl"),
         help="JSON lines",
     )
+    parser.add_argument("--note", default="", help="what else to know of the verdicts")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
     if arguments.part in ("make", "score") and arguments.models is None:
@@ -344,7 +345,7 @@ def main() -> None:
     if arguments.part == "score":
         score_all(arguments.models, arguments.data_dir, runs, choice, arguments.tasks)
         return
-    text, numbers = report(study, runs, arguments.data_dir)
+    text, numbers = report(study, runs, arguments.data_dir, arguments.note)
     publish(text, numbers, arguments.output)
 
 
