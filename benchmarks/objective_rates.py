@@ -18,27 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from laboratory import HEAD_STEPS, Laboratory
 from start_study import CHOOSING
 from study_files import JsonLines, publish
 
-from kdnas import ENGINE_VERSION
-from kdnas.architecture import Architecture
-from kdnas.corpus.tokenized import build_corpus
-from kdnas.distill.fit_lm_head import fit_lm_head
-from kdnas.distill.group import MiniKD
-from kdnas.distill.numerics import choose_dtype, num_threads
-from kdnas.models.teacher import prepare_teacher, with_fitted_head
-from kdnas.objectives.registry import build_stages
-from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
-from kdnas.settings import Settings
-from kdnas.specs.objectives import objective_spec
-from kdnas.specs.parts import CorpusSpec, StudentSpec
+from kdnas.distill.numerics import num_threads
 from kdnas.specs.search import ProxySpec
-from kdnas.store import Store
 
 STEPS, BATCH_SIZE = 240, 16
-HEAD_STEPS = 1000
-"""Of the masked-LM head that is fitted to a sentence encoder."""
 SHALLOW = ("2,12,384,1536,gelu", "4,12,384,1536,gelu")
 """For an objective that copies layers."""
 
@@ -84,10 +71,7 @@ def everything() -> Iterator[tuple[Sweep, float]]:
 
 def sweep(source: str, results: JsonLines) -> None:
     """Train what is missing."""
-    store = Store.from_settings(Settings.from_environment())
-    plain = prepare_teacher("minilm", store)
-    corpus = build_corpus(CorpusSpec(source=(source,), max_length=64), plain.folder, store)
-    dtype = choose_dtype("auto", "cpu")
+    laboratory = Laboratory(source)
     for plan, rate in everything():
         known = {
             row["architecture"]
@@ -97,11 +81,7 @@ def sweep(source: str, results: JsonLines) -> None:
         missing = [a for a in plan.architectures if a not in known]
         if not missing:
             continue
-        began, teacher, objective = time.monotonic(), plain, plan.objective
-        if any(s.objective.needs_lm_head for s in build_stages(objective_spec(objective))):
-            head = fit_lm_head(plain, corpus, HEAD_STEPS, store, "cpu", dtype).fingerprint
-            teacher = with_fitted_head(plain, head, store)
-            objective = {**objective, "lm_head": head}
+        began = time.monotonic()
         proxy = ProxySpec(
             steps=STEPS,
             batch_size=BATCH_SIZE,
@@ -109,32 +89,9 @@ def sweep(source: str, results: JsonLines) -> None:
             warmup_fraction=0.1,
             fraction=1.0,
         )
-        context = MiniKDContext(
-            teacher=teacher.fingerprint,
-            corpus=corpus.fingerprint,
-            objective=objective_spec(objective).to_json(),
-            student=StudentSpec().to_json(),
-            proxy=proxy.to_json(),
-            dtype=dtype,
-            engine_version=ENGINE_VERSION,
-        )
-        requests = [MiniKDRequest(a, Architecture.parse(a)) for a in missing]
-        for item in MiniKD(context, teacher, corpus, store, "cpu").train(requests):
-            if isinstance(item, MiniKDResult):
-                results.add(
-                    {
-                        "objective": plan.objective,
-                        "rate": rate,
-                        "architecture": item.candidate_id,
-                        "loss_start": item.loss_start,
-                        "relative": item.losses.relative if item.losses else None,
-                        "error": item.error,
-                        "dtype": dtype,
-                        "corpus": Path(source).name,
-                        "corpus_fingerprint": corpus.fingerprint,
-                        "engine_version": ENGINE_VERSION,
-                    }
-                )
+        told = {"objective": plan.objective, "rate": rate, "corpus": laboratory.name}
+        for row in laboratory.train(proxy, missing, objective=plan.objective):
+            results.add({**told, **row})
         print(f"{plan.name} at {rate:g}: {time.monotonic() - began:.0f} s", flush=True)
 
 

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from laboratory import Laboratory
 from scipy.stats import spearmanr
-from start_study import CHOOSING, REPORTED, Laboratory, Results, Setting, run
+from start_study import CHOOSING, REPORTED, Results, Setting, run
 from study_files import publish
 
 from kdnas.architecture import Architecture

@@ -23,20 +23,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from laboratory import Laboratory
 from study_files import JsonLines, publish
 
 from kdnas import ENGINE_VERSION
-from kdnas.architecture import Architecture
-from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
-from kdnas.distill.group import MiniKD
-from kdnas.distill.numerics import choose_dtype, num_threads
-from kdnas.models.teacher import TeacherHandle, prepare_teacher
-from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
-from kdnas.settings import Settings
-from kdnas.specs.objectives import objective_spec
-from kdnas.specs.parts import CorpusSpec, StudentSpec
+from kdnas.distill.numerics import num_threads
 from kdnas.specs.search import ProxySpec
-from kdnas.store import Store
 
 CHOOSING = ("1,4,288,1024,gelu", "2,6,288,768,relu", "3,3,192,1024,gelu", "5,12,288,576,silu")
 REPORTED = (
@@ -96,53 +88,20 @@ class Results(JsonLines):
         return [r for r in self.rows if all(r.get(key) == v for key, v in wanted.items())]
 
 
-class Laboratory:
-    """Teacher and corpus, and what is trained on them."""
-
-    def __init__(self, source: str) -> None:
-        settings = Settings.from_environment()
-        self._store = Store.from_settings(settings)
-        self._teacher: TeacherHandle = prepare_teacher("minilm", self._store)
-        spec = CorpusSpec(source=(source,), max_length=64)
-        self.corpus: TokenizedCorpus = build_corpus(spec, self._teacher.folder, self._store)
-        self.name = Path(source).name
-        self._dtype = choose_dtype("auto", "cpu")
-
-    def train(self, setting: Setting, architectures: list[str]) -> Iterator[dict[str, Any]]:
-        """Train a group in a setting; yield one row a student."""
-        proxy = ProxySpec(
-            steps=setting.steps,
-            batch_size=16,
-            learning_rate=setting.rate,
-            warmup_fraction=setting.warmup,
-            seed=setting.seed,
-            fraction=1.0,
-        )
-        context = MiniKDContext(
-            teacher=self._teacher.fingerprint,
-            corpus=self.corpus.fingerprint,
-            objective=objective_spec("hs").to_json(),
-            student=StudentSpec.model_validate(setting.start).to_json(),
-            proxy=proxy.to_json(),
-            dtype=self._dtype,
-            engine_version=ENGINE_VERSION,
-        )
-        engine = MiniKD(context, self._teacher, self.corpus, self._store, "cpu")
-        requests = [MiniKDRequest(a, Architecture.parse(a)) for a in architectures]
-        for item in engine.train(requests):
-            if isinstance(item, MiniKDResult):
-                yield {
-                    **asdict(setting),
-                    "architecture": item.candidate_id,
-                    "loss_start": item.loss_start,
-                    "relative": item.losses.relative if item.losses else None,
-                    "output": item.losses.output if item.losses else None,
-                    "error": item.error,
-                    "seconds": round(item.train_seconds, 1),
-                    "dtype": self._dtype,
-                    "corpus_fingerprint": self.corpus.fingerprint,
-                    "engine_version": ENGINE_VERSION,
-                }
+def train(
+    laboratory: Laboratory, setting: Setting, architectures: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Train a group in a setting; yield one row a student."""
+    proxy = ProxySpec(
+        steps=setting.steps,
+        batch_size=16,
+        learning_rate=setting.rate,
+        warmup_fraction=setting.warmup,
+        seed=setting.seed,
+        fraction=1.0,
+    )
+    for row in laboratory.train(proxy, architectures, start=setting.start):
+        yield {**asdict(setting), **row}
 
 
 def best_rates(results: Results) -> dict[tuple[str, int], tuple[float, float]]:
@@ -173,7 +132,7 @@ def run(laboratory: Laboratory, results: Results, plan: Iterable[tuple[Setting, 
     for setting, architectures in plan:
         if missing := results.missing(setting, architectures):
             began = time.monotonic()
-            for row in laboratory.train(setting, missing):
+            for row in train(laboratory, setting, missing):
                 results.add(row)
             print(setting, f"{time.monotonic() - began:.0f} s", flush=True)
 
