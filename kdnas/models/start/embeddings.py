@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from kdnas.models.families import Family
 from kdnas.models.start.copied import copy_embeddings
-from kdnas.models.start.norms import fitted_norm, normalised
+from kdnas.models.start.norms import fitted_norm, normalised, unit_factor
 from kdnas.models.start.states import Layout
+from kdnas.models.start.walk import Stream
 from kdnas.models.start.weights import norm_eps, read_norm, write_norm
 
 
@@ -67,6 +68,20 @@ def start_embeddings(
     fitted, states = fitted_norm(sums, target, norm_eps(own_norm), biased)
     write_norm(own_norm, fitted)
     return states
+
+
+def unit_stream(student: nn.Module, family: Family, own: Stream) -> Stream:
+    """Make the norm behind the embeddings as large as a fresh one; the stream is so from there on.
+
+    Not where a factorised embedding stands between that norm and the stream.
+    """
+    module = student.get_submodule(family.embedding_norm)
+    norm = read_norm(module)
+    if len(norm.scale) != own.rows.shape[1]:
+        return own
+    factor = unit_factor(norm)
+    write_norm(module, norm.times(factor))
+    return own.times(factor)
 
 
 def first_position(model: nn.Module, family: Family) -> int:

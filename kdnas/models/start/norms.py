@@ -14,6 +14,15 @@ def normalised(rows: Tensor, eps: float) -> Tensor:
     return F.layer_norm(rows, rows.shape[-1:], eps=eps)
 
 
+def unit_factor(norm: Norm) -> float:
+    """What makes the mean size of a norm's scales 1, as in a fresh model.
+
+    A learning rate moves all weights alike, whatever their size. Where a teacher's norm has small
+    scales, states are small and what reads them is large, and a student learns slowly (measured).
+    """
+    return 1 / norm.scale.abs().mean().clamp_min(1e-6).item()
+
+
 def fitted_norm(
     sums: Tensor, targets: Tensor, eps: float, biased: bool = True
 ) -> tuple[Norm, Tensor]:

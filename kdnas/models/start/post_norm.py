@@ -8,42 +8,51 @@ from kdnas.models.start.attending import attend
 from kdnas.models.start.attention import chosen_attention
 from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Inputs
-from kdnas.models.start.norms import fitted_norm
+from kdnas.models.start.norms import fitted_norm, unit_factor
 from kdnas.models.start.relations import related_attention
 from kdnas.models.start.walk import (
     ACTIVATIONS,
+    Stream,
     Walk,
     silent_attention,
     silent_feed_forward,
 )
-from kdnas.models.start.weights import Attention, LayerWeights
+from kdnas.models.start.weights import Attention, LayerWeights, Norm
 
 
 class PostNormWalk(Walk):
-    """Both norms of a layer are refitted to the teacher's states behind them."""
+    """Both norms of a layer are refitted to the teacher's states behind them.
 
-    def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
+    Behind each the stream is as large as a fresh norm would make it.
+    """
+
+    def layer(self, number: int, share: Share, own: Stream) -> tuple[LayerWeights, Stream]:
         """Make one layer; see :class:`~kdnas.models.start.walk.Walk`."""
-        task, states, basis = self.task, self.task.states, self.task.basis
+        task, states = self.task, self.task.states
         attention = self._attention(number, share, own)
         if not share.span:
             attention = silent_attention(attention)
-        read = attend(own, attention, task.student.heads, task.layout)
-        sums = own + attention.output(read)
-        target = states.attended(share.target) @ basis
-        attention_norm, middle = fitted_norm(sums, target, task.student.eps)
-        feed_forward = self.feed_forward(share, Inputs(middle), states.attended, gated=False)
+        read = attend(own.rows, attention, task.student.heads, task.layout)
+        sums = own.rows + attention.output(read)
+        attention_norm, middle = self._normalised(sums, states.attended(share.target), own.basis)
+        inputs = Inputs(middle.rows)
+        feed_forward = self.feed_forward(share, inputs, middle.basis, states.attended, gated=False)
         if not share.span:
             feed_forward = silent_feed_forward(feed_forward)
-        active = ACTIVATIONS[task.architecture.activation](feed_forward.inner(middle))
-        sums = middle + feed_forward.outer(active)
-        target = states.hidden(share.target) @ basis
-        norm, after = fitted_norm(sums, target, task.student.eps)
+        active = ACTIVATIONS[task.architecture.activation](feed_forward.inner(middle.rows))
+        sums = middle.rows + feed_forward.outer(active)
+        norm, after = self._normalised(sums, states.hidden(share.target), middle.basis)
         return LayerWeights(attention, attention_norm, feed_forward, norm), after
 
-    def _attention(self, number: int, share: Share, own: Tensor) -> Attention:
+    def _normalised(self, sums: Tensor, theirs: Tensor, basis: Tensor) -> tuple[Norm, Stream]:
+        """The norm behind a block, and the stream behind that, which stands for the teacher's."""
+        norm, rows = fitted_norm(sums, theirs @ basis, self.task.student.eps)
+        factor = unit_factor(norm)
+        return norm.times(factor), Stream(rows, basis).times(factor)
+
+    def _attention(self, number: int, share: Share, own: Stream) -> Attention:
         task, teacher = self.task, self.task.teacher
-        inputs = Inputs(own)
+        inputs = Inputs(own.rows)
         if task.compared is not None and number == task.architecture.layers:
             layer = task.compared.teacher_layer
             return related_attention(
@@ -51,8 +60,8 @@ class PostNormWalk(Walk):
                 inputs.map_to(task.states.hidden(layer - 1)),
                 teacher.layers[layer - 1].attention,
                 task.compared.heads,
-                task.basis,
+                own.basis,
                 task.generator,
             )
         heads = self.heads(share, inputs, lambda j: task.states.hidden(j - 1))
-        return chosen_attention(inputs, heads, task.basis, task.student.heads, task.generator)
+        return chosen_attention(inputs, heads, own.basis, task.student.heads, task.generator)

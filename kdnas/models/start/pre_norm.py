@@ -16,6 +16,7 @@ from kdnas.models.start.norms import normalised
 from kdnas.models.start.rotary import chosen_rotary_attention, turned
 from kdnas.models.start.walk import (
     ACTIVATIONS,
+    Stream,
     Walk,
     silent_attention,
     silent_feed_forward,
@@ -26,12 +27,12 @@ from kdnas.models.start.weights import Attention, FeedForward, LayerWeights, Nor
 class PreNormWalk(Walk):
     """Rotary positions, local attention, gated neurons."""
 
-    def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
+    def layer(self, number: int, share: Share, own: Stream) -> tuple[LayerWeights, Stream]:
         """Make one layer; see :class:`~kdnas.models.start.walk.Walk`."""
-        task, states, basis = self.task, self.task.states, self.task.basis
+        task, states, (stream, basis) = self.task, self.task.states, own
         built = task.student.layers[number - 1]
-        coming = own if built.attention_norm is None else normalised(own, task.student.eps)
-        attention = self._attention(number, share, coming)
+        coming = stream if built.attention_norm is None else normalised(stream, task.student.eps)
+        attention = self._attention(number, share, coming, basis)
         frequencies = task.student.frequencies[number - 1]
         if not share.span:
             attention = silent_attention(attention)
@@ -45,12 +46,14 @@ class PreNormWalk(Walk):
         )
         target = states.attended(share.target) @ basis
         output, middle = _onwards(
-            attention.output, read, own, target, task.student.attention_biased
+            attention.output, read, stream, target, task.student.attention_biased
         )
         attention = Attention(attention.query, attention.key, attention.value, output)
         coming = normalised(middle, task.student.eps)
         inputs = Inputs(coming, task.student.feed_forward_biased)
-        feed_forward = self.feed_forward(share, inputs, self._read_by_feed_forward, gated=True)
+        feed_forward = self.feed_forward(
+            share, inputs, basis, self._read_by_feed_forward, gated=True
+        )
         if not share.span:
             feed_forward = silent_feed_forward(feed_forward)
         inner, gate = feed_forward.inner(coming).chunk(2, 1)
@@ -59,16 +62,16 @@ class PreNormWalk(Walk):
         outer, after = _onwards(
             feed_forward.outer, active, middle, target, task.student.feed_forward_biased
         )
-        norm = Norm(torch.ones(own.shape[1]), torch.zeros(own.shape[1]))
+        norm = Norm(torch.ones(stream.shape[1]), torch.zeros(stream.shape[1]))
         weights = LayerWeights(
             attention,
             None if built.attention_norm is None else norm,
             FeedForward(feed_forward.inner, outer),
             norm,
         )
-        return weights, after
+        return weights, Stream(after, basis)
 
-    def _attention(self, number: int, share: Share, coming: Tensor) -> Attention:
+    def _attention(self, number: int, share: Share, coming: Tensor, basis: Tensor) -> Attention:
         task, teacher = self.task, self.task.teacher
         inputs = Inputs(coming, task.student.attention_biased)
         # All of one kind, and so of the same frequencies.
@@ -83,7 +86,7 @@ class PreNormWalk(Walk):
             inputs,
             heads,
             (frequencies[0], frequencies[1]),
-            task.basis,
+            basis,
             task.student.heads,
             task.generator,
         )

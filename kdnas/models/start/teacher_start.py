@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from kdnas.architecture import Architecture
 from kdnas.models.families import Family
 from kdnas.models.start.basis import student_basis
-from kdnas.models.start.embeddings import start_embeddings
+from kdnas.models.start.embeddings import start_embeddings, unit_stream
 from kdnas.models.start.layers import shares
-from kdnas.models.start.norms import fitted_norm
+from kdnas.models.start.norms import fitted_norm, unit_factor
 from kdnas.models.start.post_norm import PostNormWalk
 from kdnas.models.start.pre_norm import PreNormWalk
 from kdnas.models.start.relations import Compared
 from kdnas.models.start.states import Layout, TeacherStates
-from kdnas.models.start.walk import Model, Task, Walk
+from kdnas.models.start.walk import Model, Stream, Task, Walk
 from kdnas.models.start.weights import norm_eps, write_layer, write_norm
 
 
@@ -66,23 +66,26 @@ def start_from_teacher(
     basis = student_basis(components, architecture.hidden, seed)
     layout = Layout(states.lengths)
     target = states.hidden(0) @ basis
-    own = start_embeddings(student, teacher, family, basis, states.input_ids, layout, target)
+    rows = start_embeddings(student, teacher, family, basis, states.input_ids, layout, target)
+    own = unit_stream(student, family, Stream(rows, basis))
     generator = torch.Generator().manual_seed(_derived(seed, architecture))
     built = Model.of(student, family)
-    task = Task(whole, built, states, layout, architecture, basis, generator, compared)
+    task = Task(whole, built, states, layout, architecture, generator, compared)
     walk: Walk = PreNormWalk(task) if family.normalises_first else PostNormWalk(task)
-    seen = [own]
+    seen = [own.rows]
     for number, share in enumerate(pieces, 1):
         weights, own = walk.layer(number, share, own)
-        seen.append(own)
+        seen.append(own.rows)
         write_layer(family, family.transformer_layers(student)[number - 1], weights)
     if family.final:
         final = student.get_submodule(family.final)
         biased = getattr(final, "bias", None) is not None
-        norm, seen[-1] = fitted_norm(
-            own, states.output(len(whole.layers)) @ basis, norm_eps(final), biased
+        norm, rows = fitted_norm(
+            own.rows, states.output(len(whole.layers)) @ own.basis, norm_eps(final), biased
         )
-        write_norm(final, norm)
+        factor = unit_factor(norm)
+        write_norm(final, norm.times(factor))
+        seen[-1] = rows * factor
     return seen
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +75,22 @@ class Model:
         )
 
 
+class Stream(NamedTuple):
+    """The student's residual stream somewhere on its way, and what it stands for.
+
+    Attributes:
+        rows: (N, d).
+        basis: (D, d) that brings the teacher's stream there: P, times what norms made of its size.
+    """
+
+    rows: Tensor
+    basis: Tensor
+
+    def times(self, factor: float) -> Stream:
+        """The stream, so many times as large."""
+        return Stream(self.rows * factor, self.basis * factor)
+
+
 @dataclass(frozen=True)
 class Task:
     """A student to be made: of which teacher, on which text, of which sizes.
@@ -84,7 +101,6 @@ class Task:
         states: the teacher's, on the calibration text.
         layout: of that text.
         architecture: of the student.
-        basis: P, (D, d).
         generator: of what is left to chance.
         compared: what the last layer's queries, keys and values are compared with, if with any.
     """
@@ -94,7 +110,6 @@ class Task:
     states: TeacherStates
     layout: Layout
     architecture: Architecture
-    basis: Tensor
     generator: torch.Generator
     compared: Compared | None = None
 
@@ -106,13 +121,13 @@ class Walk(ABC):
         self.task = task
 
     @abstractmethod
-    def layer(self, number: int, share: Share, own: Tensor) -> tuple[LayerWeights, Tensor]:
+    def layer(self, number: int, share: Share, own: Stream) -> tuple[LayerWeights, Stream]:
         """Make one layer.
 
         Args:
             number: of the layer, from 1.
             share: what it stands for.
-            own: (N, d) the student's residual stream below it.
+            own: the stream below it.
 
         Returns:
             Its weights, and the stream behind it.
@@ -138,13 +153,19 @@ class Walk(ABC):
         ]
 
     def feed_forward(
-        self, share: Share, inputs: Inputs, comes_in: Callable[[int], Tensor], gated: bool
+        self,
+        share: Share,
+        inputs: Inputs,
+        basis: Tensor,
+        comes_in: Callable[[int], Tensor],
+        gated: bool,
     ) -> FeedForward:
         """A layer's feed-forward block.
 
         Args:
             share: what the layer stands for.
             inputs: what comes into its block.
+            basis: (D, d) of the stream that it writes into.
             comes_in: what comes into the block of a teacher layer, (N, D).
             gated: whether each neuron has a gate.
         """
@@ -160,7 +181,7 @@ class Walk(ABC):
         return chosen_neurons(
             inputs,
             choice,
-            task.basis,
+            basis,
             task.architecture.intermediate,
             gated,
             task.generator,
