@@ -21,6 +21,7 @@ from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.search_space import PAPER_HEADS, PAPER_INTERMEDIATE, PAPER_LAYERS, SearchSpace
 from kdnas.specs.parts import Start
 from kdnas.testing.start_lab import StartLab, make_start_lab, watch_teacher
+from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 SPACE = SearchSpace(
     PAPER_LAYERS, PAPER_HEADS, (24, 48, 72, 96), tuple(f // 24 for f in PAPER_INTERMEDIATE)
@@ -87,6 +88,27 @@ def test_so_it_is_wherever_a_teacher_has_biases(
     lab = make_start_lab(tmp_path, "modernbert", **flags)
     for number, architecture in enumerate(STUDENTS):
         assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / str(number))
+
+
+def test_norms_begin_as_large_as_fresh_ones(lab: StartLab, tmp_path: Path) -> None:
+    """However small the teacher's are: of small states a student learns slowly."""
+    model = deepcopy(lab.model)
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.weight.data.mul_(0.2)
+    folder = make_tiny_teacher(tmp_path / "teacher", lab.family.model_type)
+    model.save_pretrained(folder)
+    small = watch_teacher(str(folder), tmp_path, 200)
+    assert_makes_what_is_said(small, Architecture.parse(STUDENTS[0]), tmp_path / "student")
+    for architecture in STUDENTS:
+        student = small.student(architecture)
+        for name, module in student.named_modules():
+            # One narrower than the stream stands before a factorised embedding, which is as it was.
+            if (
+                isinstance(module, nn.LayerNorm)
+                and len(module.weight) == student.config.hidden_size
+            ):
+                assert module.weight.abs().mean().item() == pytest.approx(1, rel=1e-4), name
 
 
 @pytest.mark.parametrize("architecture", STUDENTS)
