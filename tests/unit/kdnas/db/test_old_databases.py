@@ -1,0 +1,72 @@
+"""Databases that older programs wrote: rows in every table, every kind of work in every state."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kdnas.db import migrate
+from kdnas.db.engine import Database, parse_url
+from kdnas.testing.every_row import counted, read_back
+
+FILES = sorted((Path(__file__).parents[3] / "data" / "databases").glob("*.gz"))
+
+KILLED = """
+import os, signal, sys
+from sqlalchemy import Engine, event
+from kdnas.db import migrate
+
+url, left = sys.argv[1], int(sys.argv[2])
+
+@event.listens_for(Engine, "after_cursor_execute")
+def count(*_):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+migrate.upgrade(url)
+"""
+
+
+@pytest.fixture(params=[pytest.param(f, id=f.name) for f in FILES])
+def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database as one of the files holds it."""
+    file: Path = request.param
+    url = (
+        f"sqlite:///{tmp_path / 'kdnas.db'}"
+        if file.name.endswith(".db.gz")
+        else str(request.getfixturevalue("postgres_url"))
+    )
+    read_back(file, url)
+    return url
+
+
+def rows(url: str) -> dict[str, int]:
+    with Database(parse_url(url)) as database:
+        return counted(database)
+
+
+def test_there_is_one_of_the_newest_revision_in_each_dialect() -> None:
+    assert {f"{migrate.head()}.{kind}.gz" for kind in ("db", "sql")} <= {f.name for f in FILES}
+
+
+def test_an_old_database_is_migrated_with_all_its_rows(old_url: str) -> None:
+    before = rows(old_url)
+    migrate.upgrade(old_url)
+    assert migrate.current(old_url) == migrate.head()
+    assert migrate.check(old_url) == []
+    assert rows(old_url) == before
+    assert all(before.values())
+
+
+@pytest.mark.parametrize("statements", [5, 40, 90])
+def test_a_migration_that_is_killed_can_be_repeated(empty_url: str, statements: int) -> None:
+    command = [sys.executable, "-c", KILLED, empty_url, str(statements)]
+    assert subprocess.run(command, check=False).returncode == -9
+    assert migrate.current(empty_url) is None  # all or nothing
+    migrate.upgrade(empty_url)
+    assert migrate.check(empty_url) == []
