@@ -187,6 +187,16 @@ def fewest_steps(results: Results, corpus: str, architecture: str, seed: int) ->
     }
 
 
+def complete(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The comparisons that are finished, of sets that have one for every student.
+
+    A median over some of them would say which came first.
+    """
+    whole = [f for f in found if YARDSTICK in f["warm"] and YARDSTICK in f["teacher"]]
+    sizes = Counter((f["corpus"], f["seed"]) for f in whole)
+    return [f for f in whole if sizes[f["corpus"], f["seed"]] == len(REPORTED)]
+
+
 def best_run(results: Results, architecture: str, start: str, steps: int) -> str:
     """The smallest loss of an architecture among the rates, in words."""
     tried = results.of(architecture=architecture, start=start, steps=steps)
@@ -206,7 +216,7 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         for architecture in REPORTED
         for seed in SEEDS
     ]
-    whole = [f for f in found if YARDSTICK in f["warm"] and YARDSTICK in f["teacher"]]
+    whole = complete(found)
     names = {row["corpus"]: row["corpus_fingerprint"] for row in results.rows}
     formats = Counter(row["dtype"] for row in results.rows)
     rates = best_rates(results)
@@ -260,8 +270,8 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
     if not whole:
         lines += [
             "",
-            "**Unfinished**: the sweep goes on, and no student that is to be reported has been "
-            "trained to the end yet. What stands here is no result on them.",
+            "**Unfinished**: no corpus and seed has all students trained for "
+            f"{YARDSTICK} steps from both starts yet. What stands here is no result on them.",
         ]
     lines += [
         "",
