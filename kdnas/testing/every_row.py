@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import text
 
 from kdnas.architecture import Architecture
 from kdnas.db import migrate
@@ -417,10 +416,8 @@ def _pipeline(session: Session, ending: str, status: str, owner: str) -> None:
 def counted(database: Database) -> dict[str, int]:
     """Rows of each table."""
     with database.read() as session:
-        return {
-            name: session.scalar(text(f'SELECT count(*) FROM "{name}"')) or 0
-            for name in sorted(migrate.METADATA.tables)
-        }
+        tables = migrate.METADATA.tables
+        return {name: session.query(tables[name]).count() for name in sorted(tables)}
 
 
 def write_both(folder: Path) -> None:
