@@ -227,6 +227,8 @@ def _search(
         architecture: Architecture = states[position]
         candidate = f"candidate-{number}"
         good = candidate_status == "succeeded"
+        ended = candidate_status in ("succeeded", "failed")
+        outcomes = (*ATTEMPT_OUTCOMES, None) if candidate_status == "running" else ()
         _add(
             session,
             m.Candidate(
@@ -251,7 +253,8 @@ def _search(
                 distillation_loss_id=loss if good else None,
                 error="out of memory" if candidate_status == "failed" else None,
                 created_at=BEGAN,
-                finished_at=BEGAN if candidate_status in ("succeeded", "failed") else None,
+                num_attempts=len(outcomes),
+                finished_at=BEGAN if ended else None,
             ),
         )
         _add(
@@ -261,14 +264,14 @@ def _search(
                 state_index=position,
                 architecture=str(architecture),
                 num_candidates=1,
-                num_finished=int(good),
-                num_attempts=1,
+                num_finished=int(ended),
+                num_attempts=len(outcomes),
                 trained=good,
                 failed=candidate_status == "failed",
                 candidate_id=candidate if good else None,
             ),
         )
-        for outcome in (*ATTEMPT_OUTCOMES, None) if candidate_status == "running" else ():
+        for outcome in outcomes:
             _add(
                 session,
                 m.Attempt(
