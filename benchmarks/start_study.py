@@ -68,17 +68,26 @@ class Setting:
 class Results(JsonLines):
     """The file of results, one JSON object a line."""
 
-    def missing(self, setting: Setting, architectures: Iterable[str]) -> list[str]:
+    def missing(
+        self, setting: Setting, architectures: Iterable[str], fingerprint: str
+    ) -> list[str]:
         """Architectures that have no result in a setting yet.
 
         Raises:
-            SystemExit: there are results of another engine: they would be mixed with new ones.
+            SystemExit: there are results of another engine, or of other text of the same name:
+                they would be mixed with new ones.
         """
         rows = self.of(**asdict(setting))
         if old := {str(row.get("engine_version")) for row in rows} - {ENGINE_VERSION}:
             raise SystemExit(
                 f"{self.path} has results of engine {', '.join(sorted(old))}, and this is "
                 f"{ENGINE_VERSION}; remove what has changed since"
+            )
+        texts = {row["corpus_fingerprint"] for row in self.of(corpus=setting.corpus)}
+        if other := texts - {fingerprint}:
+            raise SystemExit(
+                f"{self.path} has results on {setting.corpus} ({', '.join(sorted(other))}), and "
+                f"this machine's is another text ({fingerprint}); remove those rows"
             )
         known = {row["architecture"] for row in rows}
         return [a for a in architectures if a not in known]
@@ -130,7 +139,7 @@ def nearest(rates: dict[tuple[str, int], tuple[float, float]], start: str, steps
 def run(laboratory: Laboratory, results: Results, plan: Iterable[tuple[Setting, Any]]) -> None:
     """Train what is missing."""
     for setting, architectures in plan:
-        if missing := results.missing(setting, architectures):
+        if missing := results.missing(setting, architectures, laboratory.corpus.fingerprint):
             began = time.monotonic()
             for row in train(laboratory, setting, missing):
                 results.add(row)
@@ -231,7 +240,8 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         "",
         "Corpora: " + ", ".join(f"{name} (`{mark}`)" for name, mark in names.items()) + ". Runs "
         "in " + ", ".join(f"{dtype}: {count}" for dtype, count in sorted(formats.items())) + ", as "
-        "the machine was fast at (the two differed by at most 0.00012 over 41 steps of four).",
+        "the machine was fast at (the two differed by at most 0.00012 over 41 steps of four)."
+        + older(results),
         "",
         "## Rates, chosen on other architectures",
         "",
@@ -301,6 +311,20 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
     lines += [f"Made with `python benchmarks/start_study.py`; {len(results.rows)} runs.", ""]
     summary |= {"runs": len(results.rows)}
     return "\n".join(lines), {"summary": summary, "comparisons": found}
+
+
+def older(results: Results) -> str:
+    """How many runs an earlier engine trained, which changed nothing for them since."""
+    engines = Counter(
+        row["trained_with_engine"] for row in results.rows if "trained_with_engine" in row
+    )
+    if not engines:
+        return ""
+    said = ", ".join(f"{count} with engine {engine}" for engine, count in sorted(engines.items()))
+    return (
+        f" Trained {said}, before the norms of a start from the teacher were given the size 1, "
+        f"which changes neither `warm` nor the teacher's own architecture."
+    )
 
 
 def verdict(whole: list[dict[str, Any]], wanted: int) -> tuple[list[str], dict[str, Any]]:

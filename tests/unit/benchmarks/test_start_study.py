@@ -45,16 +45,32 @@ def test_what_is_in_the_file_is_not_trained_again(study: ModuleType, tmp_path: P
     study.Results(file).add(row(first, "warm", 60, 0.4))
     results = study.Results(file)
     setting = study.Setting("texts", "warm", 1e-3, 0.1, 60, 0)
-    assert results.missing(setting, (first, second)) == [second]
+    assert results.missing(setting, (first, second), "mark") == [second]
     other = study.Setting("texts", "warm", 2e-3, 0.1, 60, 0)
-    assert results.missing(other, (first, second)) == [first, second]
+    assert results.missing(other, (first, second), "mark") == [first, second]
 
 
 def test_results_of_another_engine_are_not_mixed_in(study: ModuleType, tmp_path: Path) -> None:
     results = study.Results(tmp_path / "runs.jsonl")
     results.add(row(study.CHOOSING[0], "warm", 60, 0.4, engine_version="0"))
     with pytest.raises(SystemExit, match="results of engine 0"):
-        results.missing(study.Setting("texts", "warm", 1e-3, 0.1, 60, 0), study.CHOOSING)
+        results.missing(study.Setting("texts", "warm", 1e-3, 0.1, 60, 0), study.CHOOSING, "mark")
+
+
+def test_results_on_other_text_of_that_name_are_not_mixed_in(
+    study: ModuleType, tmp_path: Path
+) -> None:
+    results = study.Results(tmp_path / "runs.jsonl")
+    results.add(row(study.CHOOSING[0], "warm", 60, 0.4))
+    setting = study.Setting("texts", "teacher", 1e-3, 0.1, 60, 0)
+    with pytest.raises(SystemExit, match=r"texts \(mark\), and this machine's is another text"):
+        results.missing(setting, study.CHOOSING, "other")
+
+
+def test_runs_of_an_engine_that_did_the_same_are_named(study: ModuleType, tmp_path: Path) -> None:
+    results = study.Results(tmp_path / "runs.jsonl")
+    results.add(row(study.REPORTED[0], "warm", 960, 0.4, trained_with_engine="4"))
+    assert "Trained 1 with engine 4, before" in study.report(results)[0]
 
 
 def test_rates_are_chosen_on_architectures_that_are_not_reported(
