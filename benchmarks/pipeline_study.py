@@ -38,19 +38,12 @@ def recommended(shown: dict[str, Any]) -> dict[str, Any]:
 def smallest_cut(shown: dict[str, Any]) -> int:
     """Fewest of the teacher's layers that take no less time than what is recommended.
 
-    Latency is a constant and an equal part for each layer: the line through the teacher and its
-    scored cuts.
+    The pipeline scores that cut for each of its students.
     """
-    models = shown["report"]["models"]
-    cuts = {m["kept_layers"]: m["latency_ms"] for m in models if m["kept_layers"]}
-    cuts[TEACHER_LAYERS] = next(m["latency_ms"] for m in models if m["role"] == "teacher")
-    fewest, most = min(cuts), max(cuts)
-    each = (cuts[most] - cuts[fewest]) / (most - fewest)
     wanted = recommended(shown)["latency_ms"]
-    return next(
-        n
-        for n in range(1, TEACHER_LAYERS + 1)
-        if cuts.get(n, cuts[fewest] + each * (n - fewest)) >= wanted
+    cuts = [m for m in shown["report"]["models"] if m["kept_layers"]]
+    return min(
+        (m["kept_layers"] for m in cuts if m["latency_ms"] >= wanted), default=TEACHER_LAYERS
     )
 
 
