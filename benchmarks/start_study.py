@@ -367,6 +367,11 @@ def verdict(whole: list[dict[str, Any]], wanted: int) -> tuple[list[str], dict[s
             f"over all that have two), and none of {len(others)} is to be further behind than "
             f"that: **{'met' if good else 'missed'}{soon}**."
         )
+    lines += [
+        "",
+        "What was tried to reach further, and what is not understood: "
+        "[science.md](../science.md#how-a-student-starts).",
+    ]
     return [*lines, ""], summary
 
 
