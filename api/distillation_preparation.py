@@ -125,9 +125,9 @@ def prepare_distillation(
         origin = _origin(spec, teacher, store)
 
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
-    student, about_the_start = spec.student, list[str]()
-    if origin is None:
-        student, about_the_start = possible_start(student, spec.objective, pinned)
+    student, about_the_start = possible_start(
+        spec.student, spec.objective, pinned, trained_before=origin is not None
+    )
     threads = spec.training.threads or machine.threads_each(num_workers)
     training = spec.training.model_copy(
         update={

@@ -116,23 +116,25 @@ def store_warnings(machine: Machine, settings: Settings) -> list[str]:
 
 
 def possible_start(
-    student: Student, objective: ObjectiveSpec, pinned: Pinned
+    student: Student, objective: ObjectiveSpec, pinned: Pinned, *, trained_before: bool = False
 ) -> tuple[Student, list[str]]:
     """Let students start warm where there is too little text to cut them out of their teacher.
 
     The warning is that of a warm start on too little text, too, so that a request says the same
-    when it is prepared again. Copies need no text, but what is fitted to them does.
+    when it is prepared again. Copies and students that were trained before need no text, but what
+    is fitted to them does.
 
     Args:
         student: how students are to start.
         objective: what they learn.
         pinned: the teacher and the text.
+        trained_before: whether they begin with weights of a student that was trained before.
 
     Returns:
         How they can start, and what to say of it.
     """
     if build_stages(objective)[0].objective.copies_layers:
-        if student.init in ("teacher", "copy"):  # the default, and what is done
+        if trained_before or student.init in ("teacher", "copy"):  # the default, and what is done
             return student, []
         return student, [
             f"{objective.name} copies the layers of the teacher, so the start {student.init!r} "
@@ -145,6 +147,8 @@ def possible_start(
     )
     if problem is None:
         return student, []
+    if trained_before:
+        return student, [f"{problem}; what the objective learns beside the student is not fitted"]
     if student.init == "copy":
         return student, [f"{problem}; what the objective learns beside students starts at random"]
     return student.model_copy(update={"init": "warm"}), [

@@ -95,7 +95,7 @@ def calibration_states(
     if not store.has(KIND, name):
         if problem := calibration_problem(teacher.shape, training_tokens(corpus), tokens):
             raise CorpusError(
-                f"{problem}; give more text or calibration_tokens, or choose student.init random"
+                f"{problem}; give more text or calibration_tokens, or choose student.init warm"
             )
         store.cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(store.cache_dir / f".{KIND}-{name}.lock"):

@@ -232,6 +232,13 @@ other encoder of its family.
 It was distilled by learning {learned}.
 """
 
+_ABOUT_START = """
+An encoder as a student starts: nothing read during its distillation was better, so no step of it is
+in these weights.
+
+Its losses are of what it was to learn: {learned}.
+"""
+
 _ABOUT_UNDISTILLED = """
 An encoder as a student starts, undistilled: no step was trained. It is there to be compared with
 the student that was distilled from this start.
@@ -329,14 +336,21 @@ def _projection_words(
 
 def _about(distilled: Distilled, words: ObjectiveWords, facts: CardFacts) -> str:
     text = _ABOUT_UNDISTILLED if distilled.undistilled else _ABOUT
+    if _is_its_start(distilled):
+        text = _ABOUT_START
     about = text.strip().format(learned=words.learned)
     return f"{about}\n\n**It {facts.not_learned}.**" if facts.not_learned else about
+
+
+def _is_its_start(distilled: Distilled) -> bool:
+    """Whether a distillation ended with the student that it began with."""
+    return distilled.best.step == 0 and not distilled.undistilled
 
 
 def _read_at(distilled: Distilled) -> str:
     if distilled.undistilled:
         return "as it starts"
-    if distilled.best.step == 0:
+    if _is_its_start(distilled):
         return "as it starts: nothing read during its distillation was better"
     return f"step {distilled.best.step}, the best one read"
 
@@ -381,7 +395,9 @@ def _init(spec: DistillationSpec) -> Start:
 def _trained_row(distilled: Distilled, spec: DistillationSpec) -> dict[str, str]:
     """Say which weights have seen a gradient, where an objective leaves some out."""
     objective = spec.objective
-    if distilled.undistilled or not isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
+    if distilled.best.step == 0:
+        return {}
+    if not isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
         return {}
     learned = _QKV
     if isinstance(objective, MiniLMv2Spec):

@@ -179,10 +179,10 @@ class Setup:
                 even where nothing is fitted, for training would tell neither from a bad student.
         """
         head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
-        if self._start.init == "random" or not self.has_enough_text:
+        if not self.has_enough_text:
             return
         states = self.states
-        if type(head).fit is Head.fit:
+        if self._start.init == "random" or type(head).fit is Head.fit:
             return
         if head.student_lm_head is not None:
             if self._earlier_lm_head is not None and not plan.first_step:

@@ -5,7 +5,9 @@ relation heads; DirectMiniLM the cut values themselves, through a map a head. Ne
 basis of a head as free as attention does, which asks for the products of queries with keys alone.
 So each relation head keeps the directions in which its own values are largest,
 A_S = (d_r^S / d_r^T)^¼ · A_T·Π with Π the strongest eigenvectors of their second moments. Queries
-and keys share theirs, so that their products, and with them the attention weights, are kept too.
+and keys share theirs, so that their products are kept too, and with them the attention weights
+where relation heads are attention heads; elsewhere a student's head attends by the sum of the
+scores of those it stands for.
 """
 
 from __future__ import annotations

@@ -211,6 +211,22 @@ def test_too_little_text_leaves_copies_as_they_are_with_a_warning(short_lab: Tin
     assert warning.endswith("; what the objective learns beside students starts at random")
 
 
+def test_too_little_text_for_what_is_fitted_to_an_earlier_student_is_said(
+    lab: TinyLab, short_lab: TinyLab
+) -> None:
+    earlier = StudentSpec()
+    for chosen, endings in ((lab, []), (short_lab, ["learns beside the student is not fitted"])):
+        pinned = Pinned(chosen.teacher, chosen.corpus, TeacherSpec(), CorpusSpec())
+        student, warnings = possible_start(
+            earlier, objective_spec("hs"), pinned, trained_before=True
+        )
+        assert student == earlier
+        assert len(warnings) == len(endings)
+        assert all(w.endswith(end) for w, end in zip(warnings, endings, strict=True))
+    copied = possible_start(earlier, objective_spec("distilbert"), pinned, trained_before=True)
+    assert copied == (earlier, [])
+
+
 def test_starts_that_are_not_fitted_need_no_text(short_lab: TinyLab) -> None:
     assert starting(short_lab, "random")[1] == []
     student, warnings = starting(short_lab, "teacher", {"name": "distilbert"})  # copies layers

@@ -180,5 +180,5 @@ def test_too_little_text_is_refused(lab: TinyLab, store: Store, tmp_path: Path) 
     spec = CorpusSpec(source=(str(tmp_path / "few.txt"),), held_out_fraction=0.1)
     short = replace(lab, corpus=build_corpus(spec, lab.teacher.folder, store))
     there = training_tokens(short.corpus)
-    with pytest.raises(CorpusError, match=rf"there are {there}; give more text.*init random"):
+    with pytest.raises(CorpusError, match=rf"there are {there}; give more text.*init warm"):
         states_of(short, store)

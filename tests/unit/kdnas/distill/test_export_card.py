@@ -219,6 +219,17 @@ def test_projections_that_no_relation_reads_are_not_trained(lab: TinyLab) -> Non
     ) in card
 
 
+@pytest.mark.parametrize("objective", ["hs", "minilmv2"])
+def test_a_student_that_ends_as_it_began_is_said_to_be_its_start(
+    lab: TinyLab, objective: str
+) -> None:
+    ended = replace(distilled(lab), best=replace(BEST, step=0))
+    card = model_card(ended, lab.distillation(STUDENT, objective), lab.teacher, FACTS)
+    assert "so no step of it is\nin these weights" in card
+    assert "It was distilled by" not in card
+    assert "trained:" not in card
+
+
 def test_the_card_is_silent_where_all_weights_were_trained_or_none(lab: TinyLab) -> None:
     for objective in ("hs", "od", "distilbert", "hs+od"):
         assert "not trained" not in card_of(lab, lab.distillation(STUDENT, objective))

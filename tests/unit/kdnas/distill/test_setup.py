@@ -106,7 +106,7 @@ def broken_lab(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLa
     return replace(lab, teacher=prepare_teacher(str(folder), lab.store))
 
 
-@pytest.mark.parametrize("init", ["teacher", "warm", "copy"])
+@pytest.mark.parametrize("init", ["teacher", "warm", "copy", "random"])
 @pytest.mark.parametrize("objective", ["hs", {"name": "minilmv2", "relation_heads": 4}])
 def test_a_broken_teacher_is_found_even_where_nothing_is_fitted(
     broken_lab: TinyLab, objective: Any, init: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 import pytest
 import torch
@@ -88,9 +89,11 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return TinyLab(store, teacher, build_corpus(spec, teacher.folder, store))
 
 
-def read(lab: TinyLab, init: str, students: list[Architecture]) -> dict[Architecture, float]:
+def read(
+    lab: TinyLab, init: str, students: list[Architecture], **context: Any
+) -> dict[Architecture, float]:
     """Held-out relative losses before the first step."""
-    engine = MiniKD(lab.context(init=init), lab.teacher, lab.corpus, lab.store, "cpu")
+    engine = MiniKD(lab.context(init=init, **context), lab.teacher, lab.corpus, lab.store, "cpu")
     return {architecture: losses.relative for architecture, losses in engine.read(students)}
 
 
@@ -111,3 +114,17 @@ def test_a_start_tells_wide_from_narrow_and_beats_a_warm_one(lab: TinyLab) -> No
     by_size = [fmean(v for s, v in losses.items() if s.intermediate == f) for f in SIZES]
     assert by_width == sorted(by_width, reverse=True)
     assert by_size == sorted(by_size, reverse=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["minilmv2", "direct-minilm"])
+def test_queries_keys_and_values_begin_nearer_to_the_teachers_than_warm_ones(
+    lab: TinyLab, name: str
+) -> None:
+    """Least so where positions are rotary: their planes leave no basis free."""
+    sizes = ("1,4,24,96,gelu", "2,2,36,48,gelu", "3,2,36,96,relu", "2,2,24,48,gelu")
+    students = [Architecture.parse(size) for size in sizes]
+    objective = {"name": name, "relation_heads": 4}
+    losses, warm = (read(lab, init, students, objective=objective) for init in ("teacher", "warm"))
+    assert all(losses[student] < 0.9 * warm[student] for student in students)
+    assert fmean(losses.values()) < 0.8 * fmean(warm.values())
