@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from study_files import JsonLines
 
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
@@ -78,3 +82,41 @@ class Laboratory:
                     "corpus_fingerprint": self.corpus.fingerprint,
                     "engine_version": ENGINE_VERSION,
                 }
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What a group of students is trained with."""
+
+    corpus: str
+    start: str
+    rate: float
+    warmup: float
+    steps: int
+    seed: int
+
+
+def run(laboratory: Laboratory, results: JsonLines, plan: Iterable[tuple[Setting, Any]]) -> None:
+    """Train groups of students, each in its setting; what there is already is not trained again.
+
+    Raises:
+        SystemExit: there are results that new ones cannot be mixed with.
+    """
+    results.refuse_others(laboratory.name, laboratory.corpus.fingerprint)
+    for setting, architectures in plan:
+        known = {row["architecture"] for row in results.having(**asdict(setting))}
+        missing = [name for name in architectures if name not in known]
+        if not missing:
+            continue
+        began = time.monotonic()
+        proxy = ProxySpec(
+            steps=setting.steps,
+            batch_size=16,
+            learning_rate=setting.rate,
+            warmup_fraction=setting.warmup,
+            seed=setting.seed,
+            fraction=1.0,
+        )
+        for row in laboratory.train(proxy, missing, start=setting.start):
+            results.add({**asdict(setting), **row})
+        print(setting, f"{time.monotonic() - began:.0f} s", flush=True)

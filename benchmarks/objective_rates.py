@@ -72,12 +72,10 @@ def everything() -> Iterator[tuple[Sweep, float]]:
 def sweep(source: str, results: JsonLines) -> None:
     """Train what is missing."""
     laboratory = Laboratory(source)
+    results.refuse_others(laboratory.name, laboratory.corpus.fingerprint)
     for plan, rate in everything():
-        known = {
-            row["architecture"]
-            for row in results.rows
-            if (row["objective"], row["rate"]) == (plan.objective, rate)
-        }
+        alike = results.having(objective=plan.objective, rate=rate, corpus=laboratory.name)
+        known = {row["architecture"] for row in alike}
         missing = [a for a in plan.architectures if a not in known]
         if not missing:
             continue
@@ -116,7 +114,8 @@ def tables(results: JsonLines) -> Iterator[str]:
         for architecture in plans[0].architectures:
             cells, start = [], "–"
             for column, (objective, rate) in zip(columns, tried, strict=True):
-                row = next((r for r in results.rows if _is(r, objective, rate, architecture)), None)
+                alike = results.having(objective=objective, rate=rate, architecture=architecture)
+                row = next(iter(alike), None)
                 if row is None or row["relative"] is None:
                     cells.append("–")
                     continue
@@ -127,10 +126,6 @@ def tables(results: JsonLines) -> Iterator[str]:
         whole = len(plans[0].architectures)
         means = [f"{statistics.mean(c):.4f}" if len(c) == whole else "–" for c in columns]
         yield from (f"| mean | | {' | '.join(means)} |", "")
-
-
-def _is(row: dict[str, Any], objective: dict[str, Any], rate: float, architecture: str) -> bool:
-    return (row["objective"], row["rate"], row["architecture"]) == (objective, rate, architecture)
 
 
 def report(results: JsonLines) -> tuple[str, dict[str, Any]]:

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from laboratory import Laboratory
+from laboratory import Laboratory, Setting, run
 from scipy.stats import spearmanr
-from start_study import CHOOSING, REPORTED, Results, Setting, run
-from study_files import publish
+from start_study import CHOOSING, REPORTED
+from study_files import JsonLines, publish
 
 from kdnas.architecture import Architecture
 from kdnas.distill.numerics import num_threads
@@ -83,13 +83,13 @@ def rank_correlation(left: Sequence[float], right: Sequence[float]) -> dict[str,
 
 
 def readings(
-    results: Results, corpus: str, architecture: Architecture, embedding: EmbeddingShape
+    results: JsonLines, corpus: str, architecture: Architecture, embedding: EmbeddingShape
 ) -> dict[str, float] | None:
     """All that is known of an architecture, smaller is better; None where a run is missing."""
     rows = {
         (s.start, s.steps): row
         for s in settings(corpus)
-        for row in results.of(corpus=corpus, architecture=str(architecture), start=s.start)
+        for row in results.having(corpus=corpus, architecture=str(architecture), start=s.start)
         if row["steps"] == s.steps and row["rate"] == s.rate and row["relative"] is not None
     }
     if set(rows) != set(RATES):
@@ -114,7 +114,7 @@ WORDS = {
 
 
 def report(
-    results: Results, architectures: Sequence[Architecture], embedding: EmbeddingShape
+    results: JsonLines, architectures: Sequence[Architecture], embedding: EmbeddingShape
 ) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     if not results.rows:
@@ -189,7 +189,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
-    results = Results(arguments.results)
+    results = JsonLines(arguments.results)
     shape = prepare_teacher("minilm").shape
     architectures = spread(SearchSpace.scaled_to(shape), COUNT, SEED)
     if arguments.part == "train":

@@ -15,20 +15,16 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from laboratory import Laboratory
+from laboratory import Laboratory, Setting, run
 from study_files import JsonLines, publish
 
-from kdnas import ENGINE_VERSION
 from kdnas.distill.numerics import num_threads
-from kdnas.specs.search import ProxySpec
 
 CHOOSING = ("1,4,288,1024,gelu", "2,6,288,768,relu", "3,3,192,1024,gelu", "5,12,288,576,silu")
 REPORTED = (
@@ -53,67 +49,7 @@ SEEDS = (0, 1)
 BAR_RATIO = 4.0
 
 
-@dataclass(frozen=True, order=True)
-class Setting:
-    """What a group of students is trained with."""
-
-    corpus: str
-    start: str
-    rate: float
-    warmup: float
-    steps: int
-    seed: int
-
-
-class Results(JsonLines):
-    """The file of results, one JSON object a line."""
-
-    def missing(
-        self, setting: Setting, architectures: Iterable[str], fingerprint: str
-    ) -> list[str]:
-        """Architectures that have no result in a setting yet.
-
-        Raises:
-            SystemExit: there are results of another engine, or of other text of the same name:
-                they would be mixed with new ones.
-        """
-        rows = self.of(**asdict(setting))
-        if old := {str(row.get("engine_version")) for row in rows} - {ENGINE_VERSION}:
-            raise SystemExit(
-                f"{self.path} has results of engine {', '.join(sorted(old))}, and this is "
-                f"{ENGINE_VERSION}; remove what has changed since"
-            )
-        texts = {row["corpus_fingerprint"] for row in self.of(corpus=setting.corpus)}
-        if other := texts - {fingerprint}:
-            raise SystemExit(
-                f"{self.path} has results on {setting.corpus} ({', '.join(sorted(other))}), and "
-                f"this machine's is another text ({fingerprint}); remove those rows"
-            )
-        known = {row["architecture"] for row in rows}
-        return [a for a in architectures if a not in known]
-
-    def of(self, **wanted: Any) -> list[dict[str, Any]]:
-        """Results with these values."""
-        return [r for r in self.rows if all(r.get(key) == v for key, v in wanted.items())]
-
-
-def train(
-    laboratory: Laboratory, setting: Setting, architectures: list[str]
-) -> Iterator[dict[str, Any]]:
-    """Train a group in a setting; yield one row a student."""
-    proxy = ProxySpec(
-        steps=setting.steps,
-        batch_size=16,
-        learning_rate=setting.rate,
-        warmup_fraction=setting.warmup,
-        seed=setting.seed,
-        fraction=1.0,
-    )
-    for row in laboratory.train(proxy, architectures, start=setting.start):
-        yield {**asdict(setting), **row}
-
-
-def best_rates(results: Results) -> dict[tuple[str, int], tuple[float, float]]:
+def best_rates(results: JsonLines) -> dict[tuple[str, int], tuple[float, float]]:
     """For each start and length the rate and warm-up of the smallest mean loss in the sweep."""
     sums: dict[tuple[str, int], dict[tuple[float, float], list[float]]] = {}
     for row in results.rows:
@@ -134,16 +70,6 @@ def nearest(rates: dict[tuple[str, int], tuple[float, float]], start: str, steps
         raise SystemExit(f"no rate was swept for the start {start}; run the sweep first")
     closest = min(lengths, key=lambda n: max(n, steps) / min(n, steps))
     return rates[start, closest]
-
-
-def run(laboratory: Laboratory, results: Results, plan: Iterable[tuple[Setting, Any]]) -> None:
-    """Train what is missing."""
-    for setting, architectures in plan:
-        if missing := results.missing(setting, architectures, laboratory.corpus.fingerprint):
-            began = time.monotonic()
-            for row in train(laboratory, setting, missing):
-                results.add(row)
-            print(setting, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
 def sweep_plan(
@@ -170,17 +96,17 @@ def steps_plan(
                 yield setting, REPORTED if steps < LONGEST else LONG
 
 
-def fewest_steps(results: Results, corpus: str, architecture: str, seed: int) -> dict[str, Any]:
+def fewest_steps(results: JsonLines, corpus: str, architecture: str, seed: int) -> dict[str, Any]:
     """The fewest steps at which the teacher start reaches the warm start's loss of 960 steps."""
 
     def losses(start: str) -> dict[int, float]:
-        rows = results.of(corpus=corpus, architecture=architecture, seed=seed, start=start)
+        rows = results.having(corpus=corpus, architecture=architecture, seed=seed, start=start)
         return {row["steps"]: row["relative"] for row in rows if row["relative"] is not None}
 
     teacher, warm = losses("teacher"), losses("warm")
     yardstick = warm.get(YARDSTICK)
     reached = sorted(n for n, loss in teacher.items() if yardstick and loss <= yardstick)
-    rows = results.of(corpus=corpus, architecture=architecture, seed=seed, start="teacher")
+    rows = results.having(corpus=corpus, architecture=architecture, seed=seed, start="teacher")
     start = next((row["loss_start"] for row in rows), None)
     if yardstick and start is not None and start <= yardstick:
         reached.insert(0, 0)
@@ -206,9 +132,9 @@ def complete(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [f for f in whole if sizes[f["corpus"], f["seed"]] == len(REPORTED)]
 
 
-def best_run(results: Results, architecture: str, start: str, steps: int) -> str:
+def best_run(results: JsonLines, architecture: str, start: str, steps: int) -> str:
     """The smallest loss of an architecture among the rates, in words."""
-    tried = results.of(architecture=architecture, start=start, steps=steps)
+    tried = results.having(architecture=architecture, start=start, steps=steps)
     good = [row for row in tried if row["relative"] is not None]
     if not good:
         return "–"
@@ -216,7 +142,7 @@ def best_run(results: Results, architecture: str, start: str, steps: int) -> str
     return f"{best['relative']:.4f} / {best['output']:.4f} ({best['rate']:g})"
 
 
-def report(results: Results) -> tuple[str, dict[str, Any]]:
+def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
     """The page and its numbers."""
     corpora = sorted({row["corpus"] for row in results.rows})
     found = [
@@ -259,7 +185,7 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
         for rate in tried:
             rows = [
                 r["relative"]
-                for r in results.of(start=start, steps=steps, rate=rate)
+                for r in results.having(start=start, steps=steps, rate=rate)
                 if r["architecture"] in CHOOSING
             ]
             good = [value for value in rows if value is not None]
@@ -313,17 +239,15 @@ def report(results: Results) -> tuple[str, dict[str, Any]]:
     return "\n".join(lines), {"summary": summary, "comparisons": found}
 
 
-def older(results: Results) -> str:
-    """How many runs an earlier engine trained, which changed nothing for them since."""
-    engines = Counter(
-        row["trained_with_engine"] for row in results.rows if "trained_with_engine" in row
-    )
+def older(results: JsonLines) -> str:
+    """How many runs an earlier engine trained for which nothing changed since."""
+    engines = Counter(r["engine_version"] for r in results.rows if "holds_for_engine" in r)
     if not engines:
         return ""
     said = ", ".join(f"{count} with engine {engine}" for engine, count in sorted(engines.items()))
     return (
         f" Trained {said}, before the norms of a start from the teacher were given the size 1, "
-        f"which changes neither `warm` nor the teacher's own architecture."
+        "which changes neither `warm` nor the teacher's own architecture."
     )
 
 
@@ -404,7 +328,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="swept")
     parser.add_argument("--output", type=Path, help="path without ending for .md and .json")
     arguments = parser.parse_args()
-    results = Results(arguments.results)
+    results = JsonLines(arguments.results)
     if arguments.part == "report":
         text, numbers = report(results)
         publish(text, numbers, arguments.output)

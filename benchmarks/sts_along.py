@@ -25,6 +25,7 @@ from study_files import JsonLines, publish
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
+from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
@@ -130,14 +131,16 @@ def train(source: str, data_dir: Path, results: JsonLines) -> None:
     task = load_task(find_task("STS-B"), data_dir)
     dev = next(iter(task.evaluations.values()))
     similarity = Similarity([pair for pair in dev if isinstance(pair, TextExample)], setup)
-    facts = {
+    facts: dict[str, Any] = {
         "corpus": source_name(source),
         "corpus_fingerprint": corpus.fingerprint,
+        "engine_version": ENGINE_VERSION,
         "dtype": dtype,
         "teacher": similarity.teacher(),
     }
+    results.refuse_others(facts["corpus"], corpus.fingerprint)
     for name in STUDENTS:
-        if any(row["architecture"] == name for row in results.rows):
+        if results.having(corpus=facts["corpus"], architecture=name):
             continue
         rows = [
             {"architecture": name, **facts, **row} for row in along(name, setup, corpus, similarity)

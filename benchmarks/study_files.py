@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kdnas import ENGINE_VERSION
+
 
 class JsonLines:
     """A file of results, one JSON object a line; none yet where there is no file."""
@@ -14,6 +16,34 @@ class JsonLines:
         self.path = path
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
+
+    def having(self, **wanted: Any) -> list[dict[str, Any]]:
+        """Results with these values."""
+        return [r for r in self.rows if all(r.get(key) == v for key, v in wanted.items())]
+
+    def refuse_others(self, corpus: str, fingerprint: str) -> None:
+        """Refuse to go on with results that new ones cannot be mixed with.
+
+        Args:
+            corpus: name of the text.
+            fingerprint: of the text that this machine has under that name.
+
+        Raises:
+            SystemExit: there are results of another engine on it, or of other text of the name.
+                A result for which nothing changed since has ``holds_for_engine``.
+        """
+        rows = self.having(corpus=corpus)
+        engines = {row.get("holds_for_engine", row["engine_version"]) for row in rows}
+        if old := engines - {ENGINE_VERSION}:
+            raise SystemExit(
+                f"{self.path} has results of engine {', '.join(sorted(old))}, and this is "
+                f"{ENGINE_VERSION}; remove what has changed since"
+            )
+        if other := {row["corpus_fingerprint"] for row in rows} - {fingerprint}:
+            raise SystemExit(
+                f"{self.path} has results on {corpus} ({', '.join(sorted(other))}), and this "
+                f"machine's is another text ({fingerprint}); remove those rows"
+            )
 
     def add(self, row: dict[str, Any]) -> None:
         """Append a result."""

@@ -78,7 +78,7 @@ def test_a_page_says_what_is_missing_and_whether_the_bar_is_met(
     study: ModuleType, tmp_path: Path
 ) -> None:
     drawn = study.spread(SPACE, 12, 0)
-    results = study.Results(tmp_path / "runs.jsonl")
+    results = study.JsonLines(tmp_path / "runs.jsonl")
     with pytest.raises(SystemExit, match="has no runs yet"):
         study.report(results, drawn, EMBEDDING)
     for number, architecture in enumerate(drawn[:-1]):
@@ -89,7 +89,7 @@ def test_a_page_says_what_is_missing_and_whether_the_bar_is_met(
     assert "is judged when all are trained" in text
     for row in rows(study, str(drawn[-1]), 0.5):
         results.add(row)
-    text, numbers = study.report(study.Results(results.path), drawn, EMBEDDING)
+    text, numbers = study.report(study.JsonLines(results.path), drawn, EMBEDDING)
     assert "Unfinished" not in text
     assert numbers["short"]["rho"] == pytest.approx(1)
     assert numbers["short"]["regret"] == 0

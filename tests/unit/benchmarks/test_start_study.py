@@ -1,8 +1,9 @@
 """The study of starts goes on where it was cut off, and counts steps from runs of their own."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,45 +40,76 @@ def row(architecture: str, start: str, steps: int, relative: float, **more: Any)
     }
 
 
+class Trainer:
+    """Stands for the laboratory: says what it is asked to train."""
+
+    name = "texts"
+
+    def __init__(self, fingerprint: str = "mark") -> None:
+        self.corpus = SimpleNamespace(fingerprint=fingerprint)
+        self.asked: list[tuple[str, int, str]] = []
+
+    def train(self, proxy: Any, architectures: list[str], *, start: str) -> Iterator[Any]:
+        for name in architectures:
+            self.asked.append((name, proxy.steps, start))
+            found = row(name, start, proxy.steps, 0.4)
+            yield {k: v for k, v in found.items() if k not in ("corpus", "start", "rate", "seed")}
+
+
 def test_what_is_in_the_file_is_not_trained_again(study: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     first, second, *_ = study.CHOOSING
-    study.Results(file).add(row(first, "warm", 60, 0.4))
-    results = study.Results(file)
-    setting = study.Setting("texts", "warm", 1e-3, 0.1, 60, 0)
-    assert results.missing(setting, (first, second), "mark") == [second]
-    other = study.Setting("texts", "warm", 2e-3, 0.1, 60, 0)
-    assert results.missing(other, (first, second), "mark") == [first, second]
+    study.JsonLines(file).add(row(first, "warm", 60, 0.4))
+    laboratory, results = Trainer(), study.JsonLines(file)
+    plan = [
+        (study.Setting("texts", "warm", rate, 0.1, 60, 0), (first, second)) for rate in (1e-3, 2e-3)
+    ]
+    study.run(laboratory, results, plan)
+    expected = [(second, 60, "warm"), (first, 60, "warm"), (second, 60, "warm")]
+    assert laboratory.asked == expected
+    again = study.JsonLines(file)
+    assert again.rows == results.rows
+    assert len(again.rows) == 4
+    study.run(laboratory, again, plan)
+    assert laboratory.asked == expected
 
 
-def test_results_of_another_engine_are_not_mixed_in(study: ModuleType, tmp_path: Path) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
-    results.add(row(study.CHOOSING[0], "warm", 60, 0.4, engine_version="0"))
-    with pytest.raises(SystemExit, match="results of engine 0"):
-        results.missing(study.Setting("texts", "warm", 1e-3, 0.1, 60, 0), study.CHOOSING, "mark")
-
-
-def test_results_on_other_text_of_that_name_are_not_mixed_in(
-    study: ModuleType, tmp_path: Path
+@pytest.mark.parametrize(
+    ("found", "fingerprint", "words"),
+    [
+        ({"engine_version": "0"}, "mark", "has results of engine 0, and this is"),
+        ({}, "other", r"texts \(mark\), and this machine's is another text \(other\)"),
+    ],
+    ids=["engine", "text"],
+)
+def test_results_that_cannot_be_compared_are_not_mixed_in(
+    study: ModuleType, tmp_path: Path, found: dict[str, Any], fingerprint: str, words: str
 ) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
-    results.add(row(study.CHOOSING[0], "warm", 60, 0.4))
+    results = study.JsonLines(tmp_path / "runs.jsonl")
+    results.add(row(study.CHOOSING[0], "warm", 60, 0.4, **found))
     setting = study.Setting("texts", "teacher", 1e-3, 0.1, 60, 0)
-    with pytest.raises(SystemExit, match=r"texts \(mark\), and this machine's is another text"):
-        results.missing(setting, study.CHOOSING, "other")
+    laboratory = Trainer(fingerprint)
+    with pytest.raises(SystemExit, match=words):
+        study.run(laboratory, results, [(setting, study.CHOOSING)])
+    assert laboratory.asked == []
 
 
 def test_runs_of_an_engine_that_did_the_same_are_named(study: ModuleType, tmp_path: Path) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
-    results.add(row(study.REPORTED[0], "warm", 960, 0.4, trained_with_engine="4"))
+    results = study.JsonLines(tmp_path / "runs.jsonl")
+    results.add(
+        row(
+            study.REPORTED[0], "warm", 960, 0.4, engine_version="4", holds_for_engine=ENGINE_VERSION
+        )
+    )
     assert "Trained 1 with engine 4, before" in study.report(results)[0]
+    results.refuse_others("texts", "mark")
 
 
 def test_rates_are_chosen_on_architectures_that_are_not_reported(
     study: ModuleType, tmp_path: Path
 ) -> None:
     assert not set(study.CHOOSING) & set(study.REPORTED)
-    results = study.Results(tmp_path / "runs.jsonl")
+    results = study.JsonLines(tmp_path / "runs.jsonl")
     for rate, loss in ((1e-3, 0.4), (2e-3, 0.3), (4e-3, None)):
         results.add(row(study.CHOOSING[0], "teacher", 240, loss, rate=rate))
     results.add(row(study.REPORTED[0], "teacher", 240, 0.1, rate=5e-4))
@@ -91,7 +123,7 @@ def test_rates_are_chosen_on_architectures_that_are_not_reported(
 def test_the_fewest_steps_are_those_of_a_run_of_their_own(
     study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
+    results = study.JsonLines(tmp_path / "runs.jsonl")
     student = study.REPORTED[2]
     monkeypatch.setattr(study, "REPORTED", (student,))
     results.add(row(student, "warm", 960, 0.3))
@@ -108,7 +140,7 @@ def test_the_fewest_steps_are_those_of_a_run_of_their_own(
 
 
 def test_a_set_that_lacks_students_is_not_counted(study: ModuleType, tmp_path: Path) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
+    results = study.JsonLines(tmp_path / "runs.jsonl")
     for seed, students in ((0, study.REPORTED), (1, study.REPORTED[1:])):
         for student in students:
             results.add(row(student, "warm", 960, 0.3, seed=seed))
@@ -122,7 +154,7 @@ def test_a_set_that_lacks_students_is_not_counted(study: ModuleType, tmp_path: P
 def test_a_loss_that_is_never_reached_is_said_to_be_so(
     study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = study.Results(tmp_path / "runs.jsonl")
+    results = study.JsonLines(tmp_path / "runs.jsonl")
     student = study.REPORTED[2]
     monkeypatch.setattr(study, "REPORTED", (student,))
     results.add(row(student, "warm", 960, 0.3))
