@@ -8,7 +8,8 @@
 
 Without ``--results`` it says what to make and score: the student that is recommended, itself
 undistilled, and the teacher's cuts with the fewest layers that are not faster, all with three
-seeds of distillation and fine-tuning. With them the page begins with what they show.
+seeds of distillation and fine-tuning. With them the page begins with what they show; the runs of
+the page that is published are in docs/results/pipeline_runs.jsonl.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from quality_contenders import FINE_TUNED, TEACHER_LAYERS, Runs, Study
-from quality_page import outdated, report, table, verdicts
+from quality_page import report, table, verdicts
 from study_files import publish
 
 COMPARED = ("student", "student-0", "even-0", "lowest-0")
@@ -95,7 +96,7 @@ def page_of(
         note: a sentence or two for the head of the page.
     """
     study = study_of(shown)
-    runs.refuse_others(study)
+    runs.refuse_other_studies(study)
     numbers = report(study, runs, data_dir)[1]
     model, corpus = recommended(shown), shown["spec"]["search"]["corpus"]["source"]
     tasks = ",".join(shown["spec"]["evaluation"]["tasks"])
@@ -107,8 +108,7 @@ def page_of(
         f"{' '.join(Path(source).name for source in corpus)} --tasks {tasks} --data-dir ./glue",
         "```",
         "",
-        "with an empty `KDNAS_HOME` and the preset `laptop`, on one core. Other trainings ran "
-        "beside it: the durations at the end are no measurement.",
+        "with an empty `KDNAS_HOME` and the preset `laptop`.",
         *(["", note] if note else []),
         "",
         "## Over three distillations",
@@ -121,8 +121,7 @@ def page_of(
         "",
         *table(study, numbers, FINE_TUNED[:2]),
         "",
-        *outdated(runs),
-        *verdicts(study, numbers, runs),
+        *verdicts(study, numbers),
         "",
         "## The report as it was written",
         "",

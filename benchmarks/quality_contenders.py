@@ -9,7 +9,6 @@ from typing import Any
 from study_files import JsonLines
 
 from kdnas.evaluation.identity import METHOD
-from kdnas.evaluation.tasks import find_task
 
 TEACHER, TEACHER_LAYERS = "minilm", 6
 MAX_LENGTH = 64
@@ -164,20 +163,11 @@ class Choice:
                 yield contender, made, seed
 
 
-def method_of(row: dict[str, Any]) -> int:
-    """By which method a regression was fine-tuned: by 1 its head began at 0, now at the mean.
-
-    All else is done as it always was.
-    """
-    tuned = row["how"] == "fine-tuned" and find_task(row["task"]).kind == "regression"
-    return int(row.get("method", 1)) if tuned else METHOD
-
-
 class Runs(JsonLines):
     """The file of scores, one JSON object a line."""
 
-    def refuse_others(self, study: Study) -> None:
-        """Refuse a file with scores of another study's models.
+    def refuse_other_studies(self, study: Study) -> None:
+        """Refuse a file with scores of another study's models, or that were read otherwise.
 
         Raises:
             SystemExit: there are such.
@@ -188,23 +178,20 @@ class Runs(JsonLines):
                     f"{self.path} has scores of {row['study']}, not of {study.to_json()}; name "
                     "another file with --results"
                 )
+            if row["method"] != METHOD:
+                raise SystemExit(
+                    f"{self.path} has scores by method {row['method']} of fine-tuning, and this is "
+                    f"{METHOD}; name another file with --results"
+                )
 
     def of(self, name: str, reading: Reading) -> list[dict[str, Any]]:
-        """All runs of a contender that were read in a way, by the newest method that there is."""
-        wanted = {"model": name, "task": reading.task, "how": reading.how}
-        runs = [row for row in self.rows if all(row[key] == v for key, v in wanted.items())]
-        return [row for row in runs if method_of(row) == self.method(reading)]
-
-    def method(self, reading: Reading) -> int:
-        """The newest method by which anything was read in a way."""
-        alike = [r for r in self.rows if (r["task"], r["how"]) == (reading.task, reading.how)]
-        return max(map(method_of, alike), default=METHOD)
+        """All runs of a contender that were read in a way."""
+        return self.having(model=name, task=reading.task, how=reading.how)
 
     def choice(self, name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
         """What is known of how well a contender learned with these settings, held out."""
-        wanted = {"model": name, "task": CHOSEN_ON, "how": CHOICE, "settings": settings}
-        alike = (row for row in self.rows if all(row[key] == v for key, v in wanted.items()))
-        return next((row for row in alike if row["method"] == METHOD), None)
+        rows = self.having(model=name, task=CHOSEN_ON, how=CHOICE, settings=settings)
+        return next(iter(rows), None)
 
     def has(self, row: dict[str, Any]) -> bool:
         """Whether a model was scored with a seed on a task.
@@ -214,8 +201,6 @@ class Runs(JsonLines):
         """
         place = ("made_with_seed", "tuning_seed")
         for known in self.of(row["model"], Reading(row["task"], row["how"])):
-            if method_of(known) != method_of(row):
-                continue
             if all(known[key] == row[key] for key in place):
                 for key in ("fingerprint", "settings"):
                     if known[key] != row[key]:

@@ -28,7 +28,6 @@ from scipy.stats import t as student_t
 
 from kdnas.evaluation.data import load_task
 from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.identity import METHOD
 from kdnas.evaluation.tally import average, tally
 from kdnas.evaluation.task import METRIC_NAMES, Task
 from kdnas.evaluation.tasks import find_task
@@ -119,8 +118,7 @@ def report(study: Study, runs: Runs, data_dir: Path, note: str = "") -> tuple[st
         "",
         *table(study, numbers, (*FINE_TUNED, COSINE)),
         "",
-        *outdated(runs),
-        *verdicts(study, numbers, runs),
+        *verdicts(study, numbers),
         "",
         *([note, ""] if note else []),
         "## Linear probe",
@@ -187,17 +185,6 @@ def choices(study: Study, runs: Runs) -> list[str]:
     ]
 
 
-def outdated(runs: Runs) -> list[str]:
-    """What was read by a method that is not today's."""
-    return [
-        f"**{reading.task} is to be read anew**: these fine-tunings had the head of a regression "
-        "begin at 0, from where its bias does not reach the mean of the labels in so few steps; it "
-        "begins there now, for all models alike, which changes small ones most.\n"
-        for reading in FINE_TUNED
-        if runs.method(reading) != METHOD
-    ]
-
-
 def heading(reading: Reading) -> str:
     """A task and what it is counted in."""
     return f"{reading.task}, {METRIC_NAMES[find_task(reading.task).main_metric]}"
@@ -230,16 +217,19 @@ def cell(found: dict[str, Any] | None) -> str:
     return f"{text} ({found['student_above']:+.1f}, {low:+.1f} … {high:+.1f})"
 
 
-def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
-    """Say for each task with a bar whether it is met; the warm start is no rival if not scored."""
-    lines = []
+def verdicts(study: Study, numbers: dict[str, Any]) -> list[str]:
+    """Say for each task with a bar whether it is met; the warm start is no rival if not scored.
+
+    Distilled rivals, where there are any, are no bar: what is said of them comes last.
+    """
+    lines, beside = [], []
     for name in ("SST-2", "STS-B"):
         reading = Reading(name, "fine-tuned")
-        old = "" if runs.method(reading) == METHOD else ", to be read anew"
         rivals = {c.name: numbers.get(c.name, {}).get(str(reading)) for c in study.contenders}
         cuts = [r for r in (rivals["even-0"], rivals["lowest-0"]) if r]
         start, warm = rivals["student-0"], rivals["warm-0"]
-        if not (rivals[study.student_itself.name] and start and len(cuts) == 2):
+        student = rivals[study.student_itself.name]
+        if not (student and start and len(cuts) == 2):
             lines.append(f"- {name}: unfinished.")
             continue
         better = max(cuts, key=lambda r: statistics.mean(r["runs"]))
@@ -249,14 +239,25 @@ def verdicts(study: Study, numbers: dict[str, Any], runs: Runs) -> list[str]:
             ("the undistilled warm start", warm),
             (f"the better of the teacher's undistilled cuts to {size}", better),
         ):
-            if rival is None:
-                continue
-            low, high = rival["student_above_interval"]
-            few = min(len(rival["runs"]), len(rivals[study.student_itself.name]["runs"]))
-            soon = "" if few == len(SEEDS) else f" so far, with {few} of {len(SEEDS)} runs"
-            met = "met" if low > 0 else "within the noise" if high > 0 else "missed"
-            lines.append(
-                f"- {name}, above {words}: {rival['student_above']:+.1f} ({low:+.1f} … "
-                f"{high:+.1f}): **{met}{soon}{old}**."
-            )
-    return lines
+            if rival is not None:
+                few = min(len(rival["runs"]), len(student["runs"]))
+                soon = "" if few == len(SEEDS) else f" so far, with {few} of {len(SEEDS)} runs"
+                lines.append(f"- {name}, above {words}: {judged(rival, BAR_WORDS, soon)}.")
+        beside += [
+            f"- {name}, beside {c.words}, which is no bar: {judged(rivals[c.name], WORDS)}."
+            for c in study.contenders
+            if c.distilled and c != study.student_itself and rivals[c.name]
+        ]
+    return lines + beside
+
+
+BAR_WORDS = ("met", "within the noise", "missed")
+WORDS = ("ahead", "within the noise", "behind")
+
+
+def judged(rival: dict[str, Any], words: tuple[str, str, str], soon: str = "") -> str:
+    """How far the student is above a rival, and what that is called where it is sure, or not."""
+    low, high = rival["student_above_interval"]
+    above, unsure, below = words
+    word = above if low > 0 else unsure if high > 0 else below
+    return f"{rival['student_above']:+.1f} ({low:+.1f} … {high:+.1f}): **{word}{soon}**"

@@ -341,7 +341,7 @@ def main() -> None:
         make(arguments.models, arguments.corpus, arguments.learning_rate, choice)
         return
     runs = Runs(arguments.results)
-    runs.refuse_others(study)
+    runs.refuse_other_studies(study)
     if arguments.part == "score":
         score_all(arguments.models, arguments.data_dir, runs, choice, arguments.tasks)
         return

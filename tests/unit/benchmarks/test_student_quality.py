@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kdnas.evaluation.examples import TaskData, TextExample
+from kdnas.evaluation.identity import METHOD
 from kdnas.evaluation.tasks import find_task
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -33,7 +34,7 @@ def page(study: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def run(model: str, said: list[str], **more: Any) -> dict[str, Any]:
     row = {"model": model, "task": "SST-2", "how": "fine-tuned", "tuning_seed": 0}
-    return {**row, "predictions": said, **more}
+    return {**row, "predictions": said, "method": METHOD, **more}
 
 
 def write_glue(folder: Path) -> Path:
@@ -191,9 +192,9 @@ def test_another_study_takes_other_folders_and_files(study: ModuleType, tmp_path
         study.keep_apart(tmp_path / "models", other)
     runs = study.Runs(tmp_path / "runs.jsonl")
     runs.add(run("student", ["0"], study=usual.to_json()))
-    runs.refuse_others(usual)
+    runs.refuse_other_studies(usual)
     with pytest.raises(SystemExit, match=r"has scores of .* name another file with --results"):
-        runs.refuse_others(other)
+        runs.refuse_other_studies(other)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +202,8 @@ def test_another_study_takes_other_folders_and_files(study: ModuleType, tmp_path
     [((0.1, 2.0), "met"), ((-0.1, 2.0), "within the noise"), ((-3, -1), "missed")],
 )
 def test_a_bar_is_met_where_the_interval_is_above_zero(
-    study: ModuleType, page: ModuleType, tmp_path: Path, interval: tuple[float, float], word: str
+    study: ModuleType, page: ModuleType, interval: tuple[float, float], word: str
 ) -> None:
-    runs = study.Runs(tmp_path / "runs.jsonl")
     numbers = {
         name: {
             f"{task}, fine-tuned": {
@@ -215,32 +215,25 @@ def test_a_bar_is_met_where_the_interval_is_above_zero(
         }
         for name in ("student", "student-0", "warm-0", "even-0", "lowest-0")
     }
-    found = page.verdicts(study.Study(), numbers, runs)
+    found = page.verdicts(study.Study(), numbers)
     assert len(found) == 6
     assert sum("cuts to 3 layers" in line for line in found) == 2
     assert all(line.endswith(f"**{word}**.") for line in found)
     numbers["student"]["SST-2, fine-tuned"]["runs"].pop()
-    found = page.verdicts(study.Study(), numbers, runs)
+    found = page.verdicts(study.Study(), numbers)
     assert sum(line.endswith(f"**{word} so far, with 2 of 3 runs**.") for line in found) == 3
+    numbers["even"] = {"STS-B, fine-tuned": numbers["even-0"]["STS-B, fine-tuned"]}
+    *bars, beside = page.verdicts(study.Study(), numbers)
+    assert bars == found
+    assert beside.startswith("- STS-B, beside teacher's layers 2, 4, 6, distilled, which is no bar")
+    assert any(f"**{w}**." in beside for w in ("ahead", "within the noise", "behind"))
     del numbers["lowest-0"]
     unfinished = ["- SST-2: unfinished.", "- STS-B: unfinished."]
-    assert page.verdicts(study.Study(), numbers, runs) == unfinished
+    assert page.verdicts(study.Study(), numbers) == unfinished
 
 
-def test_a_bar_by_the_old_head_says_so(study: ModuleType, page: ModuleType, tmp_path: Path) -> None:
-    numbers = {
-        name: {
-            f"{task}, fine-tuned": {
-                "runs": [0.8] * 3,
-                "student_above": 1.0,
-                "student_above_interval": (0.5, 1.5),
-            }
-            for task in ("SST-2", "STS-B")
-        }
-        for name in ("student", "student-0", "warm-0", "even-0", "lowest-0")
-    }
+def test_scores_by_another_method_are_not_gone_on_with(study: ModuleType, tmp_path: Path) -> None:
     runs = study.Runs(tmp_path / "runs.jsonl")
-    runs.add(run("student", ["0"], task="STS-B", made_with_seed=0, method=1))
-    found = page.verdicts(study.Study(), numbers, runs)
-    old = [line.endswith("**met, to be read anew**.") for line in found]
-    assert old == [False] * 3 + [True] * 3
+    runs.add(run("student", ["0"], study=study.Study().to_json(), method=1))
+    with pytest.raises(SystemExit, match="scores by method 1 of fine-tuning, and this is 2"):
+        runs.refuse_other_studies(study.Study())
