@@ -83,7 +83,7 @@ def run_and_report(
     if record.status != "succeeded":
         try:
             with interruptible("the pipeline") as interrupt:
-                doers = _doers(database, settings, interrupt)
+                doers = _doers(record.id, database, settings, interrupt)
                 record = run_stored_pipeline(record.id, database, doers, interrupt)
             interrupted = interrupt.requested and record.status == "paused"
         except (WorkError, KeyboardInterrupt):
@@ -184,7 +184,7 @@ def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
     return f"{done} of {len(evaluations)}" + (f", {failed} failed" if failed else "")
 
 
-def _doers(database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
+def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
     """Return what does each kind of part as the commands of their own do."""
     from api.pipeline_run import Doers
 
@@ -207,7 +207,7 @@ def _doers(database: Database, settings: Settings, interrupt: Interrupt) -> Doer
             say_student(outcome.record, outcome.output, outcome.distilled)
 
     def evaluation(record: EvaluationRecord) -> None:
-        _evaluate(record, database, settings, interrupt)
+        _evaluate(record, pipeline_id, database, settings, interrupt)
 
     def failed(part: Part, error: Exception) -> None:
         import traceback
@@ -223,12 +223,20 @@ def _doers(database: Database, settings: Settings, interrupt: Interrupt) -> Doer
 
 
 def _evaluate(
-    record: EvaluationRecord, database: Database, settings: Settings, interrupt: Interrupt
+    record: EvaluationRecord,
+    pipeline_id: str,
+    database: Database,
+    settings: Settings,
+    interrupt: Interrupt,
 ) -> None:
     from api.evaluation_service import run_stored_evaluation
-    from kdnas.db.repository import evaluations
+    from api.pipeline_story import member_name
+    from kdnas.db.repository import evaluations, pipelines
 
-    name = f"{Path(record.model).name} on {record.task} with seed {record.seed}"
+    with database.read() as session:
+        members = pipelines.list_members(session, pipeline_id)
+    scored = next(member for member in members if member.id == record.pipeline_member_id)
+    name = f"{member_name(scored)} on {record.task} with seed {record.seed}"
     with bar("evaluating", unit="") as shown:
 
         def tell(progress: FinetuneProgress) -> None:

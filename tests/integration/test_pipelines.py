@@ -190,6 +190,8 @@ def test_launched_stopped_killed_and_resumed(program: Program) -> None:
         ended = program.run("launch", "--resume", "by-hand", "--json")
         assert ended.code == 0, ended.err
         assert ended.json["status"] == "succeeded"
+        taught = next(m for m in before if m.role == "undistilled").architecture
+        assert f"evaluated {taught} undistilled on " in ended.err
         assert ended.json["report"]["headline"] in (output / "report.md").read_text("utf-8")
         assert [m.id for m in members_of(database, pipeline_id)] == [m.id for m in before]
         for folder in ("by-hand-1", "by-hand-1-undistilled"):
