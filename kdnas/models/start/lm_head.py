@@ -14,6 +14,9 @@ have in common; then LayerNorm channel by channel.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import Tensor
 
@@ -57,8 +60,7 @@ def start_lm_head(
         _copy(head, teacher)
         _set_dense(head, inputs, teacher_states @ teacher.dense_weight.T + teacher.dense_bias)
         return
-    given = teacher.transformed(teacher_states)  # g^T, (N, E)
-    likely = _mean_distribution(teacher, teacher_states, teacher_words)
+    _, given, likely = _said(teacher, teacher_states, teacher_words)
     own = _covariance(words, words, likely)
     own.diagonal().add_(RIDGE * own.diagonal().mean())
     brought = torch.linalg.solve(own, _covariance(words, decoder, likely))  # (d, E)
@@ -85,11 +87,31 @@ def _set_dense(head: MaskedLMHead, inputs: Inputs, targets: Tensor) -> None:
     head.dense_bias.copy_(mapped.there - inputs.mean @ mapped.slope)
 
 
-def _mean_distribution(teacher: MaskedLMHead, states: Tensor, words: Tensor) -> Tensor:
-    """What the teacher expects on average: (V,), adding up to 1."""
-    places = states[:: max(1, len(states) // PLACES)]
-    mean: Tensor = teacher(places, words).softmax(1).mean(0)
-    return mean
+class _Said(NamedTuple):
+    """What a teacher's head makes of a text.
+
+    Attributes:
+        states: (N, D) of the text.
+        given: g^T, (N, E).
+        likely: what the teacher expects on average, (V,), adding up to 1.
+    """
+
+    states: Tensor
+    given: Tensor
+    likely: Tensor
+
+
+_SAID: WeakKeyDictionary[MaskedLMHead, _Said] = WeakKeyDictionary()
+"""By the teacher's head, which all students of a group share: it is asked once for all of them."""
+
+
+def _said(teacher: MaskedLMHead, states: Tensor, words: Tensor) -> _Said:
+    known = _SAID.get(teacher)
+    if known is None or known.states is not states:
+        places = states[:: max(1, len(states) // PLACES)]
+        likely = teacher(places, words).softmax(1).mean(0)
+        known = _SAID[teacher] = _Said(states, teacher.transformed(states), likely)
+    return known
 
 
 def _covariance(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:

@@ -92,3 +92,19 @@ def test_what_a_family_lacks_stays_zero(lab: StartLab) -> None:
     head, *_ = started(lab, loud_head(lab), Architecture.parse(STUDENTS[0]))
     for name in head.absent:
         assert not head.get_parameter(name).any()
+
+
+def test_a_teacher_is_asked_once_for_all_students(lab: StartLab) -> None:
+    teacher, states, asked = loud_head(lab), lab.outputs(lab.model), list[int]()
+    words = lab.family.word_embeddings(lab.model).detach()
+    teacher.register_forward_hook(lambda *_: asked.append(1))
+    heads = []
+    for teacher_states in (states, states, states.flip(0)):
+        student = lab.student(STUDENTS[0])
+        own = lab.family.word_embeddings(student).detach()
+        head = teacher.for_student(Architecture.parse(STUDENTS[0]), lab.family, 3, own.shape[1])
+        start_lm_head(head, teacher, lab.outputs(student), teacher_states, own, words)
+        heads.append(head.state_dict())
+    assert len(asked) == 2  # the last one was another text
+    assert all(torch.equal(value, heads[1][name]) for name, value in heads[0].items())
+    assert not torch.equal(heads[0]["bias"], heads[2]["bias"])
