@@ -244,10 +244,10 @@ def older(results: JsonLines) -> str:
     engines = Counter(r["engine_version"] for r in results.rows if "holds_for_engine" in r)
     if not engines:
         return ""
-    said = ", ".join(f"{count} with engine {engine}" for engine, count in sorted(engines.items()))
+    said = ", ".join(f"{count} of engine {engine}" for engine, count in sorted(engines.items()))
     return (
-        f" Trained {said}, before the norms of a start from the teacher were given the size 1, "
-        "which changes neither `warm` nor the teacher's own architecture."
+        f" Among them are {said}, before the norms of a start from the teacher were given the size "
+        "1, which changes neither `warm` nor the teacher's own architecture."
     )
 
 
