@@ -21,7 +21,6 @@ after. The share of the exchange is the time inside of it, waiting for the other
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import platform
@@ -37,6 +36,7 @@ from typing import Any
 
 import torch
 from named_corpus import corpus_facts, corpus_words
+from study_files import publish
 from torch import Tensor, distributed, nn
 
 from kdnas.corpus.batches import BatchPlan
@@ -330,12 +330,7 @@ def main() -> None:
         (folder / "corpus").write_text(str(store.fetch("corpus", corpus.fingerprint)))
         result |= corpus_facts(corpus)
         result |= measure(corpus, folder, arguments.steps, arguments.rounds)
-    text = report(result)
-    print(text)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text)
-        arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    publish(report(result), result, arguments.output)
 
 
 if __name__ == "__main__":

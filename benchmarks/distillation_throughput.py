@@ -18,7 +18,6 @@ checkpoints in between. `--steps 4 --rounds 1` tries the program.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import multiprocessing
 import os
@@ -37,6 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 from named_corpus import corpus_facts, corpus_words
+from study_files import publish
 from torch import Tensor
 
 from kdnas.architecture import Architecture
@@ -494,12 +494,7 @@ def main() -> None:
             corpus = build_corpus(spec, handle.folder, store)
             found = measure(corpus, device, arguments.threads, arguments.steps, arguments.rounds)
             result["lengths"].append(found)
-    text = report(result)
-    print(text)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text)
-        arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    publish(report(result), result, arguments.output)
 
 
 if __name__ == "__main__":

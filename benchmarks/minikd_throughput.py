@@ -14,7 +14,6 @@ real tokens and candidate.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -27,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from named_corpus import corpus_facts, corpus_words
+from study_files import publish
 from torch import nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertModel
@@ -309,12 +309,7 @@ def main() -> None:
     name = torch.cuda.get_device_name() if device == "cuda" else cpu
     result["machine"] = f"{name}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
     result["rounds"] = arguments.rounds
-    text = report(result, arguments.candidates)
-    print(text)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text)
-        arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    publish(report(result, arguments.candidates), result, arguments.output)
 
 
 if __name__ == "__main__":

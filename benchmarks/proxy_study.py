@@ -10,7 +10,6 @@ writes the numbers.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from named_corpus import corpus_facts, corpus_words
 from scipy.stats import spearmanr
+from study_files import publish
 
 from api.search_run import PreparedSearch, prepare_search
 from kdnas.architecture import Architecture
@@ -193,12 +193,7 @@ def main() -> None:
         "machine": f"{hardware_name('cpu').partition(':')[2]}, {os.cpu_count()} cores",
         "minutes": (time.monotonic() - began) / 60,
     }
-    text = report(result)
-    print(text)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.with_suffix(".md").write_text(text, "utf-8")
-        arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    publish(report(result), result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 from named_corpus import corpus_facts, corpus_words
+from study_files import publish
 
 from kdnas.corpus.tokenized import KIND, TokenizedCorpus
 from kdnas.db.migrate import open_database, upgrade
@@ -368,11 +369,7 @@ def main() -> None:
         "load_before": before,
         "databases": databases,
     }
-    page = report(result)
-    print(page)
-    if options.output:
-        options.output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-        options.output.with_suffix(".md").write_text(page)
+    publish(report(result), result, options.output)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import platform
 import resource
 import shutil
@@ -25,6 +24,7 @@ from typing import Any
 
 import torch
 from named_corpus import corpus_facts, corpus_words
+from study_files import publish
 from transformers import BertConfig, BertModel
 
 from kdnas.architecture import Architecture
@@ -216,10 +216,7 @@ def main() -> None:
         rows = measure(setup, [Architecture.parse(a) for a in paper])
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         numbers["large"] = {**facts, "rows": rows, "peak_mebibytes": peak}
-    page = report(numbers)
-    print(page)
-    arguments.output.with_suffix(".md").write_text(page, "utf-8")
-    arguments.output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n", "utf-8")
+    publish(report(numbers), numbers, arguments.output)
 
 
 if __name__ == "__main__":

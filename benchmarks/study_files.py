@@ -56,5 +56,6 @@ def publish(text: str, numbers: dict[str, Any], output: Path | None) -> None:
     """Print a page; with a path without ending, also write it and its numbers there."""
     print(text)
     if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
         output.with_suffix(".md").write_text(text, "utf-8")
-        output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+        output.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n", "utf-8")
