@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -157,11 +158,11 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
     if name in STRATEGIES:
         return STRATEGIES[name](spec, space, seed)
     if ":" in name:
-        return _checked(name, _import(name)(spec, space, seed))
+        return _made(name, _import(name), spec, space, seed)
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in plugins:
         raise SpecError(unknown_name("strategy", name, [*STRATEGIES, *plugins]))
-    return _checked(name, _import(plugins[name].value)(spec, space, seed))
+    return _made(name, _import(plugins[name].value), spec, space, seed)
 
 
 def _import(name: str) -> StrategyFactory:
@@ -179,7 +180,17 @@ def _import(name: str) -> StrategyFactory:
     return built
 
 
-def _checked(name: str, strategy: Strategy) -> Strategy:
+def _made(
+    name: str, factory: StrategyFactory, spec: ControllerSpec, space: SearchSpace, seed: int
+) -> Strategy:
+    try:
+        inspect.signature(factory).bind(spec, space, seed)
+    except TypeError as error:
+        raise SpecError(
+            f"strategy {name!r} cannot be called with a ControllerSpec, a SearchSpace and a seed "
+            f"({error}); see kdnas.search.protocols.Strategy"
+        ) from error
+    strategy = factory(spec, space, seed)
     missing = [
         part
         for part in ("name", "epsilon", "ask", "tell", "dump", "load")

@@ -165,7 +165,7 @@ def _start(
     with open_database(settings) as database:
         if spec.name is not None and not dry_run:  # better said before the work than after it
             with database.read() as session:
-                pipelines.refuse_taken_name(session, spec.name)
+                pipelines.refuse_taken_pipeline(session, spec.name)
         with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
             prepared = prepare_search(spec.search, settings, on_corpus, on_preparing)
         _read_data(spec)

@@ -60,10 +60,20 @@ def add_named(session: Session, table: type[Row], name: str | None, values: dict
             .returning(table.id)
         )
         if row_id is None and name is not None:
-            raise ConflictError(
-                f"there is already a {table.__name__.lower()} named {name!r}; choose another name"
-            )
+            refuse_taken_name(session, table, name)
     return session.get_one(table, row_id)
+
+
+def refuse_taken_name(session: Session, table: type[Row], name: str) -> None:
+    """Raise ConflictError if a row has this name; what is not over can be gone on with."""
+    status = session.scalar(select(table.status).where(table.name == name))
+    if status is None:
+        return
+    unfinished = status in ("running", "paused", "failed")
+    way = "resume it by that name, or choose another" if unfinished else "choose another name"
+    raise ConflictError(
+        f"there is already a {table.__name__.lower()} named {name!r} ({status}); {way}"
+    )
 
 
 def _pleasant_name() -> str:

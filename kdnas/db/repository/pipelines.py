@@ -35,7 +35,7 @@ from kdnas.db.records import (
 from kdnas.db.repository.distillations import distillations_of, set_distillation_status
 from kdnas.db.repository.evaluations import evaluations_of, set_evaluation_status
 from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.db.repository.names import add_named, find_named
+from kdnas.db.repository.names import add_named, find_named, refuse_taken_name
 from kdnas.db.repository.searches import set_search_status
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
@@ -79,10 +79,9 @@ def get_pipeline(session: Session, reference: str) -> PipelineRecord:
     return _record(row)
 
 
-def refuse_taken_name(session: Session, name: str) -> None:
+def refuse_taken_pipeline(session: Session, name: str) -> None:
     """Raise ConflictError if a pipeline has this name."""
-    if session.scalar(select(Pipeline.id).where(Pipeline.name == name)) is not None:
-        raise ConflictError(f"there is already a pipeline named {name!r}; choose another name")
+    refuse_taken_name(session, Pipeline, name)
 
 
 def list_pipelines(

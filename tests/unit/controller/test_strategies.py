@@ -153,6 +153,7 @@ def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
         (":Thing", "cannot be imported"),
         ("my_own_package:", "cannot be imported"),
         ("my_own_package:number", "is a int, not a class"),
+        ("json:JSONDecoder", "cannot be called with a ControllerSpec, a SearchSpace and a seed"),
         ("my_own_package:Poor", "lacks name, epsilon, ask, tell, dump, load"),
     ],
 )

@@ -80,11 +80,15 @@ def test_a_search_is_found_by_id_and_name(database: Database) -> None:
 def test_a_name_is_taken_once(database: Database) -> None:
     with database.write() as session:
         searches.create_search(session, {}, name="mine")
-        with pytest.raises(ConflictError, match="already a search named 'mine'"):
+        with pytest.raises(ConflictError, match=r"named 'mine' \(queued\); choose another name"):
             searches.create_search(session, {}, name="mine")
+        dead = searches.create_search(session, {}, name="dead")
+        searches.set_search_status(session, dead.id, "running")
+        with pytest.raises(ConflictError, match=r"\(running\); resume it by that name, or"):
+            searches.create_search(session, {}, name="dead")
         searches.create_search(session, {}, name="other")
     with database.read() as session:
-        assert {s.name for s in searches.list_searches(session)} == {"mine", "other"}
+        assert {s.name for s in searches.list_searches(session)} == {"mine", "dead", "other"}
 
 
 def test_searches_are_listed_newest_first(database: Database) -> None:

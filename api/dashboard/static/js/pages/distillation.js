@@ -32,7 +32,7 @@ const training = new Chart(byId("training"), ({ points }) => {
     layout: {
       xaxis: { title: { text: "step" } },
       yaxis: { title: { text: "training loss" } },
-      yaxis2: { title: { text: "learning rate" }, overlaying: "y", side: "right", rangemode: "tozero", tickformat: ".0e", nticks: 4 },
+      yaxis2: { title: { text: "learning rate" }, overlaying: "y", side: "right", rangemode: "tozero", tickformat: ".1~e", nticks: 4 },
     },
     label: `Training loss; at step ${whole(points.at(-1).step)} it is ${fixed(points.at(-1).loss, 4)}`,
   };
