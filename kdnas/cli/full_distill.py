@@ -256,12 +256,12 @@ def run_and_report(
     """
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import say
-    from kdnas.errors import CancelledError, WorkError
+    from kdnas.errors import CancelledError, TrainingError, WorkError
 
     with interruptible("the distillation") as interrupt:
         try:
             outcome = distil_on_screen(record, database, settings, interrupt)
-        except CancelledError:
+        except (CancelledError, TrainingError):  # the second would come to the same end again
             raise
         except (WorkError, KeyboardInterrupt):
             say(f"stopped; go on with: kdnas full-distill --resume {record.name}")

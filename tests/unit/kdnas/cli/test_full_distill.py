@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch import nn
 
-from kdnas.cli.full_distill import reading_line, worth
+import kdnas.cli.full_distill
+from kdnas.cli.full_distill import reading_line, run_and_report, worth
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
+from kdnas.errors import KdnasError, StoreError, TrainingError
 from kdnas.records import Losses
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
@@ -45,3 +49,22 @@ def test_before_the_first_step_there_is_neither() -> None:
 def test_the_end_says_whose_the_loss_is(step: int, total: int, told: str) -> None:
     best = HeldOutPoint(step, LOSSES)
     assert worth(Distilled(nn.Linear(1, 1), None, best, (best,), (), total, total)) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"), [(StoreError("the disk is full"), True), (TrainingError("diverged"), False)]
+)
+def test_going_on_is_advised_where_it_can_help(
+    error: KdnasError,
+    helps: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(kdnas.cli.full_distill, "distil_on_screen", fail)
+    record: Any = SimpleNamespace(name="mine")
+    with pytest.raises(type(error)):
+        run_and_report(record, None, None, as_json=False)  # type: ignore[arg-type]
+    assert ("go on with: kdnas full-distill --resume mine" in capsys.readouterr().err) == helps
