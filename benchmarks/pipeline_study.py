@@ -128,7 +128,7 @@ def page_of(
         re.sub(r"^#", "##", written, flags=re.MULTILINE).strip(),
         "",
     ]
-    return "\n".join(lines), {"seeds": numbers, "report": shown["report"]}
+    return "\n".join(lines), {"seeds": numbers, "shown": shown, "written": written}
 
 
 def main() -> None:
