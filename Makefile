@@ -10,9 +10,9 @@ test test-slow: export OMP_NUM_THREADS = 1
 test test-slow: export MKL_NUM_THREADS = 1
 test test-slow: export OPENBLAS_NUM_THREADS = 1
 
-# Three files at once on two cores: much of their time is waiting for processes to start. In the order of
+# Two files at once: more would only make the trainings in them wait for each other. In the order of
 # their names, which has the long ones of tests/integration early, so that none is left for the end.
-PYTEST = .venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PYTHONS = $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11)
 RECENT = import sys; sys.exit(sys.version_info < (3, 11))
 
