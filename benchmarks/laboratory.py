@@ -96,8 +96,19 @@ class Setting:
     seed: int
 
 
-def run(laboratory: Laboratory, results: JsonLines, plan: Iterable[tuple[Setting, Any]]) -> None:
+def run(
+    laboratory: Laboratory,
+    results: JsonLines,
+    plan: Iterable[tuple[Setting, Any]],
+    objective: dict[str, Any] = HIDDEN_STATES,
+) -> None:
     """Train groups of students, each in its setting; what there is already is not trained again.
+
+    Args:
+        laboratory: where.
+        results: what there is, and where new results go.
+        plan: settings, and the architectures of each.
+        objective: what all of them learn; results of another one are to lie in another file.
 
     Raises:
         SystemExit: there are results that new ones cannot be mixed with.
@@ -117,6 +128,6 @@ def run(laboratory: Laboratory, results: JsonLines, plan: Iterable[tuple[Setting
             seed=setting.seed,
             fraction=1.0,
         )
-        for row in laboratory.train(proxy, missing, start=setting.start):
+        for row in laboratory.train(proxy, missing, objective=objective, start=setting.start):
             results.add({**asdict(setting), **row})
         print(setting, f"{time.monotonic() - began:.0f} s", flush=True)

@@ -30,6 +30,7 @@ from kdnas.distill.numerics import num_threads
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.models.teacher import prepare_teacher
 from kdnas.search_space import SearchSpace
+from kdnas.specs.load import load_preset
 
 COUNT, DEMO, SHORT, LONG, SEED = 24, 30, 60, 960, 0
 RATES = {
@@ -38,6 +39,7 @@ RATES = {
     ("warm", SHORT): 2e-3,
     ("teacher", LONG): 2e-3,
 }
+OBJECTIVE = {"name": "hs", **load_preset("laptop", "search", "hs")["objective"]}
 WARMUP = 0.1
 GROUP = 6
 BAR = 0.8
@@ -127,9 +129,10 @@ def report(
         "# Do 60 steps rank architectures as 960 do?",
         "",
         f"{len(architectures)} architectures of the space of MiniLM (6 × 384), drawn so that each "
-        f"value of each axis comes about equally often (seed {SEED}); held-out relative loss on "
-        f"{corpus} (`{first['corpus_fingerprint']}`), 16 sequences a step, "
-        f"{' and '.join(sorted({row['dtype'] for row in results.rows}))}, peak "
+        f"value of each axis comes about equally often (seed {SEED}); objective `hs`, the last "
+        f"layers with a weight of {OBJECTIVE['last_weight']:g}, as the preset `laptop` has it; "
+        f"held-out relative loss on {corpus} (`{first['corpus_fingerprint']}`), 16 sequences a "
+        f"step, {' and '.join(sorted({row['dtype'] for row in results.rows}))}, peak "
         f"rates {RATES['teacher', SHORT]:g} ({DEMO} and {SHORT} steps), {RATES['teacher', LONG]:g} "
         f"({LONG}) and {RATES['warm', SHORT]:g} (warm, {SHORT}).",
         "",
@@ -198,7 +201,7 @@ def main() -> None:
             laboratory = Laboratory(arguments.corpus)
             for setting in settings(laboratory.name):
                 groups = [names[n : n + GROUP] for n in range(0, COUNT, GROUP)]
-                run(laboratory, results, [(setting, group) for group in groups])
+                run(laboratory, results, [(setting, group) for group in groups], OBJECTIVE)
         return
     text, numbers = report(results, architectures, EmbeddingShape.of(shape))
     publish(text, numbers, arguments.output)

@@ -55,7 +55,7 @@ def benchmark_model(
     """
     import tempfile
 
-    from kdnas.cli.screen import say
+    from kdnas.cli.screen import say, show_results
     from kdnas.cli.tables import as_text
     from kdnas.evaluation.benchmark import RUNTIMES, BenchmarkPlan, Candidate, run_benchmark
     from kdnas.evaluation.benchmark_table import (
@@ -82,10 +82,11 @@ def benchmark_model(
             on_step=lambda step: say(f"{step} ..."),
         )
     header, rows = benchmark_table(benchmark, base)
-    say()
-    say(as_text(header, rows, right=right_columns(header)))
+    show = show_results(as_json)
+    show("")
+    show(as_text(header, rows, right=right_columns(header)))
     for line in (*conditions(benchmark, base), *map("left out: {}".format, benchmark.left_out)):
-        say(line)
+        show(line)
     if output is not None:
         _write(benchmark, base, output)
         say(f"written    {output}")

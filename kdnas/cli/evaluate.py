@@ -214,7 +214,7 @@ def _evaluate(
                 stopped = not saving.save(prepared, own, database, settings, tell, interrupt)
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.columns:
-        _show(report)
+        _show(report, as_json)
         if not stopped:
             _say_card(prepared, report)
         if output is not None and not stopped:
@@ -299,9 +299,9 @@ def _say_finished(pair: FinishedPair) -> None:
     say(f"  {result.task} seed {result.seed}: {figures}  ({how})")
 
 
-def _show(report: Report) -> None:
-    """Print the tables: on stderr, since stdout is for ``--json``'s object alone."""
-    from kdnas.cli.screen import say
+def _show(report: Report, as_json: bool) -> None:
+    """Print the tables."""
+    from kdnas.cli.screen import show_results
     from kdnas.cli.tables import as_text
     from kdnas.evaluation.report_formats import (
         bootstrap_lines,
@@ -311,28 +311,29 @@ def _show(report: Report) -> None:
         source_lines,
     )
 
+    show = show_results(as_json)
     header, rows = score_table(report, numbered=True)
-    say()
-    say(f"{report.suite}, per cent, mean ± deviation over seeds")
-    say(as_text(header, rows, right=report.columns))
+    show("")
+    show(f"{report.suite}, per cent, mean ± deviation over seeds")
+    show(as_text(header, rows, right=report.columns))
     sources = source_lines(report)
     if sources:
-        say("published:")
+        show("published:")
     for line in sources:
-        say(f"  {line}")
+        show(f"  {line}")
     for line in bootstrap_lines(report):
-        say(line)
+        show(line)
     header, rows = figures_table(report)
     if rows:
-        say()
-        say(
+        show("")
+        show(
             as_text(
                 header, rows, right=[name for name in header if name not in ("model", "runtime")]
             )
         )
-        say(figures_line(report) or "latency was not measured")
+        show(figures_line(report) or "latency was not measured")
     for note in report.notes:
-        say(f"note: {note}")
+        show(f"note: {note}")
 
 
 def _check_output(output: Path) -> None:

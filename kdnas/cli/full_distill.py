@@ -35,6 +35,7 @@ def full_distill(
     config: options.Config = None,
     objective: options.Objective = None,
     mapping: options.Mapping = None,
+    last_weight: options.LastWeight = None,
     relations: options.Relations = None,
     relation_heads: options.RelationHeads = None,
     teacher_layer: options.TeacherLayer = None,
@@ -120,6 +121,7 @@ def full_distill(
         **options.objective_values(
             objective,
             mapping,
+            last_weight,
             relations,
             relation_heads,
             teacher_layer,
@@ -153,10 +155,22 @@ def full_distill(
     if resume is not None:
         folder = resume_distillation(resume, settings, as_json)
     else:
+        _refuse_two_starts(init, init_from)
         folder = _start(nested(values), preset, config, settings, as_json)
     if push_to_hub is not None:
         address = push(folder, push_to_hub, private)
         say(f"hub        {address}")
+
+
+def _refuse_two_starts(init: str | None, init_from: str | None) -> None:
+    """Refuse two starts at once, of which only one could count."""
+    from kdnas.errors import SpecError
+
+    if init is not None and init_from is not None:
+        raise SpecError(
+            f"--init-from {init_from} has its own weights to begin with, so that --init {init} "
+            "would count for nothing; leave one of them out"
+        )
 
 
 def _start(

@@ -63,6 +63,12 @@ Mapping = Annotated[
         help="Layer mapping: single, last, uniform, uniform_consecutive, uniform_last or kdnas."
     ),
 ]
+LastWeight = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the last layers' hidden states, where all others have 1 (hs and hs+od)."
+    ),
+]
 Init = Annotated[
     str | None,
     typer.Option(
@@ -97,6 +103,7 @@ Private = Annotated[bool, typer.Option("--private", help="Make a new repository 
 def objective_values(
     objective: str | None,
     mapping: str | None,
+    last_weight: float | None,
     relations: str | None,
     relation_heads: int | None,
     teacher_layer: str | None,
@@ -109,6 +116,7 @@ def objective_values(
     return {
         "objective.name": objective,
         "objective.mapping": mapping,
+        "objective.last_weight": last_weight,
         "objective.relations": _relations(relations),
         "objective.relation_heads": relation_heads,
         "objective.teacher_layer": layer,

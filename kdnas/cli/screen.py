@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -27,6 +27,19 @@ LINE_SECONDS = 10.0
 def say(text: str = "") -> None:
     """Print a line for the person at the screen."""
     console.print(text, markup=False)
+
+
+def show_results(as_json: bool) -> Callable[[str], None]:
+    """Return what prints a command's results.
+
+    They go to stdout, or beside everything else where stdout is for ``--json``'s object alone.
+    """
+    out = console if as_json else Console(highlight=False, soft_wrap=True)
+
+    def show(text: str) -> None:
+        out.print(text, markup=False)
+
+    return show
 
 
 class Bar:

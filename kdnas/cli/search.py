@@ -29,6 +29,7 @@ def search(
     ] = None,
     objective: options.Objective = None,
     mapping: options.Mapping = None,
+    last_weight: options.LastWeight = None,
     relations: options.Relations = None,
     relation_heads: options.RelationHeads = None,
     teacher_layer: options.TeacherLayer = None,
@@ -110,6 +111,7 @@ def search(
         **options.objective_values(
             objective,
             mapping,
+            last_weight,
             relations,
             relation_heads,
             teacher_layer,

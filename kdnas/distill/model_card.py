@@ -12,6 +12,7 @@ from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, SentenceModules
 from kdnas.models.teacher import TeacherHandle
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.objectives import (
+    EQUAL,
     DirectMiniLMSpec,
     DistilBertSpec,
     HiddenStateSpec,
@@ -83,6 +84,10 @@ def _mapping_words(mapping: Any) -> str:
     return f"student → teacher layers {pairs}"
 
 
+def _weight_words(last_weight: float) -> str:
+    return "" if last_weight == EQUAL else f", that of the last layers with weight {last_weight:g}"
+
+
 def _teacher_layer_words(spec: MiniLMv2Spec | DirectMiniLMSpec) -> str:
     if spec.known_teacher_layer is None:
         return "the teacher layer that suits its depth"
@@ -97,7 +102,7 @@ def _positions_words(positions: str) -> str:
 def _hidden_words(spec: HiddenStateSpec) -> ObjectiveWords:
     return ObjectiveWords(
         "the hidden states of its teacher through linear projections "
-        f"({_mapping_words(spec.mapping)})",
+        f"({_mapping_words(spec.mapping)}{_weight_words(spec.last_weight)})",
         _HIDDEN_RELATIVE,
     )
 
@@ -148,8 +153,9 @@ def _distilbert_words(spec: DistilBertSpec) -> ObjectiveWords:
 def _multi_stage_words(spec: MultiStageSpec) -> ObjectiveWords:
     return ObjectiveWords(
         "first the hidden states of its teacher through linear projections "
-        f"({_mapping_words(spec.mapping)}; {spec.hs_share:.0%} of the steps), then the output "
-        f"distributions of its masked-LM head at {_positions_words(spec.positions)} (temperature "
+        f"({_mapping_words(spec.mapping)}{_weight_words(spec.last_weight)}; {spec.hs_share:.0%} of "
+        "the steps), then the output distributions of its masked-LM head at "
+        f"{_positions_words(spec.positions)} (temperature "
         f"{spec.temperature:g})",
         f"in the second stage, {_OUTPUT_RELATIVE}",
     )

@@ -1,10 +1,12 @@
 """Hidden-state transfer, HS (Trivedi Eq. 1, Udagawa Eq. 6).
 
-    L_HS(S, T) = Σ_i Σ_{j ∈ g(i)} MSE(H_i^S W_i^j, H_j^T)
+    L_HS(S, T) = Σ_i Σ_{j ∈ g(i)} w_ij · MSE(H_i^S W_i^j, H_j^T)
 
 with W_i^j ∈ R^{d_S × d_T} learned, without bias; MSE is a mean over real tokens and teacher
-dimensions, in float32. W begins as the least-squares fit to where the student starts, or, with a
-random start, as drawn from N(0, 0.02²).
+dimensions, in float32. w_ij is 1, as published, or, for the pair (L^S, L^T) of last layers, another
+weight: what is read of a student is its last layer. Held-out losses know no weights. W begins as
+the least-squares fit to where the student starts, or, with a random start, as drawn from
+N(0, 0.02²).
 """
 
 from __future__ import annotations
@@ -30,9 +32,15 @@ PROJECTION_STD = 0.02
 
 @dataclass(frozen=True)
 class HiddenState:
-    """The HS objective with one of the six mappings, or an explicit one."""
+    """The HS objective with one of the six mappings, or an explicit one.
+
+    Attributes:
+        mapping: which layers are compared.
+        last_weight: of the pair of last layers; that of all others is 1.
+    """
 
     mapping: str | Mapping[int, tuple[int, ...]] = "kdnas"
+    last_weight: float = 1.0
     name: str = "hs"
     masks_tokens: bool = False
     needs_lm_head: bool = False
@@ -58,20 +66,26 @@ class HiddenState:
     ) -> HiddenStateHead:
         """Make the projections W of a student."""
         mapping = layer_mapping(self.mapping, student.layers, teacher.layers)
-        return HiddenStateHead(mapping, student, teacher, seed)
+        return HiddenStateHead(mapping, student, teacher, seed, self.last_weight)
 
 
 class HiddenStateHead(Head):
     """The projections W_i^j; those of one student layer are one matrix, so one product."""
 
     def __init__(
-        self, mapping: LayerMapping, student: Architecture, teacher: TeacherShape, seed: int
+        self,
+        mapping: LayerMapping,
+        student: Architecture,
+        teacher: TeacherShape,
+        seed: int,
+        last_weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.mapping = mapping
         self.student_taps = TapPoints(hidden=frozenset(mapping))
         self.teacher_taps = TapPoints(frozenset(j for layers in mapping.values() for j in layers))
         self.output_pair = (student.layers, teacher.layers)
+        self.weights = {self.output_pair: last_weight}
         generator = torch.Generator().manual_seed(seed)
         self.projections = nn.ParameterDict(
             {
@@ -103,8 +117,9 @@ class HiddenStateHead(Head):
                 self.projections[str(i)].copy_(fitted)
 
     def forward(self, student: Activations, teacher: Activations) -> Tensor:
-        """Sum of the pairs' MSE: a float32 scalar; 0 for a batch without real tokens."""
-        squares = torch.stack([square for _, square in self.pairs(student, teacher)])
+        """Weighted sum of the pairs' MSE: a float32 scalar; 0 for a batch without real tokens."""
+        pairs = self.pairs(student, teacher)
+        squares = torch.stack([self.weights.get(pair, 1.0) * square for pair, square in pairs])
         return squares.sum() / max(1, student.batch.totals.tokens)
 
     def meter(self) -> Meter:

@@ -57,7 +57,7 @@ def objective_problem(
 
 
 def _hidden_state(spec: HiddenStateSpec) -> tuple[Stage, ...]:
-    return (Stage(HiddenState(spec.mapping)),)
+    return (Stage(HiddenState(spec.mapping, spec.last_weight)),)
 
 
 def _minilmv2(spec: MiniLMv2Spec) -> tuple[Stage, ...]:
@@ -80,7 +80,7 @@ def _distilbert(spec: DistilBertSpec) -> tuple[Stage, ...]:
 
 def _multi_stage(spec: MultiStageSpec) -> tuple[Stage, ...]:
     return (
-        Stage(HiddenState(spec.mapping), spec.hs_share),
+        Stage(HiddenState(spec.mapping, spec.last_weight), spec.hs_share),
         Stage(
             OutputDistribution(spec.temperature, spec.positions), 1 - spec.hs_share, spec.od_rate
         ),

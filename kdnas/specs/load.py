@@ -29,7 +29,8 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     Args:
         name: of the preset.
         section: what is asked for.
-        objective: what students learn: a preset may know better rates for it than for the default.
+        objective: what students learn: a preset may know options of it, and better rates for it
+            than for the default.
 
     Raises:
         SpecError: no preset has this name.
@@ -40,9 +41,11 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     whole = yaml.safe_load(text)
     part: dict[str, Any] = whole[section]
     own: dict[str, Any] = whole.get("objectives", {}).get(objective or DEFAULT_OBJECTIVE, {})
-    if section == "pipeline":
-        return merge({"search": whole["search"]}, part, own)
-    return merge(part, own.get(section, {}))
+    options = {"objective": own["objective"]} if "objective" in own else {}
+    if section == "pipeline":  # its students learn what its search's do
+        rates = {key: own[key] for key in ("search", "distillation") if key in own}
+        return merge({"search": whole["search"]}, part, rates, {"search": options})
+    return merge(part, own.get(section, {}), options)
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

@@ -12,17 +12,26 @@ MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "unifo
 RelationName = Literal["qq", "qk", "qv", "kq", "kk", "kv", "vq", "vk", "vv"]
 DEFAULT_OBJECTIVE = "hs"
 TeacherLayer = Annotated[int, Field(ge=1)] | Literal["auto", "search"]
+EQUAL = 1.0
+LastWeight = Annotated[float, Field(gt=0, le=100)]
+
+
+def _is_equal(weight: float) -> bool:
+    """Whether a weight goes without saying: losses stored without one are of the same request."""
+    return weight == EQUAL
 
 
 class HiddenStateSpec(Spec):
     """Hidden-state transfer (Trivedi Eq. 1).
 
     ``mapping`` is one of the six names, or student layer → teacher layers such as
-    ``{1: [2, 4], 2: [5, 6]}`` (layers count from 1).
+    ``{1: [2, 4], 2: [5, 6]}`` (layers count from 1). ``last_weight`` is the weight of the pair of
+    last layers, where all others have 1 as published.
     """
 
     name: Literal["hs"] = "hs"
     mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
+    last_weight: LastWeight = Field(EQUAL, exclude_if=_is_equal)
 
 
 class TrialSpec(Spec):
@@ -146,12 +155,14 @@ class MultiStageSpec(_OutputDistribution):
 
     Attributes:
         mapping: layer mapping of the first stage.
+        last_weight: of the pair of last layers in the first stage.
         hs_share: share of the steps in the first stage (7 of 10 epochs as published).
         od_rate: the second stage's peak learning rate as a share of the first's (3e-4 of 5e-4).
     """
 
     name: Literal["hs+od"] = "hs+od"
     mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
+    last_weight: LastWeight = Field(EQUAL, exclude_if=_is_equal)
     hs_share: float = Field(0.7, gt=0, lt=1)
     od_rate: float = Field(0.6, gt=0)
 

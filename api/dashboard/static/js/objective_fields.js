@@ -7,6 +7,7 @@ export const OBJECTIVE = {
   chooser: { label: "Objective", help: "What the student learns to imitate: hs is the teacher's hidden states." },
   fields: {
     mapping: { label: "Layer mapping", help: "Which of the teacher's layers each layer of the student learns from." },
+    last_weight: { label: "Weight of the last layers", help: "Of their hidden states, which are what is read of a student; all others have 1." },
     hs_share: { label: "Share of the first stage", help: "Of the steps; the rest learns from output distributions." },
     od_rate: { label: "Learning rate of the second stage", help: "As a share of the first stage's." },
     relations: { label: "Relations", help: "Of queries, keys and values: qq, qk … vv, one a line." },

@@ -10,9 +10,9 @@ import pytest
 from torch import nn
 
 import kdnas.cli.full_distill
-from kdnas.cli.full_distill import reading_line, run_and_report, worth
+from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, worth
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
-from kdnas.errors import KdnasError, StoreError, TrainingError
+from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
@@ -68,3 +68,8 @@ def test_going_on_is_advised_where_it_can_help(
     with pytest.raises(type(error)):
         run_and_report(record, None, None, as_json=False)  # type: ignore[arg-type]
     assert ("go on with: kdnas full-distill --resume mine" in capsys.readouterr().err) == helps
+
+
+def test_two_starts_at_once_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"--init-from \./earlier .* --init warm .* leave one"):
+        full_distill(arch="1,2,24,24,relu", init="warm", init_from="./earlier")

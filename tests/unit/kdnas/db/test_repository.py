@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kdnas.architecture import Architecture
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
-from kdnas.db.records import HeldOutReading
+from kdnas.db.records import DistillationRecord, HeldOutReading
 from kdnas.db.repository import distillations, events, latencies, leases, searches
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable, Losses
@@ -287,6 +287,25 @@ def test_a_reading_before_the_first_step_is_kept_and_gives_way_to_later_ones(
         payloads = events.payloads_of(session, "distillation_progress", distillation_id=made.id)
     assert found == [reading(0, 0.9), reading(10, 0.7)]
     assert [(told["step"], told["relative"]) for told in payloads] == [(0, 0.9), (10, 0.7)]
+
+
+def test_a_folder_is_for_one_distillation_at_a_time(database: Database) -> None:
+    """A killed one has written nothing into it yet, so the folder does not tell."""
+
+    def create(output: str | None, name: str) -> DistillationRecord:
+        return distillations.create_distillation(session, {"output": output}, SMALL, name=name)
+
+    with database.write() as session:
+        first = create("/students/a", "first")
+        create("/students/b", "beside")
+        create(None, "unnamed")
+        create(None, "unnamed-too")
+        for status in ("queued", "running", "paused"):
+            distillations.set_distillation_status(session, first.id, status)
+            with pytest.raises(ConflictError, match=r"'first'.*/students/a.*--resume first"):
+                create("/students/a", "second")
+        distillations.set_distillation_status(session, first.id, "failed")
+        assert create("/students/a", "second").status == "queued"
 
 
 def test_distillations_are_listed_by_objective(database: Database) -> None:

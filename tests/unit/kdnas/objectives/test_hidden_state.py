@@ -44,6 +44,7 @@ def reference(
 ) -> tuple[float, Losses]:
     """Σ_i Σ_{j∈g(i)} MSE(H_i^S W_i^j, H_j^T) in float64, and the losses that can be compared."""
     losses, ratios = {}, {}
+    last = STUDENT.layers, TEACHER.layers
     for i, group in head.mapping.items():
         weights = head.projections[str(i)].detach().double().numpy()
         for position, j in enumerate(group):
@@ -52,11 +53,12 @@ def reference(
             target = real_tokens(teacher, j)
             losses[i, j] = np.mean((real_tokens(student, i) @ projection - target) ** 2)
             ratios[i, j] = losses[i, j] / np.mean(np.var(target, axis=0))
-    return sum(losses.values()), Losses(
+    training = sum(losses.values()) + (head.weights[last] - 1) * losses[last]
+    return training, Losses(
         training=0.5,
         mean=float(np.mean(list(losses.values()))),
         relative=float(np.mean(list(ratios.values()))),
-        output=ratios[STUDENT.layers, TEACHER.layers],
+        output=ratios[last],
     )
 
 
@@ -105,6 +107,17 @@ class TestHiddenState(ObjectiveContract):
         training, losses = reference(head, student, teacher)
         assert float(head(student, teacher).detach()) == pytest.approx(training, rel=1e-5)
         assert self.read(head, (student, teacher)) == approx(losses, rel=1e-5)
+
+    def test_the_last_pair_may_weigh_more_than_the_others(self) -> None:
+        """In what is trained on; held-out losses know no weights."""
+        plain, student, teacher = self.trained_head(), self.student(), self.teacher()
+        heavy = HiddenState(self.mapping, last_weight=10).head(STUDENT, TEACHER, 0)
+        heavy.load_state_dict(plain.state_dict())
+        training, losses = reference(heavy, student, teacher)
+        assert training > reference(plain, student, teacher)[0]
+        assert float(heavy(student, teacher).detach()) == pytest.approx(training, rel=1e-5)
+        assert self.read(heavy, (student, teacher)) == approx(losses, rel=1e-5)
+        assert self.read(heavy, (student, teacher)) == self.read(plain, (student, teacher))
 
     def test_gradients_equal_those_of_single_products(self) -> None:
         head, student, teacher = self.trained_head(), self.student(), self.teacher()
@@ -181,6 +194,9 @@ def test_the_spec_names_objective_and_mapping() -> None:
     (stage,) = build_stages(objective_spec({"mapping": "last"}))
     objective = stage.objective
     assert objective == HiddenState("last")
+    for name in ("hs", "hs+od"):
+        weighted = build_stages(objective_spec({"name": name, "last_weight": 10}))[0].objective
+        assert weighted == HiddenState(last_weight=10)
     assert (objective.name, objective.masks_tokens, objective.needs_lm_head) == ("hs", False, False)
     assert not objective.copies_layers
     assert objective.head(STUDENT, sized(TEACHER, 6, 12), 0).teacher_taps.hidden == {5, 6}

@@ -7,7 +7,7 @@ import pytest
 
 from kdnas.errors import SpecError
 from kdnas.specs.load import load_preset, load_yaml, merge, preset_names
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objectives import HiddenStateSpec, objective_spec
 from kdnas.specs.search import SearchSpec
 
 HS_LAST = {"name": "hs", "mapping": "last"}
@@ -124,9 +124,23 @@ def test_a_preset_knows_rates_for_an_objective() -> None:
     assert whole["distillation"]["training"]["learning_rate"] == slow["learning_rate"]
     proxy = load_preset("laptop", "search", "od")["proxy"]
     assert whole["search"]["proxy"]["learning_rate"] == proxy["learning_rate"]
-    assert load_preset("laptop", "distillation", "nonsense") == load_preset(
-        "laptop", "distillation"
-    )
+    assert load_preset("laptop", "distillation", "nonsense")["training"] == plain
+
+
+def test_a_preset_knows_options_of_an_objective() -> None:
+    """Of one that is asked for by name, too, and not of others; a pipeline's are its search's."""
+    for name in (None, "hs"):
+        for section in ("search", "distillation"):
+            assert load_preset("laptop", section, name)["objective"] == {"last_weight": 3}
+        whole = load_preset("laptop", "pipeline", name)
+        assert whole["search"]["objective"] == {"last_weight": 3}
+        assert "objective" not in whole["distillation"]
+    for name in ("minilmv2", "od"):
+        assert "objective" not in load_preset("laptop", "distillation", name)
+    for section in ("search", "distillation"):
+        assert "objective" not in load_preset("paper", section, "hs")
+    asked = merge(load_preset("laptop", "search", "hs"), {"objective": {"name": "hs"}})
+    assert SearchSpec.read(asked, "merged").objective == HiddenStateSpec(last_weight=3)
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:

@@ -22,7 +22,7 @@ from kdnas.specs.objectives import (
 
 GIVEN: list[tuple[type, dict[str, Any]]] = [
     (HiddenStateSpec, {"name": "hs", "mapping": "uniform_last"}),
-    (HiddenStateSpec, {"name": "hs", "mapping": {1: [2, 4], 2: [6]}}),
+    (HiddenStateSpec, {"name": "hs", "mapping": {1: [2, 4], 2: [6]}, "last_weight": 3.0}),
     (MiniLMv2Spec, {"name": "minilmv2", "relations": ["qk", "vv"], "teacher_layer": 5}),
     (MiniLMv2Spec, {"name": "minilmv2", "relations": {"qq": 1.0, "vv": 0.5}}),
     (DirectMiniLMSpec, {"name": "direct-minilm", "orthogonal": True, "relation_heads": 6}),
@@ -45,7 +45,8 @@ def test_round_trip_through_json(kind: type, given: dict[str, Any]) -> None:
     stored = json.loads(json.dumps(spec.to_json(), allow_nan=False))
     assert objective_spec(stored) == spec
     assert objective_spec(stored).to_json() == stored
-    assert set(stored) == set(kind.model_fields)  # every default is written out
+    # Every default is written out, but a weight that is as published.
+    assert set(stored) | {"last_weight"} == set(kind.model_fields) | {"last_weight"}
     written = json.loads(json.dumps(given))  # keys of a mapping become text
     assert {key: stored[key] for key in given} == written
 
@@ -76,6 +77,17 @@ def test_relations_have_weights() -> None:
     assert given.weighted_relations() == (("qk", 2.0), ("vv", 0.5))
 
 
+@pytest.mark.parametrize("name", ["hs", "hs+od"])
+def test_layers_weigh_alike_as_published_and_that_goes_without_saying(name: str) -> None:
+    """Losses that were stored before there was a weight are found by the same fingerprint."""
+    plain = objective_spec({"name": name})
+    assert plain == objective_spec({"name": name, "last_weight": 1})
+    assert "last_weight" not in plain.to_json()
+    heavy = objective_spec({"name": name, "last_weight": 10}).to_json()
+    assert heavy == {**plain.to_json(), "last_weight": 10.0}
+    assert objective_spec(heavy).to_json() == heavy
+
+
 @pytest.mark.parametrize(("layer", "known"), [("auto", None), ("search", None), (4, 4)])
 def test_a_teacher_layer_is_known_or_found(layer: object, known: int | None) -> None:
     spec = objective_spec({"name": "direct-minilm", "teacher_layer": layer})
@@ -96,6 +108,8 @@ def test_published_defaults() -> None:
     [
         {"name": "hs", "mapping": "uniformm"},
         {"name": "hs", "temperature": 1.0},
+        {"name": "hs", "last_weight": 0},
+        {"name": "minilmv2", "last_weight": 2},
         {"name": "minilmv2", "mapping": "last"},
         {"name": "od", "orthogonal": True},
         {"name": "none"},
