@@ -49,7 +49,10 @@ class Trainer:
         self.corpus = SimpleNamespace(fingerprint=fingerprint)
         self.asked: list[tuple[str, int, str]] = []
 
-    def train(self, proxy: Any, architectures: list[str], *, start: str) -> Iterator[Any]:
+    def train(
+        self, proxy: Any, architectures: list[str], *, objective: dict[str, Any], start: str
+    ) -> Iterator[Any]:
+        assert objective == {"name": "hs"}
         for name in architectures:
             self.asked.append((name, proxy.steps, start))
             found = row(name, start, proxy.steps, 0.4)
