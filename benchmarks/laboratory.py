@@ -51,7 +51,7 @@ class Laboratory:
         start: str = "teacher",
     ) -> Iterator[dict[str, Any]]:
         """Train students side by side; yield a row for each as it is ready."""
-        teacher = self._teacher
+        teacher, asked = self._teacher, objective
         if any(s.objective.needs_lm_head for s in build_stages(objective_spec(objective))):
             head = fit_lm_head(
                 teacher, self.corpus, HEAD_STEPS, self._store, "cpu", self._dtype
@@ -73,6 +73,7 @@ class Laboratory:
             if isinstance(item, MiniKDResult):
                 yield {
                     "architecture": item.candidate_id,
+                    "objective": asked,
                     "loss_start": item.loss_start,
                     "relative": item.losses.relative if item.losses else None,
                     "output": item.losses.output if item.losses else None,
@@ -108,12 +109,13 @@ def run(
         laboratory: where.
         results: what there is, and where new results go.
         plan: settings, and the architectures of each.
-        objective: what all of them learn; results of another one are to lie in another file.
+        objective: what all of them learn.
 
     Raises:
         SystemExit: there are results that new ones cannot be mixed with.
     """
     results.refuse_others(laboratory.name, laboratory.corpus.fingerprint)
+    results.refuse_other_objectives(objective)
     for setting, architectures in plan:
         known = {row["architecture"] for row in results.having(**asdict(setting))}
         missing = [name for name in architectures if name not in known]

@@ -86,6 +86,7 @@ class Study:
         tuning_steps: of each fine-tuning.
         tuning_rates: peak learning rates, of which each contender has its own best one; these are
             the two largest that Turc et al. 2019 choose from.
+        last_weight: of the last layers' hidden states in each distillation; 1 is as published.
     """
 
     student: str = "3,12,288,768,gelu"
@@ -94,6 +95,7 @@ class Study:
     batch_size: int = 32
     tuning_steps: int = 500
     tuning_rates: tuple[float, ...] = (1e-4, 3e-4)
+    last_weight: float = 1.0
 
     def tuning(self, rate: float) -> dict[str, Any]:
         """What of the published settings is changed, with a learning rate."""
@@ -107,7 +109,8 @@ class Study:
     def to_json(self) -> dict[str, Any]:
         """What decides which models are compared."""
         values = asdict(self)
-        return {key: values[key] for key in ("student", "layers", "steps", "batch_size")}
+        told = {key: values[key] for key in ("student", "layers", "steps", "batch_size")}
+        return told if self.last_weight == 1 else told | {"last_weight": self.last_weight}
 
     @property
     def student_itself(self) -> Contender:

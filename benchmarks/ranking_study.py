@@ -23,7 +23,7 @@ from typing import Any
 from laboratory import Laboratory, Setting, run
 from scipy.stats import spearmanr
 from start_study import CHOOSING, REPORTED
-from study_files import JsonLines, publish
+from study_files import JsonLines, learned, publish
 
 from kdnas.architecture import Architecture
 from kdnas.distill.numerics import num_threads
@@ -130,7 +130,7 @@ def report(
         "",
         f"{len(architectures)} architectures of the space of MiniLM (6 × 384), drawn so that each "
         f"value of each axis comes about equally often (seed {SEED}); objective `hs`, the last "
-        f"layers with a weight of {OBJECTIVE['last_weight']:g}, as the preset `laptop` has it; "
+        f"layers with a weight of {learned(first).get('last_weight', 1):g}; "
         f"held-out relative loss on {corpus} (`{first['corpus_fingerprint']}`), 16 sequences a "
         f"step, {' and '.join(sorted({row['dtype'] for row in results.rows}))}, peak "
         f"rates {RATES['teacher', SHORT]:g} ({DEMO} and {SHORT} steps), {RATES['teacher', LONG]:g} "

@@ -96,6 +96,7 @@ def make(models: Path, corpus: str, rate: float | None, choice: Choice) -> None:
         options = [
             *("--teacher", TEACHER, "--corpus", corpus, "--max-length", str(MAX_LENGTH)),
             *("--arch", contender.arch, *start, "--objective", "hs", "--steps", str(steps)),
+            *("--last-weight", str(study.last_weight)),
             *("--batch-size", str(study.batch_size), *rated, "--seed", str(made)),
             *("--output", str(target)),
         ]
@@ -311,6 +312,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=usual.batch_size, help="of its steps")
     parser.add_argument("--tuning-steps", type=int, default=usual.tuning_steps)
     parser.add_argument("--tuning-rates", type=float, nargs="+", default=usual.tuning_rates)
+    parser.add_argument("--last-weight", type=float, default=usual.last_weight)
     everyone = [contender.name for contender in usual.everyone]
     parser.add_argument("--contenders", nargs="+", choices=everyone, default=everyone)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="to score")
@@ -335,6 +337,7 @@ def main() -> None:
         arguments.batch_size,
         arguments.tuning_steps,
         tuple(arguments.tuning_rates),
+        arguments.last_weight,
     )
     choice = Choice(study, arguments.contenders, arguments.seeds)
     if arguments.part == "make":

@@ -45,11 +45,30 @@ class JsonLines:
                 f"machine's is another text ({fingerprint}); remove those rows"
             )
 
+    def refuse_other_objectives(self, objective: dict[str, Any]) -> None:
+        """Refuse to go on with results of students that learned something else.
+
+        Raises:
+            SystemExit: there are some.
+        """
+        other = [row for row in self.rows if learned(row) != objective]
+        if other:
+            raise SystemExit(
+                f"{self.path} has {len(other)} results of {learned(other[0])}, and this study's "
+                f"students learn {objective}; remove those rows, or give another --results"
+            )
+
     def add(self, row: dict[str, Any]) -> None:
         """Append a result."""
         self.rows.append(row)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+
+
+def learned(row: dict[str, Any]) -> dict[str, Any]:
+    """The objective of a result; the first ones did not say, and are of plain hidden states."""
+    objective: dict[str, Any] = row.get("objective", {"name": "hs"})
+    return objective
 
 
 def publish(text: str, numbers: dict[str, Any], output: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 from torch import nn
@@ -104,6 +105,18 @@ def calibration_states(
                     _collect(teacher, model, corpus, tokens, device, draft.folder)
                     draft.publish(name, {"teacher": teacher.ref, "tokens": tokens})
     return TeacherStates(store.fetch(KIND, name))
+
+
+def refuse_broken_teacher(
+    teacher: TeacherHandle, model: nn.Module, corpus: TokenizedCorpus, tokens: int, device: Device
+) -> None:
+    """Look at the teacher's states on text that is too short to fit anything to; keep nothing.
+
+    Raises:
+        TeacherError: they are not finite, or constant.
+    """
+    with TemporaryDirectory() as folder:
+        _collect(teacher, model, corpus, tokens, device, Path(folder))
 
 
 def calibration_sequences(corpus: TokenizedCorpus, tokens: int) -> Indices:

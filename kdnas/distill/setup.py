@@ -16,6 +16,7 @@ from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.calibration import (
     calibration_problem,
     calibration_states,
+    refuse_broken_teacher,
     training_tokens,
 )
 from kdnas.distill.numerics import Device, derived_seed
@@ -81,6 +82,7 @@ class Setup:
         self.family = family_of(teacher.shape.model_type)
         self.model = load_teacher_model(teacher).to(device)
         self._text, self._start, self._origin = text, start, origin
+        self._looked_at_teacher = False
         self._masked_states: dict[TapPoints, TokenStates] = {}
         # What a student makes of the calibration text, from its start until something is fitted.
         self._seen: WeakKeyDictionary[nn.Module, TokenStates] = WeakKeyDictionary()
@@ -180,6 +182,7 @@ class Setup:
         """
         head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
         if not self.has_enough_text:
+            self._look_at_teacher()
             return
         states = self.states
         if self._start.init == "random" or type(head).fit is Head.fit:
@@ -195,6 +198,14 @@ class Setup:
             own = seen
             theirs = states.token_states(self.model, self.family, head.teacher_taps)
         head.fit(own, theirs)
+
+    def _look_at_teacher(self) -> None:
+        """Refuse a broken teacher where there is too little text for its states to be kept."""
+        if self._text is None or self._looked_at_teacher:
+            return
+        tokens = self._start.calibration_tokens
+        refuse_broken_teacher(self.teacher, self.model, self._text.corpus, tokens, self.device)
+        self._looked_at_teacher = True
 
     @cached_property
     def _sentence_maps(self) -> SentenceMaps | None:

@@ -43,7 +43,7 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     own: dict[str, Any] = whole.get("objectives", {}).get(objective or DEFAULT_OBJECTIVE, {})
     options = {"objective": own["objective"]} if "objective" in own else {}
     if section == "pipeline":  # its students learn what its search's do
-        rates = {key: own[key] for key in ("search", "distillation") if key in own}
+        rates: dict[str, Any] = {key: v for key, v in own.items() if key != "objective"}
         return merge({"search": whole["search"]}, part, rates, {"search": options})
     return merge(part, own.get(section, {}), options)
 

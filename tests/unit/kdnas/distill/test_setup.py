@@ -115,6 +115,15 @@ def test_a_broken_teacher_is_found_even_where_nothing_is_fitted(
         start_losses(broken_lab, objective, init, STUDENTS[0], fit=True)
 
 
+@pytest.mark.parametrize("objective", ["hs", {"name": "minilmv2", "relation_heads": 4}])
+def test_a_broken_teacher_is_found_with_too_little_text_as_well(
+    broken_lab: TinyLab, short_lab: TinyLab, objective: Any
+) -> None:
+    lab = replace(broken_lab, corpus=short_lab.corpus)
+    with pytest.raises(TeacherError, match="states of layer 2 are the same for every token"):
+        start_losses(lab, objective, "warm", STUDENTS[0], fit=True)
+
+
 def test_a_search_on_too_little_text_runs_from_a_warm_start(short_lab: TinyLab) -> None:
     context = short_lab.context(init="warm", fraction=1.0, batch_size=4, held_out=8)
     engine = MiniKD(context, short_lab.teacher, short_lab.corpus, short_lab.store, "cpu")
