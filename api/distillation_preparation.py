@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.objective_preparation import OnPreparing, check_objective, prepare_objective
+from api.objective_preparation import (
+    OnPreparing,
+    check_objective,
+    prepare_objective,
+    rate_warnings,
+)
 from api.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
 from api.run_files import checkpoints_in_store
 from kdnas.cpu import available_cores
@@ -21,9 +26,6 @@ from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
 from workers.machine import machine_at
-
-LARGEST_RATE_OF_OD = 5e-4
-"""Between 2e-4, which teaches a student, and 1e-3, which ruins it (docs/objectives.md)."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,7 @@ class PreparedDistillation:
                 "output distributions teach a student from scratch slowly; begin with an hs "
                 "student by --init-from FOLDER, or let --objective hs+od do both"
             )
-        rate = self.spec.training.learning_rate
-        if objective.name == "od" and rate > LARGEST_RATE_OF_OD:
-            found.append(
-                f"a learning rate of {rate:g} is large for output distributions: 0.0002 taught a "
-                f"student that 0.001 ruined; give at most {LARGEST_RATE_OF_OD:g}"
-            )
+        found += rate_warnings(objective, self.spec.training.learning_rate)
         if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
             found.append(
                 f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "

@@ -16,6 +16,7 @@ from kdnas.errors import TeacherError
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.lm_head import has_lm_head
 from kdnas.models.teacher import TeacherHandle, with_fitted_head
+from kdnas.objectives.registry import build_stages
 from kdnas.specs.objectives import (
     DirectMiniLMSpec,
     DistilBertSpec,
@@ -27,6 +28,9 @@ from kdnas.specs.objectives import (
 )
 from kdnas.specs.parts import StudentSpec, TrainingSpec
 from kdnas.store import Store
+
+LARGEST_RATE_OF_OD = 5e-4
+"""Between 2e-4, which teaches a student, and 1e-3, which ruins it (docs/objectives.md)."""
 
 OnPreparing = Callable[[str, int, int], None]
 """Is told what is being prepared, steps made, and of how many."""
@@ -49,6 +53,19 @@ def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
             f"{objective.name} needs; add --fit-lm-head 1000 to train one on the corpus first, or "
             "choose hs, minilmv2 or direct-minilm"
         )
+
+
+def rate_warnings(objective: ObjectiveSpec, rate: float) -> list[str]:
+    """Say of a learning rate that it ruins what learns output distributions."""
+    learning = [stage for stage in build_stages(objective) if stage.objective.needs_lm_head]
+    peaks = [rate * stage.rate for stage in learning]
+    return [
+        f"a learning rate of {peak:g} is large for output distributions: 0.0002 taught a student "
+        f"that 0.001 ruined; give at most {LARGEST_RATE_OF_OD:g}"
+        + (f" (it is {peak / rate:g} times {rate:g}: od_rate)" if peak != rate else "")
+        for peak in peaks
+        if peak > LARGEST_RATE_OF_OD
+    ]
 
 
 def prepare_objective(

@@ -11,6 +11,7 @@ from api.objective_preparation import (
     OnPreparing,
     check_objective,
     prepare_objective,
+    rate_warnings,
     without_trials,
 )
 from api.preparation import (
@@ -179,6 +180,7 @@ def prepare_search(
     warnings = [
         *pinned.corpus.meta["warnings"],
         *about_the_start,
+        *rate_warnings(objective, proxy.learning_rate),
         *store_warnings(machine, settings),
     ]
     prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)

@@ -33,6 +33,13 @@ def test_output_distributions_want_a_small_rate(lab: TinyLab) -> None:
     assert SLOWER in warnings(lab, "od", 2e-3)
     assert SLOWER not in warnings(lab, "od", 2e-4)
     assert SLOWER not in warnings(lab, "hs", 2e-3)
+    assert SLOWER in warnings(lab.with_lm_head(), "distilbert", 2e-3, "2,4,48,96,gelu")
+
+
+def test_so_does_a_second_stage(lab: TinyLab) -> None:
+    slower = SLOWER.replace("0.002", "0.0012") + " (it is 0.6 times 0.002: od_rate)"
+    assert slower in warnings(lab, "hs+od", 2e-3)
+    assert warnings(lab, {"name": "hs+od", "od_rate": 0.1}, 2e-3) == []
 
 
 def test_output_distributions_from_the_first_step_are_slow(lab: TinyLab) -> None:

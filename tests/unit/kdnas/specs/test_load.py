@@ -124,6 +124,10 @@ def test_a_preset_knows_rates_for_an_objective() -> None:
     assert whole["distillation"]["training"]["learning_rate"] == slow["learning_rate"]
     proxy = load_preset("laptop", "search", "od")["proxy"]
     assert whole["search"]["proxy"]["learning_rate"] == proxy["learning_rate"]
+    assert load_preset("laptop", "distillation", "distilbert")["training"] == slow
+    second = load_preset("laptop", "distillation", "hs+od")
+    assert second["training"] == plain
+    assert second["objective"]["od_rate"] * plain["learning_rate"] == slow["learning_rate"]
     assert load_preset("laptop", "distillation", "nonsense")["training"] == plain
 
 
