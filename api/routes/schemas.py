@@ -11,6 +11,7 @@ from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.load import Section, load_preset, preset_names
+from kdnas.specs.objectives import DEFAULT_OBJECTIVE, ObjectiveName
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 
@@ -47,21 +48,24 @@ def read_schema(
 
 
 @router.get("/presets")
-def list_presets() -> Presets:
-    """List the presets that the command line knows, as beginnings of requests."""
+def list_presets(objective: ObjectiveName = DEFAULT_OBJECTIVE) -> Presets:
+    """List the presets that the command line knows, as beginnings of requests.
+
+    Rates and options are those for students that learn this objective.
+    """
     return Presets(
         items=[
             PresetShape(
                 name=name,
-                search=_preset(SearchSpec, name, "search"),
-                pipeline=_preset(PipelineSpec, name, "pipeline"),
+                search=_preset(SearchSpec, name, "search", objective),
+                pipeline=_preset(PipelineSpec, name, "pipeline", objective),
             )
             for name in preset_names()
         ]
     )
 
 
-def _preset(spec: type[Spec], name: str, section: Section) -> dict[str, Any]:
+def _preset(spec: type[Spec], name: str, section: Section, objective: str) -> dict[str, Any]:
     """Return a preset's part with nothing in short, and nothing that it does not say."""
-    read = spec.read(load_preset(name, section), f"preset {name}")
+    read = spec.read(load_preset(name, section, objective), f"preset {name}")
     return read.model_dump(mode="json", exclude_unset=True)

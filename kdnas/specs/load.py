@@ -41,7 +41,8 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     whole = yaml.safe_load(text)
     part: dict[str, Any] = whole[section]
     own: dict[str, Any] = whole.get("objectives", {}).get(objective or DEFAULT_OBJECTIVE, {})
-    options = {"objective": own["objective"]} if "objective" in own else {}
+    named = {"name": objective} if objective else {}
+    options = {"objective": named | own["objective"]} if "objective" in own else {}
     if section == "pipeline":  # its students learn what its search's do
         rates: dict[str, Any] = {key: v for key, v in own.items() if key != "objective"}
         return merge({"search": whole["search"]}, part, rates, {"search": options})

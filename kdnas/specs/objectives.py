@@ -10,7 +10,8 @@ from kdnas.specs.base import Spec
 
 MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "uniform_last", "kdnas"]
 RelationName = Literal["qq", "qk", "qv", "kq", "kk", "kv", "vq", "vk", "vv"]
-DEFAULT_OBJECTIVE = "hs"
+ObjectiveName = Literal["hs", "minilmv2", "direct-minilm", "od", "distilbert", "hs+od"]
+DEFAULT_OBJECTIVE: ObjectiveName = "hs"
 TeacherLayer = Annotated[int, Field(ge=1)] | Literal["auto", "search"]
 EQUAL = 1.0
 LastWeight = Annotated[float, Field(gt=0, le=100)]

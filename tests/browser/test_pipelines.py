@@ -96,6 +96,16 @@ def test_a_pipeline_is_launched_from_a_preset(
     page.get_by_label("Begin with").select_option("laptop")
     episodes = page.get_by_label("Episodes")
     expect(episodes).to_have_value("3")
+    weight = page.get_by_label("Weight of the last layers")
+    expect(weight).to_have_value("3")
+    rate = page.locator('[data-path="distillation.training.learning_rate"] input')
+    expect(rate).to_have_value("0.002")
+    page.get_by_label("Objective").select_option("od")  # whose rate is another one
+    expect(rate).to_have_value("0.0002")
+    expect(weight).to_have_count(0)
+    page.get_by_label("Objective").select_option("hs")
+    expect(weight).to_have_value("3")
+    expect(rate).to_have_value("0.002")
     page.get_by_label("Name", exact=True).fill("launched")
     budgets = page.get_by_label("Or the best within each latency")
     budgets.fill("6\nnine")
@@ -107,7 +117,7 @@ def test_a_pipeline_is_launched_from_a_preset(
     page.get_by_role("button", name="Launch the pipeline").click()
     expect(page.locator("#form .notice.bad")).to_contain_text("exactly one of top")
     shares = page.get_by_label("Or within each share of the teacher's")
-    expect(shares).to_have_value("0.5")
+    expect(shares).to_have_value("0.45")
     shares.fill("")
     page.get_by_label("Tasks").fill("SST-2")
     page.get_by_text("The request as JSON").click()
@@ -127,7 +137,8 @@ def test_a_pipeline_is_launched_from_a_preset(
     assert stored.owner_kind == "service"
     assert stored.spec["choose"]["latency_budgets_ms"] == [6, 9.5]
     assert stored.spec["search"]["limits"]["max_latency_ms"] == 9.5
-    assert stored.spec["search"]["proxy"]["steps"] == 60
+    assert stored.spec["search"]["proxy"]["steps"] == 30
+    assert stored.spec["search"]["objective"]["last_weight"] == 3
     assert stored.spec["baselines"]["proportions"] == [[0.5, 1.0], [0.5, 0.5]]
     assert stored.spec["baselines"]["undistilled"] is True
     assert stored.spec["baselines"]["smallest_cuts"] is True

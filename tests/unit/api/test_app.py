@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 from fastapi import FastAPI
@@ -12,7 +13,10 @@ from structlog.testing import capture_logs
 import kdnas
 from kdnas.db.engine import Database
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
+from kdnas.specs.load import merge
+from kdnas.specs.objectives import ObjectiveName
 from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.search import SearchSpec
 from kdnas.testing.demo_data import fill
 
 
@@ -71,6 +75,17 @@ def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
         PipelineSpec.model_validate(preset["pipeline"])
         assert preset["search"]["space"].keys() == {"kind"}  # "space: paper" is written out
     assert presets["paper"]["search"]["controller"]["variant"] == "paper"
+
+
+@pytest.mark.parametrize("objective", get_args(ObjectiveName))
+def test_a_preset_begins_a_request_for_any_objective(client: TestClient, objective: str) -> None:
+    answer = client.get("/api/v1/presets", params={"objective": objective})
+    laptop = {one["name"]: one for one in answer.json()["items"]}["laptop"]
+    beginning = merge(laptop["search"], {"objective": {"name": objective}})
+    assert SearchSpec.model_validate(beginning).objective.name == objective
+    rate = laptop["search"]["proxy"]["learning_rate"]
+    assert rate == (2e-4 if objective in ("od", "distilbert") else 1e-3)
+    assert client.get("/api/v1/presets?objective=hss").status_code == 422
 
 
 def test_parameters_that_do_not_fit_are_listed(client: TestClient) -> None:

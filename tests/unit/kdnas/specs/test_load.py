@@ -133,11 +133,15 @@ def test_a_preset_knows_rates_for_an_objective() -> None:
 
 def test_a_preset_knows_options_of_an_objective() -> None:
     """Of one that is asked for by name, too, and not of others; a pipeline's are its search's."""
-    for name in (None, "hs"):
+    for name, expected in (
+        (None, {"last_weight": 3}),
+        ("hs", {"name": "hs", "last_weight": 3}),
+        ("hs+od", {"name": "hs+od", "last_weight": 3, "od_rate": 0.1}),
+    ):
         for section in ("search", "distillation"):
-            assert load_preset("laptop", section, name)["objective"] == {"last_weight": 3}
+            assert load_preset("laptop", section, name)["objective"] == expected
         whole = load_preset("laptop", "pipeline", name)
-        assert whole["search"]["objective"] == {"last_weight": 3}
+        assert whole["search"]["objective"] == expected
         assert "objective" not in whole["distillation"]
     for name in ("minilmv2", "od"):
         assert "objective" not in load_preset("laptop", "distillation", name)

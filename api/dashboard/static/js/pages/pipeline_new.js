@@ -7,6 +7,7 @@ import { OBJECTIVE } from "../objective_fields.js";
 
 const form = byId("form");
 const chooser = byId("preset");
+const OBJECTIVE_NAME = "search.objective.name";
 const TOP = { type: "integer", minimum: 1, maximum: 50, default: 3 };
 const SEEDS = { type: "integer", minimum: 1, maximum: 100, default: 3 };
 const BUDGETS = { type: "array", items: { type: "number", exclusiveMinimum: 0 } };
@@ -114,19 +115,38 @@ function offerPresets(spec, presets) {
   const options = presets.map(({ name }) => el("option", { value: name }, `the preset ${name}`));
   show(chooser, el("option", { value: "" }, "the defaults"), options);
   byId("presets").hidden = false;
-  const chosen = () => leaves(presets.find(({ name }) => name === chooser.value)?.pipeline ?? {});
+  const objective = () => form.elements.namedItem(OBJECTIVE_NAME).value;
+  const wanted = () => (chooser.value ? `${chooser.value} ${objective()}` : "");
+  const values = async () => {
+    if (!chooser.value) return [];
+    const { items } = await get("/presets", objective() ? { objective: objective() } : {});
+    const { pipeline } = items.find(({ name }) => name === chooser.value);
+    return leaves(pipeline).filter(([path]) => path !== OBJECTIVE_NAME);
+  };
   chooser.value = history.state?.preset ?? ""; // its values come back with the form's
-  let before = chosen();
-  chooser.addEventListener("change", () => {
-    for (const [path] of before) spec.set(path, "");
-    before = chosen();
+  let filled = history.state?.presetOf ?? "";
+  let paths = history.state?.presetPaths ?? [];
+  const fill = async () => {
+    const now = wanted();
+    if (now === filled) return; // as where the browser goes back to it
+    const found = await values();
+    if (now !== wanted()) return; // chosen anew meanwhile
+    for (const path of paths) spec.set(path, "");
     const extra = {};
-    for (const [path, value] of before) {
+    for (const [path, value] of found) {
       if (!spec.set(path, asTyped(path, value))) put(extra, path, value);
     }
     spec.extend(extra);
-    history.replaceState({ ...history.state, preset: chooser.value }, "");
-  });
+    show(byId("preset-problem"));
+    filled = now;
+    paths = found.map(([path]) => path);
+    const kept = { preset: chooser.value, presetOf: filled, presetPaths: paths };
+    history.replaceState({ ...history.state, ...kept }, "");
+  };
+  const tell = () => fill().catch((error) => show(byId("preset-problem"), problem(error, tell)));
+  chooser.addEventListener("change", tell);
+  // Rates go with what is learned. The fields of another objective are there before this is called.
+  form.elements.namedItem(OBJECTIVE_NAME).addEventListener("change", tell);
 }
 
 /** Paths and values of everything in a body that is no mapping. */
