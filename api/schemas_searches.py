@@ -259,6 +259,9 @@ class Ranking(Shape):
     alpha: float
     beta: float
     loss: LossName
+    warning: str | None = Field(
+        description="Why this loss cannot rank these states: `mean` where they differ in depth."
+    )
     items: list[RankedState]
 
 

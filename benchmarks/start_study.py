@@ -68,8 +68,12 @@ def nearest(rates: dict[tuple[str, int], tuple[float, float]], start: str, steps
     lengths = sorted(length for s, length in rates if s == start)
     if not lengths:
         raise SystemExit(f"no rate was swept for the start {start}; run the sweep first")
-    closest = min(lengths, key=lambda n: max(n, steps) / min(n, steps))
-    return rates[start, closest]
+    return rates[start, nearest_length(lengths, steps)]
+
+
+def nearest_length(lengths: Iterable[int], steps: int) -> int:
+    """The nearest of some lengths, as a ratio; of two that are as near the shorter one."""
+    return min(sorted(lengths), key=lambda n: max(n, steps) / min(n, steps))
 
 
 def sweep_plan(
@@ -191,6 +195,14 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
             good = [value for value in rows if value is not None]
             cells.append(f"{statistics.mean(good):.4f}" if rows and len(good) == len(rows) else "–")
         lines.append(f"| {start} | {steps} | {' | '.join(cells)} | {rates[start, steps][0]:g} |")
+    known = {steps for _, steps in rates}
+    borrowed = [
+        f"{n} that of {nearest_length(known, n)}"
+        for n in (*LENGTHS, LONGEST)
+        if known and n not in known
+    ]
+    if borrowed:
+        lines += ["", f"Lengths that were not swept take a neighbour's: {', '.join(borrowed)}."]
     lines += [
         "",
         "Each of them at its own best rate (in brackets), relative loss / that of the last layer:",

@@ -20,12 +20,13 @@ from api.schemas_searches import (
     Points,
     Ranking,
 )
+from kdnas.architecture import Architecture
 from kdnas.db.repository import explored, search_pages, searches
 from kdnas.db.repository.candidate_pages import read_candidates
 from kdnas.records import ExploredState, LossName, SearchRecord
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.reranking import Reranked, rerank
-from kdnas.search.reward import RewardFunction
+from kdnas.search.reward import RewardFunction, depth_warning
 from kdnas.search.summary import pareto_states
 from kdnas.search.thinning import thinned_states
 from kdnas.specs.search import RewardSpec, SpaceSpec
@@ -93,8 +94,10 @@ def read_ranking(
         )
 
         def find() -> bytes:
-            ranked = rerank(explored_states(database, session, record.id), function)[:limit]
-            return as_json(_ranking(ranked, function))
+            states = explored_states(database, session, record.id)
+            architectures = (Architecture.parse(state.architecture) for state in states)
+            doubt = depth_warning(function.loss, architectures)
+            return as_json(_ranking(rerank(states, function)[:limit], function, doubt))
 
         key = ("ranking", function, limit)
         return answered(remembered(database, session, record.id, key, find))
@@ -137,11 +140,14 @@ def _reward(record: SearchRecord) -> RewardFunction:
     return RewardFunction.from_spec(spec)
 
 
-def _ranking(ranked: list[Reranked], function: RewardFunction) -> dict[str, object]:
+def _ranking(
+    ranked: list[Reranked], function: RewardFunction, doubt: str | None
+) -> dict[str, object]:
     return {
         "alpha": function.alpha,
         "beta": function.beta,
         "loss": function.loss,
+        "warning": doubt,
         "items": [
             {
                 "rank": entry.rank,

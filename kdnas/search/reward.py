@@ -115,8 +115,10 @@ def depth_warning(loss: LossName, architectures: Iterable[Architecture]) -> str 
     Depth decides which layers are paired, and the mean over the pairs goes with their scale, so
     students of different depth are not ranked by how much they have learned (docs/science.md).
     """
+    if loss != "mean":
+        return None
     depths = sorted({architecture.layers for architecture in architectures})
-    if loss != "mean" or len(depths) < 2:
+    if len(depths) < 2:
         return None
     return (
         "reward.loss mean cannot rank students of different depth, and these have "

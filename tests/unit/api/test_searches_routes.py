@@ -320,6 +320,9 @@ def test_ranking_anew_is_that_of_the_candidates(
         stored.index(c.index) + 1 for c in wanted
     ]
     assert [row["loss_start"] for row in found["items"]] == [c.loss_start for c in wanted]
+    assert found["warning"] is None
+    mean = client.get(f"{SEARCHES}/many/ranking?loss=mean").json()
+    assert "mean cannot rank students of different depth" in mean["warning"]
     own = client.get(f"{SEARCHES}/many/ranking").json()
     assert all(row["rank"] == row["stored_rank"] for row in own["items"])
     for wrong in ("alpha=1", "alpha=-1e300", "beta=0", "beta=inf", "loss=x", "limit=0"):

@@ -77,7 +77,7 @@ export class Ranking {
     }
   }
 
-  #render({ items, loss }) {
+  #render({ items, loss, warning }) {
     if (!items.length) {
       show(this.#place, el("div", { class: "empty slim" }, "The first results come with the first finished candidates."));
       return;
@@ -95,7 +95,8 @@ export class Ranking {
       { label: "Parameters", num: true, cell: (r) => millions(r.params_millions) },
     ];
     if (isOperator()) columns.push({ label: el("span", { class: "visually-hidden" }, "Distil"), cell: (r) => this.#distil(r) });
-    show(this.#place, plainTable(columns, items, "Ranking under this reward"));
+    const doubt = warning ? [el("div", { class: "notice warn" }, warning)] : [];
+    show(this.#place, ...doubt, plainTable(columns, items, "Ranking under this reward"));
   }
 
   #distil(row) {
