@@ -13,6 +13,7 @@ from api.objective_preparation import (
 )
 from api.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
 from api.run_files import checkpoints_in_store
+from kdnas.corpus.batches import refuse_too_few
 from kdnas.cpu import available_cores
 from kdnas.distill.checkpoint import absolute_place, check_place
 from kdnas.distill.export import refuse_used_folder
@@ -122,6 +123,7 @@ def prepare_distillation(
         origin = _origin(spec, teacher, store)
 
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    refuse_too_few(len(pinned.corpus.train_indices), spec.training.batch_size)
     student, about_the_start = possible_start(
         spec.student, spec.objective, pinned, trained_before=origin is not None
     )

@@ -28,6 +28,8 @@ from api.work import StoppedError, StoppedStatus, Work, at_work
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
+from kdnas.corpus.batches import refuse_too_few
+from kdnas.corpus.proxy_set import proxy_set
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
@@ -132,6 +134,8 @@ def prepare_search(
 
     store = Store.from_settings(settings)
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    chosen = proxy_set(pinned.corpus, spec.proxy.fraction, spec.proxy.seed)
+    refuse_too_few(len(chosen), spec.proxy.batch_size, "a larger proxy fraction, ")
     shape = pinned.teacher.shape
     student, about_the_start = possible_start(spec.student, spec.objective, pinned)
     space = build_space(spec.space, pinned.teacher, spec.objective, student.init)

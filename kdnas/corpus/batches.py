@@ -34,6 +34,24 @@ class PaddedBatch:
         return PaddedBatch(self.input_ids[chosen], self.attention_mask[chosen], labels)
 
 
+def refuse_too_few(num_sequences: int, batch_size: int, also: str = "") -> None:
+    """Refuse text that does not fill a batch.
+
+    Args:
+        num_sequences: that there are to train on.
+        batch_size: of a step.
+        also: what else helps, with a comma behind it.
+
+    Raises:
+        CorpusError: names the two numbers.
+    """
+    if num_sequences < batch_size:
+        raise CorpusError(
+            f"{num_sequences} training sequences are fewer than the batch size {batch_size}; "
+            f"give more text, {also}or a smaller batch size"
+        )
+
+
 class BatchPlan:
     """Which sequences each step trains on.
 
@@ -56,11 +74,7 @@ class BatchPlan:
     def __init__(
         self, lengths: NDArray[np.int64], indices: Indices, batch_size: int, seed: int
     ) -> None:
-        if len(indices) < batch_size:
-            raise CorpusError(
-                f"{len(indices)} training sequences are fewer than the batch size {batch_size}; "
-                "give more text, a larger proxy fraction or a smaller batch size"
-            )
+        refuse_too_few(len(indices), batch_size)
         self._lengths, self._indices = lengths, indices
         self._batch_size, self._seed = batch_size, seed
         self._epoch = -1

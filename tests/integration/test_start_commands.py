@@ -67,6 +67,28 @@ def test_a_search_on_too_little_text_starts_warm_and_says_so(program: Program) -
     assert any(FEW in text for text in facts["warnings"])
 
 
+@pytest.mark.parametrize("command", ["full-distill", "search"])
+def test_text_that_fills_no_batch_is_refused_before_anything_is_stored(
+    program: Program, command: str
+) -> None:
+    (program.folder / "large.yaml").write_text(
+        (program.folder / "few.yaml").read_text().replace("batch_size: 4", "batch_size: 99")
+    )
+    arguments = {
+        "full-distill": (*DISTIL[1:], "--corpus", "few.txt", "--batch-size", "99"),
+        "search": ("--config", "large.yaml"),
+    }[command]
+    done = program.run(command, *arguments, "--name", "refused")
+    assert done.code == 2, done.err
+    (said,) = (line for line in done.err.splitlines() if line.startswith("error:"))
+    assert "training sequences are fewer than the batch size 99; give more text, " in said
+    assert ("a larger proxy fraction" in said) == (command == "search")
+    kind = {"full-distill": "distillations", "search": "searches"}[command]
+    shown = program.run(kind, "show", "refused")
+    assert shown.code == 2
+    assert "refused" in shown.err
+
+
 @pytest.fixture(params=BREAK)
 def broken(program: Program, request: pytest.FixtureRequest) -> str:
     """A folder of a broken teacher, and what is said of it."""
