@@ -83,6 +83,7 @@ class Setup:
         self.model = load_teacher_model(teacher).to(device)
         self._text, self._start, self._origin = text, start, origin
         self._looked_at_teacher = False
+        self._plain_states: dict[TapPoints, TokenStates] = {}
         self._masked_states: dict[TapPoints, TokenStates] = {}
         # What a student makes of the calibration text, from its start until something is fitted.
         self._seen: WeakKeyDictionary[nn.Module, TokenStates] = WeakKeyDictionary()
@@ -184,7 +185,7 @@ class Setup:
         if not self.has_enough_text:
             self._look_at_teacher()
             return
-        states = self.states
+        _ = self.states  # refuses a broken teacher, also where nothing is fitted
         if self._start.init == "random" or type(head).fit is Head.fit:
             return
         if head.student_lm_head is not None:
@@ -196,7 +197,7 @@ class Setup:
             if seen is None or head.student_taps.projections:
                 seen = trainer.token_states(head.student_taps, self._calibration_batches())
             own = seen
-            theirs = states.token_states(self.model, self.family, head.teacher_taps)
+            theirs = self._on_text(head.teacher_taps)
         head.fit(own, theirs)
 
     def _look_at_teacher(self) -> None:
@@ -245,6 +246,12 @@ class Setup:
             hidden = self.masking(padded, _CALIBRATION, number)
             found.append(Batch.of(hidden.input_ids, hidden.attention_mask, device=self.device))
         return found
+
+    def _on_text(self, points: TapPoints) -> TokenStates:
+        """What the teacher makes of the calibration text, the same for all students."""
+        if points not in self._plain_states:
+            self._plain_states[points] = self.states.token_states(self.model, self.family, points)
+        return self._plain_states[points]
 
     def _on_masked_text(self, points: TapPoints) -> TokenStates:
         """What the teacher makes of it, read once."""
