@@ -144,4 +144,9 @@ def test_a_killed_evaluation_keeps_what_is_finished(program: Program, finished: 
     again = program.run(*command)
     assert again.err.count("(known from before)") == 6
     assert again.json["rows"] == result.json["rows"]
+    shown = program.run(*command[:-1])  # without --json stdout has the tables
+    assert "per cent, mean ± deviation over seeds" in shown.out
+    assert "SST-2" in shown.out
+    assert "per cent" not in shown.err
+    assert "(known from before)" in shown.err
     assert not list((program.folder / "home" / "evaluations").glob("*/checkpoints"))

@@ -10,10 +10,12 @@ import pytest
 from torch import nn
 
 import kdnas.cli.full_distill
+from kdnas.cli import options
 from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, worth
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
+from kdnas.specs.objectives import MultiStageSpec, objective_spec
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
 
@@ -73,3 +75,12 @@ def test_going_on_is_advised_where_it_can_help(
 def test_two_starts_at_once_are_refused() -> None:
     with pytest.raises(SpecError, match=r"--init-from \./earlier .* --init warm .* leave one"):
         full_distill(arch="1,2,24,24,relu", init="warm", init_from="./earlier")
+
+
+def test_the_objectives_options_have_their_places_in_the_spec() -> None:
+    values = options.objective_values("hs+od", "last", 3.0, None, None, None, False, 2.0, 100)
+    given = {path.removeprefix("objective."): v for path, v in values.items() if v is not None}
+    spec = objective_spec(given)
+    assert isinstance(spec, MultiStageSpec)
+    assert (spec.mapping, spec.last_weight) == ("last", 3.0)
+    assert (spec.temperature, spec.fit_lm_head) == (2.0, 100)

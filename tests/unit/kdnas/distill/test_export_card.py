@@ -69,6 +69,14 @@ OBJECTIVES: list[tuple[Any, tuple[str, ...]]] = [
         ),
     ),
     (
+        {"name": "hs", "last_weight": 3},
+        ("(layer mapping `kdnas`, that of the last layers with weight 3)",),
+    ),
+    (
+        {"name": "hs+od", "last_weight": 2.5},
+        ("(layer mapping `kdnas`, that of the last layers with weight 2.5; 70% of the steps)",),
+    ),
+    (
         {"name": "hs+od", "hs_share": 0.7, "positions": "all"},
         (
             "first the hidden states of its teacher through linear projections (layer mapping "
