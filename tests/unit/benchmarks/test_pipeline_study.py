@@ -29,6 +29,7 @@ def shown(student_ms: float, cuts: dict[int, float]) -> dict[str, Any]:
     return {
         "report": {"picks": [{"name": "taken"}], "models": models},
         "spec": {
+            "search": {"objective": {"name": "hs", "last_weight": 3.0}},
             "distillation": {"training": {"steps": 1000, "batch_size": 16, "learning_rate": 0.002}},
             "evaluation": {"tasks": ["SST-2"], "max_steps": 500, "learning_rate": 1e-4},
         },
@@ -53,7 +54,7 @@ def test_the_cut_is_the_smallest_scored_one_that_is_not_faster(
 def test_what_is_to_be_made_is_said_as_the_pipeline_did_it(study: ModuleType) -> None:
     commands = study.to_do(shown(2.9, {2: 3.0}))
     assert "--arch 2,12,288,384,relu --layers 2 --steps 1000 --batch-size 16" in commands
-    assert "--tuning-steps 500 --tuning-rates 0.0001" in commands
+    assert "--last-weight 3 --tuning-steps 500 --models MODELS" in commands
     assert "--tasks SST-2 --data-dir GLUE" in commands
 
 
