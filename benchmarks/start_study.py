@@ -166,7 +166,8 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
         "",
         "Held-out relative loss (0 is the teacher, 1 useless) of students of MiniLM (6 × 384), "
         "objective `hs` with layers of the same weight, 16 sequences of at most 64 tokens a step, "
-        "each length a run with its own schedule. `warm` has its projections fitted by least squares as well.",
+        "each length a run with its own schedule. `warm` has its projections fitted by least "
+        "squares as well.",
         "",
         "Corpora: " + ", ".join(f"{name} (`{mark}`)" for name, mark in names.items()) + ". Runs "
         "in " + ", ".join(f"{dtype}: {count}" for dtype, count in sorted(formats.items())) + ", as "
