@@ -18,6 +18,7 @@ from kdnas.models.lm_head import has_lm_head
 from kdnas.models.teacher import TeacherHandle, with_fitted_head
 from kdnas.objectives.registry import build_stages
 from kdnas.specs.objectives import (
+    EQUAL,
     DirectMiniLMSpec,
     DistilBertSpec,
     MiniLMv2Spec,
@@ -151,4 +152,6 @@ def prepare_objective(
 def without_trials(objective: ObjectiveSpec) -> dict[str, Any]:
     """Return an objective as part of a loss's context: how it was prepared does not count."""
     left_out = {"trials", "trial_steps", "fit_lm_head"}  # the head itself is named by ``lm_head``
-    return {k: v for k, v in objective.to_json().items() if k not in left_out}
+    told = {k: v for k, v in objective.to_json().items() if k not in left_out}
+    # What was stored before layers could differ in weight says nothing of it, and is the same.
+    return {k: v for k, v in told.items() if (k, v) != ("last_weight", EQUAL)}

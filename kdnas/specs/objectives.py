@@ -14,12 +14,8 @@ ObjectiveName = Literal["hs", "minilmv2", "direct-minilm", "od", "distilbert", "
 DEFAULT_OBJECTIVE: ObjectiveName = "hs"
 TeacherLayer = Annotated[int, Field(ge=1)] | Literal["auto", "search"]
 EQUAL = 1.0
+"""The weight of all pairs of layers, as published."""
 LastWeight = Annotated[float, Field(gt=0, le=100)]
-
-
-def _is_equal(weight: float) -> bool:
-    """Whether a weight goes without saying: losses stored without one are of the same request."""
-    return weight == EQUAL
 
 
 class HiddenStateSpec(Spec):
@@ -32,7 +28,7 @@ class HiddenStateSpec(Spec):
 
     name: Literal["hs"] = "hs"
     mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
-    last_weight: LastWeight = Field(EQUAL, exclude_if=_is_equal)
+    last_weight: LastWeight = EQUAL
 
 
 class TrialSpec(Spec):
@@ -163,7 +159,7 @@ class MultiStageSpec(_OutputDistribution):
 
     name: Literal["hs+od"] = "hs+od"
     mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
-    last_weight: LastWeight = Field(EQUAL, exclude_if=_is_equal)
+    last_weight: LastWeight = EQUAL
     hs_share: float = Field(0.7, gt=0, lt=1)
     od_rate: float = Field(0.6, gt=0)
 

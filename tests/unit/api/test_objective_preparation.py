@@ -106,3 +106,10 @@ def test_teacher_layers_are_tried_and_the_table_is_kept(lab: TinyLab) -> None:
         {"name": "minilmv2", "relation_heads": 12, "teacher_layer": best.teacher_layer}
     )
     assert without_trials(found) == without_trials(plain)
+
+
+@pytest.mark.parametrize("name", ["hs", "hs+od"])
+def test_losses_from_before_there_was_a_weight_are_of_the_same_context(name: str) -> None:
+    plain, heavy = (objective_spec({"name": name, "last_weight": w}) for w in (1, 3))
+    assert "last_weight" not in without_trials(plain)
+    assert without_trials(heavy) == {**without_trials(plain), "last_weight": 3.0}

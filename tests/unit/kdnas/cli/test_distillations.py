@@ -152,7 +152,7 @@ def test_one_in_full(database: Database) -> None:
     assert ["20*", "0.8000", "0.4000", "0.2000"] in [line.split() for line in text.splitlines()]
     found = json.loads(run("show", identity, "--json"))
     assert found["distillation_id"] == identity
-    assert found["spec"]["objective"] == {"name": "hs", "mapping": "kdnas"}
+    assert found["spec"]["objective"] == {"name": "hs", "mapping": "kdnas", "last_weight": 1.0}
     assert found["curve"][1] == {"step": 20, "loss": 0.05, "learning_rate": 8e-4}
     assert found["held_out"][1] == {
         **{"step": 40, "training": 0.1, "mean": 0.2},
