@@ -142,7 +142,7 @@ def test_the_card_has_the_facts(lab: TinyLab) -> None:
         lab.teacher.fingerprint,
         "bert, 4 layers of 48",
         "270 training sequences of at most 24 tokens, fingerprint `c0ffee`",
-        "| objective | hs: mapping `kdnas` |",
+        "| objective | hs: mapping `kdnas`, last weight `1.0` |",
         "| start | cut from the teacher: its embeddings, attention and neurons |",
         "12 steps of 8 sequences, peak learning rate 0.002, seed 0, float32 on cpu",
         "relative 0.3000, output 0.2000, mean 0.4000 (step 12, the best one read)",
