@@ -143,4 +143,11 @@ def _collect(
     )
     batches = (Batch.of(p.input_ids, p.attention_mask, device="cpu") for p in padded)
     with num_threads(1):
-        collect_states(on_cpu, family_of(teacher.shape.model_type), batches, folder, teacher.ref)
+        collect_states(
+            on_cpu,
+            family_of(teacher.shape.model_type),
+            batches,
+            folder,
+            teacher.ref,
+            longest=teacher.longest_sequence,
+        )

@@ -86,7 +86,8 @@ class StartLab:
     def states_of(self, model: nn.Module, folder: Path) -> TeacherStates:
         """Collect what another model of the family makes of the same text."""
         folder.mkdir(parents=True)
-        collect_states(model, self.family, self.states.batches(PAD, "cpu"), folder, "student")
+        batches, longest = self.states.batches(PAD, "cpu"), self.handle.longest_sequence
+        collect_states(model, self.family, batches, folder, "student", longest=longest)
         return TeacherStates(folder)
 
 
@@ -112,7 +113,8 @@ def watch_teacher(ref: str, folder: Path, tokens: int) -> StartLab:
     states = folder / "states"
     states.mkdir()
     batches = random_batches(tokens, handle.shape.vocab_size)
-    collect_states(model, family, batches, states, handle.ref)
+    longest = handle.longest_sequence
+    collect_states(model, family, batches, states, handle.ref, longest=longest)
     return StartLab(handle, model, family, TeacherStates(states))
 
 

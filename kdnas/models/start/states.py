@@ -22,9 +22,10 @@ from kdnas.errors import StoreError, TeacherError
 from kdnas.models.batch import Batch
 from kdnas.models.families import Family
 from kdnas.models.start.basis import principal_components
+from kdnas.models.start.repeated import repeated
 from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
-FORMAT = 4
+FORMAT = 5
 META = "states.json"
 
 
@@ -83,7 +84,8 @@ class TeacherStates:
     def read(self, layer: int) -> Tensor:
         """Second moments of what each head of a layer reads over all tokens: (A, d_h, d_h).
 
-        About the mean, or, where the products behind heads have no biases, about 0.
+        Also of the text said twice. About the mean, or, where the products behind heads have no
+        biases, about 0.
         """
         return torch.from_numpy(self._read[layer - 1])
 
@@ -136,11 +138,18 @@ class TeacherStates:
 
 
 def collect_states(
-    model: nn.Module, family: Family, batches: Iterable[Batch], folder: Path, name: str
+    model: nn.Module,
+    family: Family,
+    batches: Iterable[Batch],
+    folder: Path,
+    name: str,
+    *,
+    longest: int,
 ) -> None:
     """Run a teacher over some text and write what it makes of it into a folder.
 
-    Sums are float64, states float32.
+    Sums are float64, states float32. What heads read is watched on each text as it is and said
+    twice (:mod:`kdnas.models.start.repeated`).
 
     Args:
         model: the whole teacher, frozen, in eval mode.
@@ -148,6 +157,7 @@ def collect_states(
         batches: of the text; sequences keep their order.
         folder: for the files.
         name: how the user knows the teacher, for messages.
+        longest: tokens that the teacher has positions for.
 
     Raises:
         TeacherError: states are not finite, or a layer's are the same for all tokens.
@@ -164,6 +174,7 @@ def collect_states(
     # Without a bias to take it, a head's constant is part of what it does.
     ends = [layer.get_submodule(family.silent[0]) for layer in layers]
     reads = [_Moments(heads, getattr(end, "bias", None) is not None) for end in ends]
+    pad_id = int(model.config.pad_token_id or 0)
     held: dict[tuple[str, int], Tensor] = {}
 
     def keep_input(kind: str, index: int) -> Any:
@@ -211,6 +222,11 @@ def collect_states(
                 reads[i].add(real(held["read", i]))
             if family.normalises_first:
                 outputs.append(tap.take(batch).rows(count).cpu())
+            again = repeated(batch, longest, pad_id)
+            model(input_ids=again.input_ids, attention_mask=again.attention_mask)
+            for i in range(count):
+                read = held["read", i].flatten(0, 1).index_select(0, again.real_rows)
+                reads[i].add(read.float().cpu())
     covariances, variances = [], []
     for i, parts in enumerate(hidden):
         states = torch.cat(parts)

@@ -10,6 +10,7 @@ import torch
 
 from kdnas.errors import StoreError, TeacherError
 from kdnas.models.families import FAMILIES
+from kdnas.models.start.repeated import repeated
 from kdnas.models.start.states import FORMAT, META, Layout, TeacherStates, collect_states
 from kdnas.models.taps import TapPoints, read_token_states
 from kdnas.testing.start_lab import PAD, StartLab, make_start_lab, random_batches
@@ -76,7 +77,8 @@ def test_a_feed_forward_block_leads_from_between_to_behind_a_layer(lab: StartLab
 
 
 def test_states_tell_what_heads_read_and_how_much_there_is(lab: StartLab) -> None:
-    heads, batches = lab.own.heads, lab.states.batches(PAD, "cpu")
+    heads, once = lab.own.heads, list(lab.states.batches(PAD, "cpu"))
+    texts = [*once, *(repeated(batch, lab.handle.longest_sequence, PAD) for batch in once)]
     ends = [
         layer.get_submodule(lab.family.silent[0])
         for layer in lab.family.transformer_layers(lab.model)
@@ -88,7 +90,7 @@ def test_states_tell_what_heads_read_and_how_much_there_is(lab: StartLab) -> Non
         for i, end in enumerate(ends)
     ]
     with torch.no_grad():
-        for batch in batches:
+        for batch in texts:
             lab.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
             for i, found in kept.items():
                 rows[i].append(found.flatten(0, 1)[batch.real_rows])
@@ -167,7 +169,8 @@ def test_what_is_read_from_states_does_not_change_them(bert: StartLab) -> None:
 
 def collect(lab: StartLab, folder: Path) -> None:
     folder.mkdir()
-    collect_states(lab.model, lab.family, lab.states.batches(PAD, "cpu"), folder, "broken")
+    batches, longest = lab.states.batches(PAD, "cpu"), lab.handle.longest_sequence
+    collect_states(lab.model, lab.family, batches, folder, "broken", longest=longest)
 
 
 def test_a_teacher_whose_states_are_not_finite_is_refused(lab: StartLab, tmp_path: Path) -> None:
