@@ -17,7 +17,10 @@ from torch.utils._pytree import tree_leaves
 
 from kdnas.architecture import Architecture
 from kdnas.models.families import FAMILIES
+from kdnas.models.start.heads import Heads
+from kdnas.models.start.linear import InputMap
 from kdnas.models.start.teacher_start import start_from_teacher
+from kdnas.models.start.weights import read_layer
 from kdnas.search_space import PAPER_HEADS, PAPER_INTERMEDIATE, PAPER_LAYERS, SearchSpace
 from kdnas.specs.parts import Start
 from kdnas.testing.start_lab import StartLab, make_start_lab, watch_teacher
@@ -254,3 +257,18 @@ def test_drawn_students_of_a_real_teacher_are_finite(minilm: StartLab, part: int
     states = SearchSpace.scaled_to(minilm.handle.shape).states
     for architecture in Random(0).sample(states, 100)[part::5]:
         assert_finite(minilm, architecture)
+
+
+@pytest.mark.parametrize(("number", "head"), [(2, 1), (3, 9)])
+def test_heads_that_look_for_the_same_word_count(minilm: StartLab, number: int, head: int) -> None:
+    """Of pairs of sentences these two give .29 and .45 of their attention to the same word."""
+    width = minilm.own.hidden
+    layer = minilm.family.transformer_layers(minilm.model)[number - 1]
+    heads = Heads(
+        read_layer(minilm.family, layer).attention,
+        InputMap(torch.eye(width), torch.zeros(width)),
+        minilm.states.read(number),
+        minilm.states.variance(number - 1),
+    )
+    strongest = heads.effects(torch.eye(width)).argsort(descending=True).tolist()
+    assert strongest.index(head) < minilm.own.heads // 2
