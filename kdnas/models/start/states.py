@@ -174,7 +174,7 @@ def collect_states(
     # Without a bias to take it, a head's constant is part of what it does.
     ends = [layer.get_submodule(family.silent[0]) for layer in layers]
     reads = [_Moments(heads, getattr(end, "bias", None) is not None) for end in ends]
-    pad_id = int(model.config.pad_token_id or 0)
+    pad_id = int(getattr(model.config, "pad_token_id", None) or 0)
     held: dict[tuple[str, int], Tensor] = {}
 
     def keep_input(kind: str, index: int) -> Any:
