@@ -225,8 +225,7 @@ def collect_states(
             again = repeated(batch, longest, pad_id)
             model(input_ids=again.input_ids, attention_mask=again.attention_mask)
             for i in range(count):
-                read = held["read", i].flatten(0, 1).index_select(0, again.real_rows)
-                reads[i].add(read.float().cpu())
+                reads[i].add(real(held["read", i], again.real_rows))
     covariances, variances = [], []
     for i, parts in enumerate(hidden):
         states = torch.cat(parts)
