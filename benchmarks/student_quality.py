@@ -215,18 +215,19 @@ def chosen_by(
 ) -> dict[str, Any]:
     """How well a contender's first model learns a task with these settings, read or remembered."""
     model = model_of(models, contender, contender.seeds[0])
-    if model is None:
-        first = folder_of(models, contender, contender.seeds[0])
-        raise SystemExit(f"rates are chosen with {first}, which is not there; make it first")
     name = data.task.name
     row = runs.choice(contender.name, tuning)
     if row is not None:
-        if row["fingerprint"] != model.fingerprint:
+        # The model need not lie here any more: other seeds may be done on another machine.
+        if model is not None and row["fingerprint"] != model.fingerprint:
             raise SystemExit(
                 f"{runs.path} chose a rate for {name} of {contender.name} by another model; begin "
                 "another file with --results"
             )
         return row
+    if model is None:
+        first = folder_of(models, contender, contender.seeds[0])
+        raise SystemExit(f"rates are chosen with {first}, which is not there; make it first")
     apart = for_tuning(data)
     said = read(model, Reading(name, "fine-tuned"), apart, tuning, GRID_SEED, dtype)
     row = {

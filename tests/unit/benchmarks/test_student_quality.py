@@ -184,6 +184,18 @@ def test_runs_of_another_model_are_not_mixed_in(study: ModuleType, tmp_path: Pat
             runs.has({**one, **change})
 
 
+def test_a_rate_that_was_chosen_needs_its_model_no_more(study: ModuleType, tmp_path: Path) -> None:
+    runs, what, data = study.Runs(tmp_path / "runs.jsonl"), study.Study(), some_data(["0", "1"])
+    student = what.student_itself
+    with pytest.raises(SystemExit, match=r"student-seed0, which is not there; make it first"):
+        study.best_tuning(tmp_path, student, data, runs, what, "float32")
+    for rate, score in zip(what.tuning_rates, (0.5, 0.7), strict=True):
+        known = {"how": study.CHOICE, "settings": what.tuning(rate), "score": score}
+        runs.add(run("student", [], **known, fingerprint="a"))
+    best = study.best_tuning(tmp_path, student, data, runs, what, "float32")
+    assert best == what.tuning(what.tuning_rates[1])
+
+
 def test_another_study_takes_other_folders_and_files(study: ModuleType, tmp_path: Path) -> None:
     usual, other = study.Study(), study.Study("2,2,192,1024,relu", 1)
     for _ in range(2):
