@@ -140,7 +140,7 @@ def possible_start(
             f"{objective.name} copies the layers of the teacher, so the start {student.init!r} "
             "(student.init) is not used"
         ]
-    if student.init == "random":
+    if student.init == "random" and not trained_before:
         return student, []
     problem = calibration_problem(
         pinned.teacher.shape, training_tokens(pinned.corpus), student.calibration_tokens

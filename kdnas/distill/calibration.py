@@ -110,7 +110,7 @@ def calibration_states(
 def refuse_broken_teacher(
     teacher: TeacherHandle, model: nn.Module, corpus: TokenizedCorpus, tokens: int, device: Device
 ) -> None:
-    """Look at the teacher's states on text that is too short to fit anything to; keep nothing.
+    """Look at the teacher's states on text to which nothing is fitted; keep nothing.
 
     Raises:
         TeacherError: they are not finite, or constant.

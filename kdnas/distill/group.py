@@ -67,10 +67,15 @@ class MiniKD:
         self._held_out = HeldOut(self._setup, corpus, self._spec)
 
     def prepare(self) -> None:
-        """Collect what all students start from, unless it is in the store already."""
+        """Collect what all students start from, unless it is in the store already.
+
+        Where nothing is fitted to it the teacher is looked at all the same, before a student is.
+        """
         needed = self._start.init == "teacher" or self._setup.has_enough_text
         if needed and self._start.init != "random":
             _ = self._setup.states
+        else:
+            self._setup.look_at_teacher()
 
     def read(self, architectures: Sequence[Architecture]) -> Iterator[tuple[Architecture, Losses]]:
         """Read the held-out losses of students as they start, without training any.

@@ -173,20 +173,22 @@ class Setup:
     def fit(self, trainer: StudentTrainer) -> None:
         """Fit what the objective learns beside the student to where the student starts.
 
-        A random start is left as random as its paper has it. So is what would be fitted to less
-        text than a start takes: of a few tokens least squares learns the tokens by heart, and the
-        held-out loss is worse than that of random projections.
+        A random start is left as random as its paper has it, unless the student was trained
+        before. So is what would be fitted to less text than a start takes: of a few tokens least
+        squares learns the tokens by heart, and the held-out loss is worse than that of random
+        projections.
 
         Raises:
             TeacherError: the teacher's states on the text are not finite, or constant; looked at
                 even where nothing is fitted, for training would tell neither from a bad student.
         """
         head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
-        if not self.has_enough_text:
-            self._look_at_teacher()
+        left_random = self._start.init == "random" and self._origin is None
+        if left_random or not self.has_enough_text:
+            self.look_at_teacher()
             return
         _ = self.states  # refuses a broken teacher, also where nothing is fitted
-        if self._start.init == "random" or type(head).fit is Head.fit:
+        if type(head).fit is Head.fit:
             return
         if head.student_lm_head is not None:
             if self._earlier_lm_head is not None and not plan.first_step:
@@ -200,8 +202,8 @@ class Setup:
             theirs = self._on_text(head.teacher_taps)
         head.fit(own, theirs)
 
-    def _look_at_teacher(self) -> None:
-        """Refuse a broken teacher where there is too little text for its states to be kept."""
+    def look_at_teacher(self) -> None:
+        """Refuse a broken teacher where its states are not kept: nothing is fitted to them."""
         if self._text is None or self._looked_at_teacher:
             return
         tokens = self._start.calibration_tokens

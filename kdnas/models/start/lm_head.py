@@ -71,8 +71,9 @@ def start_lm_head(
     scale, shift = by_channel(head.transformed(states), wanted, "norm_bias" not in head.absent)
     head.norm_weight.copy_(scale)
     head.norm_bias.copy_(shift)
-    bias = teacher.bias + decoder @ given.mean(0) - words @ head.transformed(states).mean(0)
-    head.bias.copy_(bias - likely @ bias)
+    if "bias" not in head.absent:
+        bias = teacher.bias + decoder @ given.mean(0) - words @ head.transformed(states).mean(0)
+        head.bias.copy_(bias - likely @ bias)
 
 
 def _copy(head: MaskedLMHead, teacher: MaskedLMHead) -> None:

@@ -7,16 +7,17 @@ teacher, L^T layers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from kdnas.errors import StoreError, TeacherError
 from kdnas.models.batch import Batch
@@ -27,6 +28,7 @@ from kdnas.models.taps import Projection, Tap, TapPoints, TokenStates
 
 FORMAT = 5
 META = "states.json"
+_MEASURED: Final = {"activity": "neurons give", "read": "heads read"}
 
 
 class TeacherStates:
@@ -172,60 +174,32 @@ def collect_states(
     neurons = [_Deviations() for _ in range(count)]
     heads = int(getattr(model.config, family.config_keys["heads"]))
     # Without a bias to take it, a head's constant is part of what it does.
-    ends = [layer.get_submodule(family.silent[0]) for layer in layers]
-    reads = [_Moments(heads, getattr(end, "bias", None) is not None) for end in ends]
+    attention_ends = [layer.get_submodule(family.silent[0]) for layer in layers]
+    reads = [_Moments(heads, getattr(end, "bias", None) is not None) for end in attention_ends]
     pad_id = int(getattr(model.config, "pad_token_id", None) or 0)
-    held: dict[tuple[str, int], Tensor] = {}
-
-    def keep_input(kind: str, index: int) -> Any:
-        def hook(module: nn.Module, inputs: Any) -> None:
-            held[kind, index] = inputs[0]
-
-        return hook
-
-    def keep_output(index: int) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            held["hidden", index] = output[0] if isinstance(output, tuple) else output
-
-        return hook
-
-    with ExitStack() as stack, torch.no_grad():
-        embeddings = family.embedding_output(model)
-        handles = [embeddings.register_forward_hook(keep_output(0))]
-        for i, layer in enumerate(layers):
-            entry, attention_end, end = (
-                layer.get_submodule(path) for path in (family.feed_forward_entry, *family.silent)
-            )
-            handles += [
-                layer.register_forward_hook(keep_output(i + 1)),
-                entry.register_forward_pre_hook(keep_input("attended", i)),
-                attention_end.register_forward_pre_hook(keep_input("read", i)),
-                end.register_forward_pre_hook(keep_input("neurons", i)),
-            ]
-        for handle in handles:
-            stack.callback(handle.remove)
-        tap = stack.enter_context(Tap(model, family, TapPoints(hidden=frozenset({count}))))
+    embeddings = family.embedding_output(model)
+    entries = [layer.get_submodule(family.feed_forward_entry) for layer in layers]
+    ends = [layer.get_submodule(family.silent[1]) for layer in layers]
+    with torch.no_grad(), Tap(model, family, TapPoints(hidden=frozenset({count}))) as tap:
         for batch in batches:
-            model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
             rows = batch.real_rows
-
-            def real(states: Tensor, rows: Tensor = rows) -> Tensor:
-                return states.flatten(0, 1).index_select(0, rows).float().cpu()
-
+            with ExitStack() as watching:
+                for i, source in enumerate([embeddings, *layers]):
+                    watching.enter_context(_outputs(source, rows, hidden[i].append))
+                for i in range(count):
+                    watching.enter_context(_inputs(entries[i], rows, attended[i].append))
+                    watching.enter_context(_inputs(attention_ends[i], rows, reads[i].add))
+                    watching.enter_context(_inputs(ends[i], rows, neurons[i].add))
+                model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
             ids.append(batch.input_ids.flatten().index_select(0, rows).cpu())
             lengths += batch.attention_mask.sum(1).tolist()
-            for i in range(count + 1):
-                hidden[i].append(real(held["hidden", i]))
-            for i in range(count):
-                attended[i].append(real(held["attended", i]))
-                neurons[i].add(real(held["neurons", i]))
-                reads[i].add(real(held["read", i]))
             if family.normalises_first:
                 outputs.append(tap.take(batch).rows(count).cpu())
             again = repeated(batch, longest, pad_id)
-            model(input_ids=again.input_ids, attention_mask=again.attention_mask)
-            for i in range(count):
-                reads[i].add(real(held["read", i], again.real_rows))
+            with ExitStack() as watching:
+                for end, moments in zip(attention_ends, reads, strict=True):
+                    watching.enter_context(_inputs(end, again.real_rows, moments.add))
+                model(input_ids=again.input_ids, attention_mask=again.attention_mask)
     covariances, variances = [], []
     for i, parts in enumerate(hidden):
         states = torch.cat(parts)
@@ -239,15 +213,36 @@ def collect_states(
         states = torch.cat(outputs)
         _covariance(states, "the last norm", name)
         np.save(folder / "output_00.npy", states.numpy())
-    activity = torch.stack([moments.values() for moments in neurons])
+    for kind, each in (("activity", neurons), ("read", reads)):
+        values = torch.stack([moments.values() for moments in each])
+        if not torch.isfinite(values).all():
+            raise TeacherError(
+                f"teacher {name!r} is broken: what its {_MEASURED[kind]} is not finite on the "
+                "corpus; check its weights"
+            )
+        np.save(folder / f"{kind}.npy", values.numpy())
     np.save(folder / "covariances.npy", torch.stack(covariances).numpy())
     np.save(folder / "variances.npy", np.array(variances))
-    np.save(folder / "activity.npy", activity.numpy())
-    np.save(folder / "read.npy", torch.stack([moments.values() for moments in reads]).numpy())
     np.save(folder / "input_ids.npy", torch.cat(ids).numpy())
     np.save(folder / "lengths.npy", np.array(lengths, np.int64))
     meta = {"format": FORMAT, "layers": count, "output": bool(outputs)}
     (folder / META).write_text(json.dumps(meta))
+
+
+def _inputs(module: nn.Module, rows: Tensor, keep: Callable[[Tensor], None]) -> RemovableHandle:
+    """Keep what comes into a module at the real tokens, until the handle is left: (N, …)."""
+    return module.register_forward_pre_hook(lambda _, inputs: keep(_real(inputs[0], rows)))
+
+
+def _outputs(module: nn.Module, rows: Tensor, keep: Callable[[Tensor], None]) -> RemovableHandle:
+    """Keep what a module gives at the real tokens, until the handle is left: (N, …)."""
+    return module.register_forward_hook(
+        lambda _, __, output: keep(_real(output[0] if isinstance(output, tuple) else output, rows))
+    )
+
+
+def _real(states: Tensor, rows: Tensor) -> Tensor:
+    return states.flatten(0, 1).index_select(0, rows).float().cpu()
 
 
 def _covariance(states: Tensor, where: str, name: str) -> tuple[Tensor, float]:

@@ -211,10 +211,11 @@ def test_too_little_text_leaves_copies_as_they_are_with_a_warning(short_lab: Tin
     assert warning.endswith("; what the objective learns beside students starts at random")
 
 
+@pytest.mark.parametrize("init", ["teacher", "random"])
 def test_too_little_text_for_what_is_fitted_to_an_earlier_student_is_said(
-    lab: TinyLab, short_lab: TinyLab
+    lab: TinyLab, short_lab: TinyLab, init: str
 ) -> None:
-    earlier = StudentSpec()
+    earlier = StudentSpec.model_validate(init)
     for chosen, endings in ((lab, []), (short_lab, ["learns beside the student is not fitted"])):
         pinned = Pinned(chosen.teacher, chosen.corpus, TeacherSpec(), CorpusSpec())
         student, warnings = possible_start(
@@ -223,6 +224,7 @@ def test_too_little_text_for_what_is_fitted_to_an_earlier_student_is_said(
         assert student == earlier
         assert len(warnings) == len(endings)
         assert all(w.endswith(end) for w, end in zip(warnings, endings, strict=True))
+    earlier = StudentSpec()
     copied = possible_start(earlier, objective_spec("distilbert"), pinned, trained_before=True)
     assert copied == (earlier, [])
 

@@ -21,9 +21,10 @@ from kdnas.distill.held_out import HeldOut
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.errors import TeacherError
-from kdnas.models.teacher import prepare_teacher
+from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses, MiniKDRequest, MiniKDResult
+from kdnas.search_space import AXES
 from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import CorpusSpec, StudentSpec
 from kdnas.specs.search import ProxySpec
@@ -50,11 +51,16 @@ def short_lab(lab: TinyLab, tmp_path_factory: pytest.TempPathFactory) -> TinyLab
 
 
 def start_losses(
-    lab: TinyLab, objective: Any, init: str, architecture: Architecture, fit: bool
+    lab: TinyLab,
+    objective: Any,
+    init: str,
+    architecture: Architecture,
+    fit: bool,
+    origin: TeacherHandle | None = None,
 ) -> tuple[Losses, dict[str, torch.Tensor]]:
     """Held-out losses before the first step, and what was learned beside the student."""
-    start = StudentSpec.model_validate(init)
-    setup = Setup(lab.teacher, CalibrationText(lab.corpus, lab.store), "cpu", "float32", start)
+    start, text = StudentSpec.model_validate(init), CalibrationText(lab.corpus, lab.store)
+    setup = Setup(lab.teacher, text, "cpu", "float32", start, origin)
     spec = ProxySpec.model_validate(PROXY)
     plan = plan_stages(build_stages(objective_spec(objective)), 10)[0]
     student = setup.student(architecture, plan, spec)
@@ -82,6 +88,14 @@ def test_a_random_start_stays_random(lab: TinyLab, objective: Any) -> None:
         start_losses(lab, objective, "random", architecture, fit=fit) for fit in (False, True)
     )
     assert left[0] == fitted[0]
+
+
+def test_how_students_start_counts_for_nothing_where_one_was_trained_before(lab: TinyLab) -> None:
+    """With the teacher itself for such a student: once W is fitted, nothing is missed."""
+    own = Architecture(*(getattr(lab.teacher.shape, axis) for axis in AXES))
+    for init in ("teacher", "random"):
+        losses, _ = start_losses(lab, "hs", init, own, fit=True, origin=lab.teacher)
+        assert losses.relative < 1e-5
 
 
 @pytest.mark.parametrize("objective", FITTED, ids=["hs", "direct-minilm", "orthogonal"])

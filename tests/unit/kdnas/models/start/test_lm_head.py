@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor
@@ -26,9 +28,11 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return make_start_lab(tmp_path_factory.mktemp(request.param), request.param, tokens=2000)
 
 
-def loud_head(lab: StartLab, *, tied: bool = True) -> MaskedLMHead:
+def loud_head(lab: StartLab, *, tied: bool = True, **settings: bool) -> MaskedLMHead:
     """A head that says something: of random weights scores hardly differ."""
-    head = MaskedLMHead.of_config(lab.handle.config, seed=1, tied=tied)
+    config = deepcopy(lab.handle.config)
+    config.update(settings)
+    head = MaskedLMHead.of_config(config, seed=1, tied=tied)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for name, value in head.named_parameters():
@@ -88,10 +92,14 @@ def test_a_decoder_of_its_own_is_what_is_learned_from(lab: StartLab) -> None:
         assert distance(head(states, words), said) < 1.0
 
 
-def test_what_a_family_lacks_stays_zero(lab: StartLab) -> None:
-    head, *_ = started(lab, loud_head(lab), Architecture.parse(STUDENTS[0]))
-    for name in head.absent:
-        assert not head.get_parameter(name).any()
+def test_what_a_head_lacks_stays_zero(lab: StartLab) -> None:
+    optional = lab.family.lm_head.optional
+    for settings in ({}, dict.fromkeys(optional.values(), False)):
+        teacher = loud_head(lab, **settings)
+        assert teacher.absent >= {name for name, key in optional.items() if key in settings}
+        head, *_ = started(lab, teacher, Architecture.parse(STUDENTS[0]))
+        for name in head.absent:
+            assert not head.get_parameter(name).any()
 
 
 def test_a_teacher_is_asked_once_for_all_students(lab: StartLab) -> None:

@@ -187,6 +187,14 @@ def test_a_teacher_whose_states_are_not_finite_is_refused(lab: StartLab, tmp_pat
             weight.copy_(before)
 
 
+def test_what_only_text_said_twice_reaches_is_looked_at_too(bert: StartLab, tmp_path: Path) -> None:
+    positions = bert.model.get_submodule("embeddings.position_embeddings").get_parameter("weight")
+    with torch.no_grad():
+        positions[max(bert.states.lengths) :] = torch.nan
+    with pytest.raises(TeacherError, match="'broken' is broken: what its heads read is not finite"):
+        collect(bert, tmp_path / "new")
+
+
 def test_a_teacher_that_says_the_same_of_all_tokens_is_refused(
     bert: StartLab, tmp_path: Path
 ) -> None:
