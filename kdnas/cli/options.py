@@ -74,7 +74,7 @@ Init = Annotated[
     typer.Option(
         help="How a student starts: teacher (its layers, heads and neurons, cut to any size), warm "
         "(its embeddings alone), random (nothing of it) or copy (its embeddings and whole layers; "
-        "only the depth may differ)."
+        "it may have fewer of them, and is otherwise like its teacher)."
     ),
 ]
 Steps = Annotated[int | None, typer.Option(help="Optimiser steps; instead of epochs.")]

@@ -95,7 +95,7 @@ class StudentSpec(Spec):
     Attributes:
         init: ``teacher`` cuts any architecture out of the teacher, ``warm`` takes its embeddings
             alone, ``random`` nothing, ``copy`` the embeddings and the layers of the ``uniform``
-            mapping (a student that differs from its teacher in depth alone).
+            mapping (a student of fewer layers that is otherwise like its teacher).
         calibration_tokens: tokens of the corpus on which the teacher is watched for that; at least
             2 for each of its channels.
     """

@@ -17,7 +17,8 @@ from kdnas.models.batch import Batch
 def repeated(batch: Batch, longest: int, pad_id: int) -> Batch:
     """Each sequence ``[CLS] A [SEP]`` of a batch as ``[CLS] A [SEP] A [SEP]``.
 
-    Where that would be too long A is cut, and keeps the token that ends it.
+    Where that would be too long A is cut, and keeps the token that ends it. It is no pair as models
+    are given one: both are of token type 0, and one token stands between them in every family.
 
     Args:
         batch: (B, T), padding behind the tokens.
