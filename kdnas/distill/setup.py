@@ -41,7 +41,7 @@ from kdnas.objectives.base import Head
 from kdnas.specs.parts import StudentSpec, TrainingSpec
 from kdnas.store import Store
 
-_CALIBRATION = 8  # tells this hiding of tokens from those of trainings
+_CALIBRATION = 8  # tells this hiding of tokens from others (a training of seed 8 hides alike)
 
 
 @dataclass(frozen=True)
