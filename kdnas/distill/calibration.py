@@ -21,7 +21,7 @@ from kdnas.records import TeacherShape, fingerprint
 from kdnas.store import Store
 
 KIND = "teacher-states"
-_CALIBRATION = 7  # tells this choice from others (a training of seed 7 draws alike in its first epoch)
+_CALIBRATION = 7  # tells this choice from others; a training of seed 7 draws alike
 _SEQUENCES = 32  # of a batch
 TOKENS_A_CHANNEL = 2
 """Calibration tokens that it takes at least for each channel of the teacher: with fewer, maps are
