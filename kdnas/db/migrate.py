@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -48,10 +49,7 @@ def open_database(settings: Settings) -> Database:
 
 def head() -> str:
     """The revision that this program needs."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    if revision is None:
-        raise DatabaseError(f"no migrations in {_folder()}; install kdnas again")
-    return revision
+    return _revisions()[0]
 
 
 def current(database_url: str) -> str | None:
@@ -126,14 +124,23 @@ def _connected(database_url: str, *, writes: bool) -> Iterator[Connection]:
 
 def _known_revision(connection: Connection) -> str | None:
     revision = MigrationContext.configure(connection).get_current_revision()
-    known = {s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in _revisions():
         raise DatabaseError(
             f"database {shown(connection.engine.url)} is at revision {revision}, which kdnas "
             f"{kdnas.__version__} does not know (it knows up to {head()}); install a newer kdnas, "
             "or name another database with KDNAS_DATABASE_URL"
         )
     return revision
+
+
+@cache
+def _revisions() -> tuple[str, ...]:
+    """All that this program knows, the newest first; read once, since each is a file to compile."""
+    script = ScriptDirectory.from_config(_config())
+    found = tuple(each.revision for each in script.walk_revisions())
+    if not found:
+        raise DatabaseError(f"no migrations in {_folder()}; install kdnas again")
+    return found
 
 
 def _config() -> Config:

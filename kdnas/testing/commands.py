@@ -113,6 +113,6 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         while not condition():
             if process.has_ended or time.monotonic() > deadline:
                 raise AssertionError(f"ended too early: {process.wait(0)}")
-            time.sleep(0.02)
+            time.sleep(0.05)
         os.kill(process.pid, signal_number)
         return process.wait(120)

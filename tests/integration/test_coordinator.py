@@ -89,7 +89,7 @@ class Place:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def outcome(self, search_id: str) -> Outcome:
         with self.database.read() as session:

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,7 @@ def test_two_processes_cannot_work_on_one_search(program: Program, finished: Fin
     try:
         while candidates(program, "shared", "running") == 0:
             assert not process.has_ended
+            time.sleep(0.05)
         second = program.run("search", "--resume", "shared")
         assert second.code == 2
         assert "is being worked on by" in second.err
