@@ -26,6 +26,7 @@ from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import explored, pipelines, searches
 from kdnas.evaluation.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.tasks import TASKS
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import SearchFacts, SearchRecord, StateCounts
 from kdnas.settings import Settings
@@ -36,6 +37,11 @@ SHOWN_PUBLISHED = 4
 ONCE = (
     "Each student was distilled once: what another seed of its distillation would change is in "
     "none of the intervals."
+)
+ONE_RATE = (
+    "All models were fine-tuned alike, with one learning rate a task. Each may want another, and "
+    "small differences may turn round with it, such as that of a student and itself undistilled: "
+    "grid in evaluation gives each its own."
 )
 
 
@@ -349,7 +355,13 @@ def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, 
     num_cancelled = sum(one is not None and one.status == "cancelled" for one in cancelled)
     if num_cancelled:
         notes.append(f"{num_cancelled} of its distillations and evaluations were cancelled.")
-    return [*notes, ONCE] if case.picks else notes
+    if case.picks:
+        notes.append(ONCE)
+        asked = stored.spec.evaluation
+        as_they_are = [task for task in TASKS.values() if not task.fine_tuned]
+        if asked.grid is None and asked.suite not in {task.suite for task in as_they_are}:
+            notes.append(ONE_RATE)
+    return notes
 
 
 def report_json(report: PipelineReport) -> dict[str, Any]:

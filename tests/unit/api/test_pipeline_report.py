@@ -94,6 +94,7 @@ def test_a_finished_pipeline_is_answered_first(used: Used) -> None:
     assert [stage.stage for stage in report.stages] == ["search", "distillation", "evaluation"]
     assert [stage.seconds for stage in report.stages[1:]] == [6 * 40 * 60, 78 * 4 * 60]
     assert any("RTE: not the official split" in note for note in report.notes)
+    assert any("with one learning rate a task" in note for note in report.notes)
     assert not report.failures
     assert len(report.published) == 4
 
