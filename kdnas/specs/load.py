@@ -78,12 +78,13 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
     whole, and so is an objective by one of another name, whose options it would not understand;
     ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or ``alpha``,
-    which would win over them otherwise. An evaluation over another suite leaves the tasks and the
+    which would win over them otherwise, and so does a ``grid`` of the rate and the epochs that it
+    chooses. An evaluation over another suite leaves the tasks and the
     data of the one before.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        for newer, older in _REPLACES.items():
+        for newer, older in _REPLACES:
             if layer.get(newer) is not None and older not in layer:
                 merged.pop(older, None)
         for key, value in layer.items():
@@ -130,4 +131,9 @@ _SHORTHAND = {
 }
 _WHOLE = {"space", "mapping", "choose"}
 _OF_A_SUITE = {"suite", "tasks", "data_dir", "own"}
-_REPLACES = {"epochs": "steps", "latency_price": "alpha"}
+_REPLACES = (
+    ("epochs", "steps"),
+    ("latency_price", "alpha"),
+    ("grid", "learning_rate"),
+    ("grid", "epochs"),
+)

@@ -115,6 +115,15 @@ def test_a_latency_price_takes_the_place_of_a_presets_alpha() -> None:
     assert SearchSpec.read(merged, "merged").reward.exponent == -1
 
 
+def test_a_grid_takes_the_place_of_a_presets_learning_rate() -> None:
+    preset = {"evaluation": {"learning_rate": 1e-4, "epochs": 2, "max_steps": 500}}
+    grid = {"learning_rates": [1e-4, 3e-4]}
+    merged = merge(preset, {"evaluation": {"grid": grid}})
+    assert merged == {"evaluation": {"max_steps": 500, "grid": grid}}
+    both = merge(preset, {"evaluation": {"grid": grid, "learning_rate": 1e-3}})
+    assert both["evaluation"]["learning_rate"] == 1e-3  # refused by who reads it
+
+
 def test_a_preset_knows_rates_for_an_objective() -> None:
     plain = load_preset("laptop", "distillation")["training"]
     slow = load_preset("laptop", "distillation", "od")["training"]
