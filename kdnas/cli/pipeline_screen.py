@@ -51,6 +51,8 @@ def say_plan(spec: PipelineSpec) -> None:
     say(f"students   {chosen}; beside them {', '.join(beside)}; {length} each")
     seeds = "1 seed" if len(scores.seeds) == 1 else f"{len(scores.seeds)} seeds"
     limit = f", at most {scores.max_steps} steps each" if scores.max_steps else ""
+    if scores.grid is not None:
+        limit += ", rate and epochs of each model by a grid"
     models = "the teacher and every student" if scores.teacher else "every student"
     say(f"scores     {scores.suite}: {', '.join(scores.tasks)}; {seeds}{limit}; of {models}")
 
