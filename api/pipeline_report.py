@@ -358,8 +358,8 @@ def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, 
     if case.picks:
         notes.append(ONCE)
         asked = stored.spec.evaluation
-        as_they_are = [task for task in TASKS.values() if not task.fine_tuned]
-        if asked.grid is None and asked.suite not in {task.suite for task in as_they_are}:
+        as_they_are = {task.suite for task in TASKS.values() if not task.fine_tuned}
+        if asked.grid is None and asked.suite not in as_they_are:
             notes.append(ONE_RATE)
     return notes
 

@@ -69,10 +69,9 @@ class MiniKD:
     def prepare(self) -> None:
         """Collect what all students start from, unless it is in the store already.
 
-        Where nothing is fitted to it the teacher is looked at all the same, before a student is.
+        Where there is too little text for that the teacher is looked at all the same.
         """
-        needed = self._start.init == "teacher" or self._setup.has_enough_text
-        if needed and self._start.init != "random":
+        if self._start.init == "teacher" or self._setup.has_enough_text:
             _ = self._setup.states
         else:
             self._setup.look_at_teacher()

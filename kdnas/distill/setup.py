@@ -183,12 +183,12 @@ class Setup:
                 even where nothing is fitted, for training would tell neither from a bad student.
         """
         head, plan, seen = trainer.head, trainer.plan, self._seen.pop(trainer.student, None)
-        left_random = self._start.init == "random" and self._origin is None
-        if left_random or not self.has_enough_text:
+        if not self.has_enough_text:
             self.look_at_teacher()
             return
         _ = self.states  # refuses a broken teacher, also where nothing is fitted
-        if type(head).fit is Head.fit:
+        left_random = self._start.init == "random" and self._origin is None
+        if left_random or type(head).fit is Head.fit:
             return
         if head.student_lm_head is not None:
             if self._earlier_lm_head is not None and not plan.first_step:
@@ -203,7 +203,7 @@ class Setup:
         head.fit(own, theirs)
 
     def look_at_teacher(self) -> None:
-        """Refuse a broken teacher where its states are not kept: nothing is fitted to them."""
+        """Refuse a broken teacher where there is too little text for its states to be kept."""
         if self._text is None or self._looked_at_teacher:
             return
         tokens = self._start.calibration_tokens
