@@ -14,7 +14,7 @@ copies of the teacher's, so it may differ from its teacher in depth alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.models.batch import Batch, MaskedTokens
 from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.start.copied import copy_problem
 from kdnas.models.taps import Activations
 from kdnas.objectives.base import Head, Meter
 from kdnas.objectives.output_distribution import (
@@ -32,9 +33,6 @@ from kdnas.objectives.output_distribution import (
     Outputs,
 )
 from kdnas.records import Losses, TeacherShape
-
-COPIED_AXES = ("heads", "hidden", "intermediate", "activation")
-
 
 @dataclass(frozen=True)
 class DistilBert:
@@ -54,20 +52,9 @@ class DistilBert:
         """Say where the student differs from its teacher in more than depth."""
         if not any(self.weights):
             return "all weights of distilbert are 0; give at least one that is larger"
-        if student.layers > teacher.layers:
-            return (
-                f"distilbert copies teacher layers, and a student of {student.layers} layers is "
-                f"deeper than its teacher of {teacher.layers}; choose at most {teacher.layers}"
-            )
-        for axis in COPIED_AXES:
-            own, wanted = getattr(student, axis), getattr(teacher, axis)
-            if own != wanted:
-                return (
-                    f"distilbert copies teacher layers, and {axis} {own} of the student is not "
-                    f"the teacher's {wanted}; choose {axis} {wanted}, or the objective hs, "
-                    "minilmv2 or direct-minilm for students of other sizes"
-                )
-        return None
+        otherwise = "the objective hs, minilmv2 or direct-minilm for students of other sizes"
+        problem = copy_problem(asdict(student), asdict(teacher), otherwise)
+        return problem and f"distilbert begins with copied layers, and {problem}"
 
     def head(
         self,

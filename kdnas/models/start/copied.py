@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from kdnas.architecture import Architecture
+from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.models.families import Family
 from kdnas.records import TeacherShape
@@ -20,7 +20,7 @@ def start_problem(init: Start, student: Architecture, teacher: TeacherShape) -> 
     """Say why a student of this teacher cannot have this start, or None if it can."""
     if init != "copy":
         return None
-    return _copy_problem(asdict(student), {axis: getattr(teacher, axis) for axis in AXES})
+    return copy_problem(asdict(student), asdict(teacher), "the start teacher")
 
 
 def copy_layers(student: nn.Module, teacher: nn.Module, family: Family) -> None:
@@ -32,7 +32,7 @@ def copy_layers(student: nn.Module, teacher: nn.Module, family: Family) -> None:
         ArchitectureError: the student differs from its teacher in more than depth.
     """
     own, wanted = (family.axes(model.config) for model in (student, teacher))
-    if problem := _copy_problem(own, wanted):
+    if problem := copy_problem(own, wanted, "the start teacher"):
         raise ArchitectureError(problem)
     layers, sources = map(family.transformer_layers, (student, teacher))
     copy_embeddings(student, teacher)
@@ -53,16 +53,28 @@ def copy_embeddings(student: nn.Module, teacher: nn.Module) -> None:
             student.get_submodule(part).load_state_dict(teacher.get_submodule(part).state_dict())
 
 
-def _copy_problem(own: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def copy_problem(
+    student: Mapping[str, Any], teacher: Mapping[str, Any], otherwise: str
+) -> str | None:
+    """Say why a student cannot have copies of its teacher's layers, or None if it can.
+
+    Args:
+        student: its axes.
+        teacher: likewise.
+        otherwise: what to choose instead of another student, such as ``the start teacher``.
+    """
     for axis in AXES[1:]:
-        if own[axis] != wanted[axis]:
-            return (
-                f"a student with {axis} {own[axis]} cannot copy layers of a teacher with {axis} "
-                f"{wanted[axis]}; choose {axis} {wanted[axis]}, or the start teacher"
+        if student[axis] != teacher[axis]:
+            problem = (
+                f"a student with {axis} {student[axis]} cannot copy layers of a teacher with "
+                f"{axis} {teacher[axis]}"
             )
-    if own["layers"] > wanted["layers"]:
+            if axis == "activation" and teacher[axis] not in ACTIVATIONS:
+                return f"{problem}, which no student has; choose {otherwise}"
+            return f"{problem}; choose {axis} {teacher[axis]}, or {otherwise}"
+    if student["layers"] > teacher["layers"]:
         return (
-            f"a student of {own['layers']} layers cannot copy those of a teacher of "
-            f"{wanted['layers']}; choose at most {wanted['layers']}, or the start teacher"
+            f"a student of {student['layers']} layers cannot copy those of a teacher of "
+            f"{teacher['layers']}; choose at most {teacher['layers']}, or {otherwise}"
         )
     return None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.models.families import FAMILIES
-from kdnas.models.start.copied import copy_layers, start_problem
+from kdnas.models.start.copied import copy_layers, copy_problem, start_problem
 from kdnas.models.student import build_student
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -61,3 +62,13 @@ def test_layers_of_another_size_cannot_be_copied(
         copy_layers(
             build_student(handle.config, student), load_teacher_model(handle), FAMILIES["bert"]
         )
+
+
+def test_what_no_student_has_is_not_advised() -> None:
+    """The teacher's activation is whatever its configuration names."""
+    student = asdict(Architecture(2, 4, 48, 96))
+    problem = copy_problem(student, student | {"activation": "gelu_new"}, "the start teacher")
+    assert problem == (
+        "a student with activation gelu cannot copy layers of a teacher with activation gelu_new, "
+        "which no student has; choose the start teacher"
+    )
