@@ -257,10 +257,12 @@ def older(results: JsonLines) -> str:
     engines = Counter(r["engine_version"] for r in results.rows if "holds_for_engine" in r)
     if not engines:
         return ""
-    said = ", ".join(f"{count} of engine {engine}" for engine, count in sorted(engines.items()))
+    said = " and ".join(f"{count} of engine {engine}" for engine, count in sorted(engines.items()))
     return (
-        f" Among them are {said}, before the norms of a start from the teacher were given the size "
-        "1, which changes neither `warm` nor the teacher's own architecture."
+        f" Among them are {said}, for which nothing changed: since engine 5 the norms of a start "
+        "from the teacher have the size 1, which changes neither `warm` nor the teacher's own "
+        "architecture, and since engine 6 heads are chosen on text said twice as well, which "
+        "changes nothing where a student has all of its teacher's heads, or is `warm`."
     )
 
 
