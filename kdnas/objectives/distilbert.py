@@ -34,6 +34,7 @@ from kdnas.objectives.output_distribution import (
 )
 from kdnas.records import Losses, TeacherShape
 
+
 @dataclass(frozen=True)
 class DistilBert:
     """The baseline; ``weights`` are those of the cosine loss, of OD, and of masked-LM."""

@@ -20,12 +20,18 @@ from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.warm import EmbeddingBasis, start_warm
 from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
+from kdnas.search_space import PAPER_HEADS, PAPER_INTERMEDIATE, PAPER_LAYERS, SearchSpace
 from kdnas.specs.parts import Start
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 PAD, CLS, SEP, FIRST_WORD = 0, 2, 3, 5
 LONGEST = 20
+TINY_SPACE = SearchSpace(
+    PAPER_LAYERS, PAPER_HEADS, (24, 48, 72, 96), tuple(f // 24 for f in PAPER_INTERMEDIATE)
+)
+"""As many states as the paper's, deeper, shallower, wider and narrower than the tiny teachers; all
+heads have an even width, as ModernBERT wants."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,20 @@ class StartLab:
         batches, longest = self.states.batches(PAD, "cpu"), self.handle.longest_sequence
         collect_states(model, self.family, batches, folder, "student", longest=longest)
         return TeacherStates(folder)
+
+
+def assert_finite(lab: StartLab, architecture: Architecture | str) -> None:
+    """A student that starts from the teacher has finite weights, and tells tokens apart.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    student = lab.student(architecture)
+    broken = [name for name, value in student.state_dict().items() if not value.isfinite().all()]
+    assert not broken, f"{architecture}: {broken}"
+    output = lab.outputs(student)
+    assert output.isfinite().all(), f"{architecture}"
+    assert output.std(0).min() > 0, f"{architecture} says the same of all tokens"
 
 
 def make_start_lab(
