@@ -148,6 +148,7 @@ def prepare_distillation(
         spec.training.dtype,
         min(threads, available_cores()),
         on_preparing,
+        origin,
     )
     if student.init_from is not None and origin is not None:
         named = student.init_from.model_copy(update={"fingerprint": origin.fingerprint})

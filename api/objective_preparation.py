@@ -81,6 +81,7 @@ def prepare_objective(
     dtype: str,
     threads: int,
     on_preparing: OnPreparing = lambda *_: None,
+    origin: TeacherHandle | None = None,
 ) -> tuple[ObjectiveSpec, TeacherHandle]:
     """Do what an objective leaves open, or take it up where it was done before.
 
@@ -98,6 +99,7 @@ def prepare_objective(
         dtype: format of the forward passes, as asked for.
         threads: intra-op threads on a CPU.
         on_preparing: is told how it goes.
+        origin: the model whose weights students begin with, if there is one.
 
     Returns:
         The objective with nothing left open, and the teacher with its head.
@@ -112,7 +114,7 @@ def prepare_objective(
             return objective, teacher
         with training_lock(), num_threads(threads):
             trials = try_teacher_layers(
-                Setup(teacher, CalibrationText(corpus, store), own, dtype, student),
+                Setup(teacher, CalibrationText(corpus, store), own, dtype, student, origin),
                 corpus,
                 architecture,
                 objective,

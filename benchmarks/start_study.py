@@ -261,8 +261,10 @@ def older(results: JsonLines) -> str:
     return (
         f" Among them are {said}, for which nothing changed: since engine 5 the norms of a start "
         "from the teacher have the size 1, which changes neither `warm` nor the teacher's own "
-        "architecture, and since engine 6 heads are chosen on text said twice as well, which "
-        "changes nothing where a student has all of its teacher's heads, or is `warm`."
+        "architecture; since engine 6 heads are chosen on text said twice as well, which changes "
+        "nothing where a student has all of its teacher's heads, or is `warm`; since engine 7 "
+        "students that are deeper than their teacher, or learn its queries, keys and values, are "
+        "cut otherwise."
     )
 
 

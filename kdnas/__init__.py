@@ -6,5 +6,5 @@ framework; see ``docs/architecture.md`` for the rooms of the house and who may i
 
 __version__ = "0.1.0"
 
-ENGINE_VERSION = "6"
+ENGINE_VERSION = "7"
 """Changes whenever the same request would give other losses; part of every loss's context."""

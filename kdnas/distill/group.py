@@ -24,6 +24,7 @@ from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import StagePlan, plan_stages
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
+from kdnas.errors import TrainingError
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_stages
 from kdnas.records import CurvePoint, Losses, MiniKDContext, MiniKDRequest, MiniKDResult
@@ -89,7 +90,10 @@ class MiniKD:
                 closing(self._begin(member, plan)) as trainer,
                 self._setup.teacher_pass([trainer]) as teacher,
             ):
-                yield architecture, self._held_out.losses(teacher, [member.trainer])[0]
+                losses = self._held_out.losses(teacher, [trainer])[0]
+                if trainer.error is not None:
+                    raise TrainingError(f"{architecture} cannot be read: {trainer.error}")
+                yield architecture, losses
 
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.

@@ -415,8 +415,9 @@ def _trained_row(distilled: Distilled, spec: DistillationSpec) -> dict[str, str]
         held = f"still that of {spec.student.init_from.ref}"
     else:
         held = _UNTRAINED[_init(spec)]
+    below = "embeddings, all layers below the last," if spec.arch.layers > 1 else "embeddings"
     return {
-        "weights": f"trained: embeddings, all layers below the last, and the last layer's "
+        "weights": f"trained: {below} and the last layer's "
         f"{_listed(list(learned.values()))}; not trained: {rest}, {held}"
     }
 

@@ -167,6 +167,11 @@ class StudentTrainer:
 
     def diverged(self, what: str) -> str:
         """Word the reason why this student is given up."""
+        if self.step_number == 0:
+            return (
+                f"{what} before the first step, so that there is nothing to train; choose another "
+                "student.init, or check the weights that it begins with"
+            )
         return (
             f"diverged: {what} by step {self.step_number} of {self.plan.total_steps}; a smaller "
             f"learning_rate than {self.spec.learning_rate:g} may help"

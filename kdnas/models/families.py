@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -37,6 +37,18 @@ class LMHeadNames:
     activation: str | None = None
     layer_norm_eps: str | None = "layer_norm_eps"
     optional: Mapping[str, str] = field(default_factory=dict)
+
+
+class Rotary(NamedTuple):
+    """How a layer turns its queries and keys by their positions.
+
+    Attributes:
+        frequencies: (d_h / 2,) radians a token, of each plane of a head.
+        scaling: by which both are multiplied as well, such as YaRN's; 1 without.
+    """
+
+    frequencies: Tensor
+    scaling: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +190,14 @@ class Family:
         """Kind of each layer, such as global or local attention; empty where all are alike."""
         return list(getattr(model.config, self.layer_types)) if self.layer_types else []
 
-    def rotary_frequencies(self, model: nn.Module, layer: int) -> Tensor | None:
-        """Radians a token by which each plane of a head turns, (d_h / 2,); None if none does."""
+    def rotary(self, model: nn.Module, layer: int) -> Rotary | None:
+        """How a layer turns its queries and keys; None if it does not."""
         if self.positions is not None:
             return None
         kind = self.layer_kinds(model)[layer - 1]
         frequencies: Tensor = getattr(model.rotary_emb, f"{kind}_inv_freq")
-        return frequencies.detach().cpu()
+        scaling: float = getattr(model.rotary_emb, f"{kind}_attention_scaling")
+        return Rotary(frequencies.detach().cpu(), float(scaling))
 
     def window(self, model: nn.Module, layer: int) -> int | None:
         """Tokens that a layer sees to either side; None where it sees the whole sequence."""

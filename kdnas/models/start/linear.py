@@ -147,7 +147,7 @@ def _cholesky(matrix: Tensor, share: float) -> Tensor:
     if not torch.isfinite(matrix).all():
         raise TrainingError(
             "no map can be fitted to the states of the calibration text: their products are not "
-            "finite; check the weights of the teacher"
+            "finite; check the weights of the teacher, and of init_from where it is given"
         )
     while True:
         lifted = matrix.clone()

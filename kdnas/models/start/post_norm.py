@@ -30,11 +30,12 @@ class PostNormWalk(Walk):
         """Make one layer; see :class:`~kdnas.models.start.walk.Walk`."""
         task, states = self.task, self.task.states
         attention = self._attention(number, share, own)
+        between = states.attended(share.target) if share.span else states.hidden(share.target)
         if not share.span:
             attention = silent_attention(attention)
         read = attend(own.rows, attention, task.student.heads, task.layout)
         sums = own.rows + attention.output(read)
-        attention_norm, middle = self._normalised(sums, states.attended(share.target), own.basis)
+        attention_norm, middle = self._normalised(sums, between, own.basis)
         inputs = Inputs(middle.rows)
         feed_forward = self.feed_forward(share, inputs, middle.basis, states.attended, gated=False)
         if not share.span:

@@ -33,7 +33,7 @@ class PreNormWalk(Walk):
         built = task.student.layers[number - 1]
         coming = stream if built.attention_norm is None else normalised(stream, task.student.eps)
         attention = self._attention(number, share, coming, basis)
-        frequencies = task.student.frequencies[number - 1]
+        rotary = task.student.rotary[number - 1]
         if not share.span:
             attention = silent_attention(attention)
         read = attend(
@@ -41,12 +41,12 @@ class PreNormWalk(Walk):
             attention,
             task.student.heads,
             task.layout,
-            None if frequencies is None else lambda values: turned(values, frequencies),
+            None if rotary is None else lambda values: turned(values, rotary),
             task.student.windows[number - 1],
         )
-        target = states.attended(share.target) @ basis
+        between = states.attended(share.target) if share.span else states.hidden(share.target)
         output, middle = _onwards(
-            attention.output, read, stream, target, task.student.attention_biased
+            attention.output, read, stream, between @ basis, task.student.attention_biased
         )
         attention = Attention(attention.query, attention.key, attention.value, output)
         coming = normalised(middle, task.student.eps)
@@ -74,18 +74,15 @@ class PreNormWalk(Walk):
     def _attention(self, number: int, share: Share, coming: Tensor, basis: Tensor) -> Attention:
         task, teacher = self.task, self.task.teacher
         inputs = Inputs(coming, task.student.attention_biased)
-        # All of one kind, and so of the same frequencies.
-        frequencies = (
-            teacher.frequencies[share.attention[0] - 1],
-            task.student.frequencies[number - 1],
-        )
-        if frequencies[0] is None or frequencies[1] is None:
+        # All of one kind, and so turned alike.
+        theirs, own = teacher.rotary[share.attention[0] - 1], task.student.rotary[number - 1]
+        if theirs is None or own is None:
             raise ValueError("a family that normalises first is expected to have rotary positions")
         heads = self.heads(share, inputs, self._read_by_attention)
         return chosen_rotary_attention(
             inputs,
             heads,
-            (frequencies[0], frequencies[1]),
+            (theirs.frequencies, own.frequencies),
             basis,
             task.student.heads,
             task.generator,

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kdnas.models.families import Rotary
 from kdnas.models.start.attention import FRESH, chosen_values, fill_values, through
 from kdnas.models.start.heads import Heads, chosen_heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs, low_rank
@@ -106,9 +107,9 @@ def _projection(inputs: Inputs, planes: Tensor) -> Affine:
     return Affine(weight.float(), (rows[-1] - inputs.mean.double() @ weight).float())
 
 
-def turned(values: Tensor, frequencies: Tensor) -> Tensor:
+def turned(values: Tensor, rotary: Rotary) -> Tensor:
     """Turn (B, A, T, d) queries or keys by their places 0 … T − 1."""
-    angles = torch.arange(values.shape[2])[:, None] * frequencies  # (T, d / 2)
-    cos, sin = angles.cos(), angles.sin()
+    angles = torch.arange(values.shape[2])[:, None] * rotary.frequencies  # (T, d / 2)
+    cos, sin = angles.cos() * rotary.scaling, angles.sin() * rotary.scaling
     first, second = values.chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)

@@ -35,7 +35,7 @@ def start_from_teacher(
 ) -> list[Tensor]:
     """Write the weights that a student of any architecture begins with.
 
-    A student of its teacher's own architecture gets the teacher's weights.
+    A student of its teacher's own architecture gets the teacher's weights, whatever is compared.
 
     Args:
         student: as built, in the teacher's family, on the CPU.
@@ -45,7 +45,7 @@ def start_from_teacher(
         states: the teacher's, on some text.
         seed: of the turn of the basis, and of dimensions that nothing is known of.
         compared: what an objective compares the last layer's queries, keys and values with. Where
-            positions are rotary it counts for nothing: there a basis is not free enough.
+            positions are rotary their heads are cut like any others: there a basis is not free.
 
     Returns:
         What the student then makes of the text, (N, d) behind its embeddings and each of its
@@ -61,6 +61,7 @@ def start_from_teacher(
         len(whole.layers),
         family.layer_kinds(student),
         family.layer_kinds(teacher),
+        None if compared is None else compared.teacher_layer,
     )
     components = states.components(share.target for share in pieces)
     basis = student_basis(components, architecture.hidden, seed)

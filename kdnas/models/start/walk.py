@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kdnas.architecture import Architecture
-from kdnas.models.families import Family
+from kdnas.models.families import Family, Rotary
 from kdnas.models.start.feed_forward import Neurons, chosen_neurons
 from kdnas.models.start.heads import Heads
 from kdnas.models.start.layers import Share
@@ -41,7 +41,7 @@ class Model:
         heads: of each of them.
         activation: of its feed-forward blocks.
         eps: of its layer norms.
-        frequencies: of the planes of a head, by layer; None where positions are not rotary.
+        rotary: how each layer turns its queries and keys; None where it does not.
         windows: tokens that each layer sees to either side; None where it is all of them.
         attention_biased: whether the products of its attention blocks have biases.
         feed_forward_biased: whether those of its feed-forward blocks do.
@@ -51,7 +51,7 @@ class Model:
     heads: int
     activation: str
     eps: float
-    frequencies: tuple[Tensor | None, ...]
+    rotary: tuple[Rotary | None, ...]
     windows: tuple[int | None, ...]
     attention_biased: bool
     feed_forward_biased: bool
@@ -68,7 +68,7 @@ class Model:
             int(getattr(config, family.config_keys["heads"])),
             str(getattr(config, family.config_keys["activation"])),
             norm_eps(layers[0].get_submodule(family.norms[1])),
-            tuple(family.rotary_frequencies(model, number) for number in numbers),
+            tuple(family.rotary(model, number) for number in numbers),
             tuple(family.window(model, number) for number in numbers),
             getattr(attention, "bias", None) is not None,
             getattr(feed_forward, "bias", None) is not None,
@@ -176,7 +176,7 @@ class Walk(ABC):
                 inputs.map_to(comes_in(j)),
                 task.states.activity(j),
             )
-            for j in share.span or (share.target,)
+            for j in share.span or share.attention
         ]
         return chosen_neurons(
             inputs,

@@ -12,12 +12,13 @@ from structlog.testing import capture_logs
 
 import kdnas
 from kdnas.db.engine import Database
+from kdnas.db.repository import latencies
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
 from kdnas.specs.load import merge
 from kdnas.specs.objectives import ObjectiveName
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
-from kdnas.testing.demo_data import fill
+from kdnas.testing import demo_data
 
 
 def test_who_is_asking(client: TestClient) -> None:
@@ -158,8 +159,10 @@ def test_a_zero_character_in_a_parameter_is_no_failure_of_the_service(
     client: TestClient, database: Database
 ) -> None:
     """PostgreSQL takes no text with one: it must not get there."""
-    ids = fill(database)
-    names = {"search": ids.finished, "candidate": "x", "table": ids.latency_profile}
+    search = demo_data.add_search(database, "searched", episodes=1, candidates_each=2)
+    with database.write() as session:
+        table = latencies.save_latency_table(session, demo_data.latency_table())
+    names = {"search": search, "candidate": "x", "table": table}
     document = client.get("/api/v1/openapi.json").json()
     asked = 0
     for path, operations in document["paths"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from api.objective_preparation import check_objective, prepare_objective, withou
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.lm_head import has_lm_head
+from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.specs.objectives import objective_spec
 from kdnas.specs.parts import StudentSpec, TrainingSpec
@@ -29,7 +31,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
 
 
 def prepare(
-    lab: TinyLab, objective: Any, teacher: TeacherHandle | None = None
+    lab: TinyLab,
+    objective: Any,
+    teacher: TeacherHandle | None = None,
+    origin: TeacherHandle | None = None,
 ) -> tuple[Any, TeacherHandle, list[tuple[str, int, int]]]:
     told: list[tuple[str, int, int]] = []
     found, with_head = prepare_objective(
@@ -44,6 +49,7 @@ def prepare(
         "float32",
         1,
         lambda what, done, total: told.append((what, done, total)),
+        origin,
     )
     return found, with_head, told
 
@@ -106,6 +112,20 @@ def test_teacher_layers_are_tried_and_the_table_is_kept(lab: TinyLab) -> None:
         {"name": "minilmv2", "relation_heads": 12, "teacher_layer": best.teacher_layer}
     )
     assert without_trials(found) == without_trials(plain)
+
+
+def test_trials_go_on_from_a_student_that_was_trained_before(
+    lab: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut for it then, for which there may be too little text."""
+    asked = {"name": "minilmv2", "relation_heads": 12, "teacher_layer": "search", "trial_steps": 4}
+    folder = Path(shutil.copytree(lab.teacher.folder, tmp_path / "trained"))
+    build_student(lab.teacher.config, ARCHITECTURE).save_pretrained(folder)
+    origin = prepare_teacher(str(folder), lab.store)
+    cut, _, _ = prepare(lab, asked)
+    monkeypatch.setattr("kdnas.distill.setup.start_from_teacher", None)
+    found, _, _ = prepare(lab, asked, origin=origin)
+    assert [trial.relative for trial in found.trials] != [trial.relative for trial in cut.trials]
 
 
 @pytest.mark.parametrize("name", ["hs", "hs+od"])

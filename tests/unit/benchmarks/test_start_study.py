@@ -104,7 +104,7 @@ def test_runs_of_an_engine_that_did_the_same_are_named(study: ModuleType, tmp_pa
             study.REPORTED[0], "warm", 960, 0.4, engine_version="4", holds_for_engine=ENGINE_VERSION
         )
     )
-    assert "Among them are 1 of engine 4, before" in study.report(results)[0]
+    assert "Among them are 1 of engine 4, for which nothing changed" in study.report(results)[0]
     results.refuse_others("texts", "mark")
 
 

@@ -219,6 +219,11 @@ def test_the_card_says_what_no_gradient_reached(
     assert TRAINED + held in card_of(lab, DistillationSpec.model_validate(request))
 
 
+def test_a_single_layer_has_none_below_it(lab: TinyLab) -> None:
+    card = card_of(lab, lab.distillation("1,2,24,48,gelu", "minilmv2"))
+    assert "| weights | trained: embeddings and the last layer's queries, keys and values; " in card
+
+
 def test_projections_that_no_relation_reads_are_not_trained(lab: TinyLab) -> None:
     card = card_of(lab, lab.distillation(STUDENT, {"name": "minilmv2", "relations": {"qq": 1}}))
     assert (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import pad_batch
@@ -20,7 +21,8 @@ from kdnas.distill.group import MiniKD
 from kdnas.distill.held_out import HeldOut
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
-from kdnas.errors import TeacherError
+from kdnas.distill.student_trainer import StudentTrainer
+from kdnas.errors import TeacherError, TrainingError
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses, MiniKDRequest, MiniKDResult
@@ -179,6 +181,22 @@ def test_what_is_read_aside_stays_in_no_trainers_tap(lab: TinyLab) -> None:
     with closing(setup.trainer(student, STUDENTS[0], plan, spec)) as trainer:
         setup.fit(trainer)
         assert not trainer._tap.take(setup.batch(pad_batch(lab.corpus, np.arange(2)))).hidden
+
+
+def test_a_start_that_cannot_be_read_is_named(
+    lab: TinyLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = MiniKD(lab.context(init="warm"), lab.teacher, lab.corpus, lab.store, "cpu")
+    whole = engine._setup.trainer
+
+    def broken(student: nn.Module, *rest: Any) -> StudentTrainer:
+        student.get_parameter("encoder.layer.0.output.dense.weight").data.fill_(math.nan)
+        return whole(student, *rest)
+
+    monkeypatch.setattr(engine._setup, "trainer", broken)
+    monkeypatch.setattr(engine._setup, "fit", lambda trainer: None)
+    with pytest.raises(TrainingError, match=f"{STUDENTS[0]} cannot be read: .*before the first"):
+        next(engine.read(STUDENTS[:1]))
 
 
 def test_reading_starts_is_lazy(lab: TinyLab) -> None:

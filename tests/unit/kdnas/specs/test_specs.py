@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from kdnas.errors import SpecError
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.load import Section, load_preset, preset_names
+from kdnas.specs.load import Section, load_preset, merge, preset_names
 from kdnas.specs.pipeline import PipelineSpec, VariantSpec
 from kdnas.specs.search import BackendSpec, RewardSpec, SearchSpec
 
@@ -212,6 +212,13 @@ def test_presets_are_valid(name: str, section: Section) -> None:
         assert SearchSpec.read(preset, name)
     else:
         assert DistillationSpec.read({"architecture": "3,12,384,1024,gelu", **preset}, name)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_students_of_a_pipeline_start_as_in_its_search(preset: str) -> None:
+    asked = {"search": {"teacher": "t", "corpus": "c", "student": "warm"}}
+    spec = PipelineSpec.read(merge(load_preset(preset, "pipeline"), asked), "request")
+    assert spec.distillation_of("3,4,288,512,gelu", spec.search).student.init == "warm"
 
 
 def test_the_papers_preset_is_as_published() -> None:

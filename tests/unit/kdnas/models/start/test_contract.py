@@ -18,6 +18,7 @@ from kdnas.architecture import Architecture
 from kdnas.models.families import FAMILIES
 from kdnas.models.start.heads import Heads
 from kdnas.models.start.linear import InputMap
+from kdnas.models.start.relations import Compared
 from kdnas.models.start.teacher_start import start_from_teacher
 from kdnas.models.start.weights import read_layer
 from kdnas.search_space import SearchSpace
@@ -81,6 +82,31 @@ def test_so_it_is_wherever_a_teacher_has_biases(
     lab = make_start_lab(tmp_path, "modernbert", **flags)
     for number, architecture in enumerate(STUDENTS):
         assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / str(number))
+
+
+def test_so_it_is_where_scores_are_scaled(tmp_path: Path) -> None:
+    """As by YaRN, with which a teacher reads longer texts than it was made for."""
+    turned = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}
+    turned["original_max_position_embeddings"] = 32
+    kinds = ("full_attention", "sliding_attention")
+    lab = make_start_lab(tmp_path, "modernbert", rope_parameters=dict.fromkeys(kinds, turned))
+    rotary = lab.family.rotary(lab.model, 1)
+    assert rotary is not None
+    assert rotary.scaling > 1.1
+    for number, architecture in enumerate(STUDENTS):
+        assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / str(number))
+
+
+@pytest.mark.parametrize("compared", [None, Compared(1, 4), Compared(2, 4)])
+def test_the_last_layer_of_a_deeper_student_is_not_silent(
+    lab: StartLab, compared: Compared | None
+) -> None:
+    """What some objectives never train must not be left at zero."""
+    student, architecture = lab.built("5,4,48,96,gelu"), Architecture.parse("5,4,48,96,gelu")
+    start_from_teacher(student, lab.model, lab.family, architecture, lab.states, 0, compared)
+    last = read_layer(lab.family, lab.family.transformer_layers(student)[-1])
+    assert last.attention.output.weight.any()
+    assert last.feed_forward.outer.weight.any()
 
 
 def test_norms_begin_as_large_as_fresh_ones(lab: StartLab, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_emb
 
+from kdnas.models.families import Rotary
 from kdnas.models.start.attention import FRESH
 from kdnas.models.start.heads import Heads
 from kdnas.models.start.linear import Affine, InputMap, Inputs
@@ -31,7 +33,9 @@ def drawn_attention(width: int = WIDTH) -> Attention:
 def scores(attention: Attention, rows: Tensor, heads: int, own: Tensor) -> Tensor:
     """Scores between all tokens of one sequence: (A, T, T)."""
     queries, keys = (
-        turned(torch.unflatten(product(rows), 1, (heads, -1)).transpose(0, 1)[None], own)[0]
+        turned(
+            torch.unflatten(product(rows), 1, (heads, -1)).transpose(0, 1)[None], Rotary(own, 1.0)
+        )[0]
         for product in (attention.query, attention.key)
     )
     scored: Tensor = queries @ keys.mT / queries.shape[-1] ** 0.5
@@ -86,19 +90,20 @@ def test_equal_planes_stand_for_themselves(planes: tuple[int, float]) -> None:
     assert plane_sets(own, own) == [([i], [i]) for i in range(len(own))]
 
 
-def test_planes_turn_as_those_of_transformers_do() -> None:
+@pytest.mark.parametrize("scaling", [1.0, 1.25])
+def test_planes_turn_as_those_of_transformers_do(scaling: float) -> None:
     own = frequencies(6)
     queries, keys = drawn(2, 3, TOKENS, 12), drawn(2, 3, TOKENS, 12, seed=1)
     angles = torch.arange(TOKENS)[:, None] * torch.cat([own, own])
-    cos, sin = (values[None] for values in (angles.cos(), angles.sin()))
+    cos, sin = (scaling * values[None] for values in (angles.cos(), angles.sin()))
     wanted = apply_rotary_pos_emb(queries, keys, cos, sin)
-    torch.testing.assert_close(turned(queries, own), wanted[0])
-    torch.testing.assert_close(turned(keys, own), wanted[1])
+    torch.testing.assert_close(turned(queries, Rotary(own, scaling)), wanted[0])
+    torch.testing.assert_close(turned(keys, Rotary(own, scaling)), wanted[1])
 
 
 def test_a_turn_keeps_lengths_and_tells_distances() -> None:
     own, values = frequencies(4), drawn(1, 1, 1, 8).expand(1, 1, TOKENS, 8)
-    around = turned(values, own)[0, 0]
+    around = turned(values, Rotary(own, 1.0))[0, 0]
     torch.testing.assert_close(around.norm(dim=1), values[0, 0].norm(dim=1))
     products = around @ around.T
     torch.testing.assert_close(products[0, :-1], products[1, 1:])
