@@ -78,6 +78,21 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run a test on those databases alone that it, else its module, names."""
+    left_out = [item for item in items if not _wanted(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _wanted(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("databases")
+    if marker is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return True
+    return item.callspec.params.get("database_url", marker.args[0]) in marker.args
+
+
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 

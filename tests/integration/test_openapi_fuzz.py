@@ -82,8 +82,7 @@ def url(database: Database, tmp_path: Path) -> Iterator[str]:
 
 # PostgreSQL refuses more than SQLite, such as a zero character; that both find the same rows is for
 # the tests of the repository to show.
-@pytest.mark.postgres
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.databases("postgresql")
 def test_every_answer_is_as_documented(url: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [

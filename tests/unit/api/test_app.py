@@ -20,6 +20,8 @@ from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
 
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def test_who_is_asking(client: TestClient) -> None:
     answer = client.get("/api/v1/session")
@@ -155,6 +157,7 @@ def test_the_api_can_be_read_in_a_browser(client: TestClient) -> None:
     assert "<script>" not in answer.text
 
 
+@pytest.mark.databases("postgresql")
 def test_a_zero_character_in_a_parameter_is_no_failure_of_the_service(
     client: TestClient, database: Database
 ) -> None:

@@ -11,6 +11,8 @@ from kdnas.db.engine import Database
 from kdnas.db.repository import searches
 from kdnas.db.repository.events import append_event, last_event_id, start_of_tail
 
+pytestmark = pytest.mark.databases("sqlite")
+
 PAGES = [
     "/searches",
     "/searches/new",
@@ -52,6 +54,7 @@ def test_a_name_in_a_path_stays_text(client: TestClient) -> None:
     assert "<script>alert" not in answer.text
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_page_carries_the_event_from_which_on_it_follows(
     client: TestClient, database: Database
 ) -> None:
@@ -66,6 +69,7 @@ def test_a_page_carries_the_event_from_which_on_it_follows(
         assert f'data-log-since="{last - 100}"' in text
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_tail_of_an_unknown_subject_begins_now(database: Database) -> None:
     with database.write() as session:
         search = searches.create_search(session, {}, name="alone")
@@ -84,5 +88,6 @@ def test_an_address_that_leads_nowhere_is_a_page_for_people_only(client: TestCli
     assert client.get("/api/v1/nowhere", headers={"Accept": "text/html"}).json()["status"] == 404
 
 
+@pytest.mark.databases("postgresql")
 def test_a_null_character_in_an_address_is_no_failure(client: TestClient) -> None:
     assert client.get("/searches/%00").status_code == 200  # the page then says that there is none

@@ -18,6 +18,9 @@ from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedEvaluation:

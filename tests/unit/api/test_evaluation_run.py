@@ -37,6 +37,9 @@ from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 WORDS = ("good", "bad", "film", "the", "was", "plot", "dull", "fun")
 
 
@@ -189,6 +192,7 @@ def test_a_failure_is_written_down_and_may_be_tried_again(
     assert (pair.record.id, pair.record.status, pair.record.error) == (row.id, "succeeded", None)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_processes_do_not_work_on_the_same_pair(
     database: Database, models: Path, data: Path, settings: Settings
 ) -> None:

@@ -29,6 +29,9 @@ from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 GRID = {"learning_rates": [1e-5, 1e-3], "epochs": [1, 2]}
 
 
@@ -243,6 +246,7 @@ def test_what_the_command_line_stops_goes_back_to_the_service(
     assert (pair.record.id, pair.record.status) == (row_id, "succeeded")
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_that_waits_for_anothers_grid_is_left_for_later(
     place: Place, database_url: str, prepared_grid: str
 ) -> None:
@@ -261,6 +265,7 @@ def test_one_that_waits_for_anothers_grid_is_left_for_later(
     assert last["phase"] == "waiting for room"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("has_key", [True, False])
 def test_of_two_that_are_the_same_the_younger_one_waits(
     place: Place, database_url: str, has_key: bool

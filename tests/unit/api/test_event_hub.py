@@ -247,7 +247,7 @@ def test_the_reader_outlives_a_database_that_is_away(
     assert asyncio.run(run()) == [start + 1]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.databases("sqlite")
 def test_two_hundred_listeners_hear_of_it_within_a_second(database: Database) -> None:
     start = newest(database)
 

@@ -24,6 +24,9 @@ from kdnas.specs.parts import TeacherSpec
 from kdnas.store import Store
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 AXES = {"layers": [1, 2], "heads": [2], "hidden": [24], "intermediate": [48]}
 
 
@@ -110,6 +113,7 @@ def test_a_build_that_is_cancelled_at_its_last_moment_stays_so(
     assert (record.status, record.profile_id, record.error) == ("cancelled", None, None)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_drained_build_is_gone_on_with(place: Place) -> None:
     build_id = place.queue()
     assert place.run(build_id, lambda: True) == "running"

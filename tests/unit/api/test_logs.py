@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from api.log_format import configure_logs
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = pytest.mark.databases("sqlite")
 
 
 @pytest.fixture

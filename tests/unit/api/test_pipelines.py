@@ -33,6 +33,9 @@ from kdnas.testing.tiny_tasks import write_sst2
 from kdnas.testing.truth import assert_shape
 from kdnas.testing.walked_pipeline import add_pipeline, end_search, pipeline_spec
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 PIPELINES = "/api/v1/pipelines"
 
 
@@ -96,6 +99,7 @@ def end_scores(database: Database, pipeline_id: str, failing: int | None = None)
         advance(session, pipeline_id)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_asked_for_listed_changed_and_deleted(
     client: TestClient, body: dict[str, Any], database: Database
 ) -> None:
@@ -155,6 +159,7 @@ def test_what_is_wrong_is_refused_at_once(
     assert client.get("/api/v1/searches").json()["items"] == []
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_from_the_search_to_the_end(database: Database) -> None:
     record = begun(database, name="whole", baselines={"variants": [{"int8": True}]})
     for _ in range(2):  # nothing to do while the search waits
@@ -401,6 +406,7 @@ def test_a_student_that_has_not_learned_is_scored_with_a_note(
     assert report["status"] == "succeeded"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_names_that_are_taken(database: Database) -> None:
     with database.write() as session:
         searches.create_search(session, {}, name="twice")
@@ -419,6 +425,7 @@ def test_names_that_are_taken(database: Database) -> None:
     assert names[0] == "twice-1.2"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_at_once_add_nothing_twice(database: Database) -> None:
     record = begun(database)
     with ThreadPoolExecutor(4) as pool:
@@ -479,6 +486,7 @@ def test_the_made_up_pipelines_are_as_real_ones(client: TestClient, database: Da
     assert found["num_evaluated"] == found["num_evaluations"] > 0
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_report_comes_in_all_formats(client: TestClient, database: Database) -> None:
     pipeline = add_pipeline(database, "reported")
     path = f"{PIPELINES}/{pipeline}/report"

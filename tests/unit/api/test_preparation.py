@@ -35,6 +35,9 @@ from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.machine import Machine
 
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
 QUICK = LatencySpec(length=8, budget_seconds=1)
 
 
@@ -121,6 +124,7 @@ def test_a_table_is_built_once_and_grows_without_changing(lab: TinyLab, database
     assert all(isinstance(e, LatencyEntry) and e.latency_ms > 0 for e in new)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_searches_that_begin_at_once_share_one_table(
     lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

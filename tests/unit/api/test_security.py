@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +23,7 @@ HERE = "http://127.0.0.1:8000"
 OPERATOR, VIEWER = "operator-token-0123456789", "viewer-token-0123456789"
 SESSION = "/api/v1/session"
 
-
-@pytest.fixture
-def database_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """Of one kind only: nothing here is the database's doing."""
-    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'kdnas.db')}"
+pytestmark = pytest.mark.databases("sqlite")
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from kdnas.specs.pipeline import BaselinesSpec, PipelineSpec
 from kdnas.testing.tiny_tasks import write_sst2
 from kdnas.testing.walked_pipeline import add_pipeline
 
+pytestmark = pytest.mark.databases("sqlite")
+
 app = typer.Typer()
 app.command()(launch.launch)
 
