@@ -265,7 +265,7 @@ def _copying(part: StudentsSpec, search: SearchSpec) -> str | None:
     """Name what copies teacher layers, and so can make students of its width only."""
     if (part.objective or search.objective).name == "distilbert":
         return "the objective distilbert"
-    return "the start copy" if (part.student or search.student).init == "copy" else None
+    return "the start copy" if part.student.over(search.student).init == "copy" else None
 
 
 def _random_picks(

@@ -88,9 +88,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _wanted(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("databases")
-    if marker is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+    if marker is None:
         return True
-    return item.callspec.params.get("database_url", marker.args[0]) in marker.args
+    if not marker.args or not {"sqlite", "postgresql"}.issuperset(marker.args):
+        raise pytest.UsageError(f"{item.nodeid}: databases{marker.args} names no such databases")
+    callspec = getattr(item, "callspec", None)
+    kinds = (
+        [callspec.params.get(name) for name in ("database_url", "empty_url")] if callspec else []
+    )
+    return all(kind is None or kind in marker.args for kind in kinds)
 
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]

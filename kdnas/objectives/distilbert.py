@@ -53,8 +53,12 @@ class DistilBert:
         """Say where the student differs from its teacher in more than depth."""
         if not any(self.weights):
             return "all weights of distilbert are 0; give at least one that is larger"
-        otherwise = "the objective hs, minilmv2 or direct-minilm for students of other sizes"
-        problem = copy_problem(asdict(student), asdict(teacher), otherwise)
+        problem = copy_problem(
+            asdict(student),
+            asdict(teacher),
+            "the objective hs, minilmv2 or direct-minilm for students of other sizes",
+            "the objective minilmv2, direct-minilm or od for deeper ones",
+        )
         return problem and f"distilbert begins with copied layers, and {problem}"
 
     def head(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 from kdnas.specs.objectives import ObjectiveSpec
-from kdnas.specs.parts import Fraction, ModelSpec, StudentSpec
+from kdnas.specs.parts import Fraction, ModelSpec, Start, StudentSpec
 from kdnas.specs.search import SearchSpec
 
 MOST_STUDENTS = 50
@@ -100,20 +100,47 @@ class BaselinesSpec(Spec):
     smallest_cuts: bool = False
 
 
+class StudentsStartSpec(Spec):
+    """How students start where that is not as in the search; what is None is the search's.
+
+    Attributes:
+        init: the start: ``teacher``, ``warm``, ``random`` or ``copy``.
+        calibration_tokens: tokens of the corpus on which the teacher is watched for it.
+    """
+
+    init: Start | None = None
+    calibration_tokens: int | None = Field(None, ge=256)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"init": value} if isinstance(value, str) else value
+
+    def over(self, search: StudentSpec) -> StudentSpec:
+        """The search's, with what is given here in place of its own."""
+        given = {name: value for name, value in self.to_json().items() if value is not None}
+        return StudentSpec.model_validate(search.to_json() | given)
+
+
 class StudentsSpec(Spec):
     """How every student is distilled; teacher and corpus are those of the search.
 
     Attributes:
         objective: what is learned; None takes the search's.
-        student: how students start; None takes the search's.
+        student: how students start where that is not as in the search.
         training: length and settings of each.
         output: folder that gets a folder for each student; None is ``students`` of ``KDNAS_HOME``.
     """
 
     objective: ObjectiveSpec | None = None
-    student: StudentSpec | None = None
+    student: StudentsStartSpec = StudentsStartSpec()
     training: FullTrainingSpec = FullTrainingSpec()
     output: str | None = Field(None, min_length=1)
+
+    @field_validator("student", mode="before")
+    @classmethod
+    def _as_in_the_search(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @model_validator(mode="after")
     def _distils(self) -> Self:
@@ -166,7 +193,7 @@ class PipelineSpec(Spec):
                 "teacher": search.teacher.to_json(),
                 "corpus": search.corpus.to_json(),
                 "objective": (part.objective or search.objective).to_json(),
-                "student": (part.student or search.student).to_json(),
+                "student": part.student.over(search.student).to_json(),
                 "training": training | {"steps": 0} if undistilled else training,
                 "output": f"{part.output}/{name}" if part.output and name else part.output,
             }

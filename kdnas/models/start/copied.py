@@ -15,12 +15,14 @@ from kdnas.records import TeacherShape
 from kdnas.search_space import AXES
 from kdnas.specs.parts import Start
 
+OTHERWISE = "the start teacher"
+
 
 def start_problem(init: Start, student: Architecture, teacher: TeacherShape) -> str | None:
     """Say why a student of this teacher cannot have this start, or None if it can."""
     if init != "copy":
         return None
-    return copy_problem(asdict(student), asdict(teacher), "the start teacher")
+    return copy_problem(asdict(student), asdict(teacher), OTHERWISE)
 
 
 def copy_layers(student: nn.Module, teacher: nn.Module, family: Family) -> None:
@@ -32,7 +34,7 @@ def copy_layers(student: nn.Module, teacher: nn.Module, family: Family) -> None:
         ArchitectureError: the student differs from its teacher in more than depth.
     """
     own, wanted = (family.axes(model.config) for model in (student, teacher))
-    if problem := copy_problem(own, wanted, "the start teacher"):
+    if problem := copy_problem(own, wanted, OTHERWISE):
         raise ArchitectureError(problem)
     layers, sources = map(family.transformer_layers, (student, teacher))
     copy_embeddings(student, teacher)
@@ -54,7 +56,10 @@ def copy_embeddings(student: nn.Module, teacher: nn.Module) -> None:
 
 
 def copy_problem(
-    student: Mapping[str, Any], teacher: Mapping[str, Any], otherwise: str
+    student: Mapping[str, Any],
+    teacher: Mapping[str, Any],
+    otherwise: str,
+    if_deeper: str | None = None,
 ) -> str | None:
     """Say why a student cannot have copies of its teacher's layers, or None if it can.
 
@@ -62,6 +67,7 @@ def copy_problem(
         student: its axes.
         teacher: likewise.
         otherwise: what to choose instead of another student, such as ``the start teacher``.
+        if_deeper: what instead of one of fewer layers, if that is something else.
     """
     for axis in AXES[1:]:
         if student[axis] != teacher[axis]:
@@ -75,6 +81,6 @@ def copy_problem(
     if student["layers"] > teacher["layers"]:
         return (
             f"a student of {student['layers']} layers cannot copy those of a teacher of "
-            f"{teacher['layers']}; choose at most {teacher['layers']}, or {otherwise}"
+            f"{teacher['layers']}; choose at most {teacher['layers']}, or {if_deeper or otherwise}"
         )
     return None

@@ -13,6 +13,7 @@ from kdnas.models.start.attending import attend
 from kdnas.models.start.layers import Share
 from kdnas.models.start.linear import Affine, Inputs, by_channel
 from kdnas.models.start.norms import normalised
+from kdnas.models.start.relations import related_attention
 from kdnas.models.start.rotary import chosen_rotary_attention, turned
 from kdnas.models.start.walk import (
     ACTIVATIONS,
@@ -78,15 +79,25 @@ class PreNormWalk(Walk):
         theirs, own = teacher.rotary[share.attention[0] - 1], task.student.rotary[number - 1]
         if theirs is None or own is None:
             raise ValueError("a family that normalises first is expected to have rotary positions")
+        compared = task.compared if number == task.architecture.layers else None
+        if compared is not None and len(own.frequencies) == len(theirs.frequencies):
+            own = theirs  # what is compared is not turned yet: each plane is its own counterpart
         heads = self.heads(share, inputs, self._read_by_attention)
-        return chosen_rotary_attention(
+        attention = chosen_rotary_attention(
+            inputs, heads, (theirs, own), basis, task.student.heads, task.generator
+        )
+        if compared is None:
+            return attention
+        layer = compared.teacher_layer
+        related = related_attention(
             inputs,
-            heads,
-            (theirs.frequencies, own.frequencies),
+            inputs.map_to(self._read_by_attention(layer)),
+            teacher.layers[layer - 1].attention,
+            compared.heads,
             basis,
-            task.student.heads,
             task.generator,
         )
+        return Attention(attention.query, attention.key, related.value, related.output)
 
     def _read_by_attention(self, layer: int) -> Tensor:
         """What comes into the attention of a teacher layer: (N, D)."""

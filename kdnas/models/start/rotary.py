@@ -47,7 +47,7 @@ def plane_sets(student: Tensor, teacher: Tensor) -> list[tuple[list[int], list[i
 def chosen_rotary_attention(
     inputs: Inputs,
     layers: Sequence[Heads],
-    frequencies: tuple[Tensor, Tensor],
+    rotary: tuple[Rotary, Rotary],
     basis: Tensor,
     heads: int,
     generator: torch.Generator,
@@ -57,18 +57,19 @@ def chosen_rotary_attention(
     Args:
         inputs: what comes into the student's attention.
         layers: heads to choose from, of the teacher layers that the student's stands for.
-        frequencies: of the planes of a head of these layers, and of a student head.
+        rotary: how these layers turn, and how the student's does.
         basis: (D, d) from the teacher's space to the student's.
         heads: of the student, A_h.
         generator: of the values in dimensions that are left over.
     """
-    width, size = len(inputs.mean), 2 * len(frequencies[0])
+    theirs, ours = rotary
+    width, size = len(inputs.mean), 2 * len(theirs.frequencies)
     own_size = width // heads
-    scale = math.sqrt(own_size / size)
+    scale = math.sqrt(own_size / size) * (theirs.scaling / ours.scaling) ** 2
     chosen = chosen_heads(layers, basis, heads)
     query = torch.zeros(width + 1, heads, own_size // 2, dtype=torch.complex128)
     key = torch.zeros_like(query)
-    sets = plane_sets(frequencies[1], frequencies[0])
+    sets = plane_sets(ours.frequencies, theirs.frequencies)
     for own, (number, head, _) in enumerate(chosen):
         layer = layers[number]
         queries, keys = (

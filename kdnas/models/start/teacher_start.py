@@ -45,7 +45,8 @@ def start_from_teacher(
         states: the teacher's, on some text.
         seed: of the turn of the basis, and of dimensions that nothing is known of.
         compared: what an objective compares the last layer's queries, keys and values with. Where
-            positions are rotary their heads are cut like any others: there a basis is not free.
+            positions are rotary, the basis of queries and keys is not free, and only values are
+            cut for that.
 
     Returns:
         What the student then makes of the text, (N, d) behind its embeddings and each of its

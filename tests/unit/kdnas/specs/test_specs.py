@@ -215,10 +215,25 @@ def test_presets_are_valid(name: str, section: Section) -> None:
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_students_of_a_pipeline_start_as_in_its_search(preset: str) -> None:
-    asked = {"search": {"teacher": "t", "corpus": "c", "student": "warm"}}
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ({}, ("warm", 8192)),
+        ({"student": None}, ("warm", 8192)),
+        ({"student": {"calibration_tokens": 4096}}, ("warm", 4096)),
+        ({"student": "random"}, ("random", 8192)),
+    ],
+)
+def test_students_of_a_pipeline_start_as_in_its_search_but_for_what_is_given(
+    preset: str, given: dict[str, Any], start: tuple[str, int]
+) -> None:
+    search = {"teacher": "t", "corpus": "c", "student": "warm"}
+    asked = {"search": search, "distillation": given}
     spec = PipelineSpec.read(merge(load_preset(preset, "pipeline"), asked), "request")
-    assert spec.distillation_of("3,4,288,512,gelu", spec.search).student.init == "warm"
+    student = spec.distillation_of("3,4,288,512,gelu", spec.search).student
+    assert (student.init, student.calibration_tokens) == start
+    again = PipelineSpec.read(spec.to_json(), "stored")
+    assert again == spec
 
 
 def test_the_papers_preset_is_as_published() -> None:

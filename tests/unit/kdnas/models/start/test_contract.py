@@ -64,13 +64,24 @@ def test_what_it_says_a_student_makes_of_the_text_is_what_it_makes(
     assert_makes_what_is_said(lab, chosen, tmp_path / "states")
 
 
-def assert_makes_what_is_said(lab: StartLab, architecture: Architecture, folder: Path) -> None:
+def assert_makes_what_is_said(
+    lab: StartLab, architecture: Architecture, folder: Path, compared: Compared | None = None
+) -> None:
     student = lab.built(architecture)
-    seen = start_from_teacher(student, lab.model, lab.family, architecture, lab.states, 0)
+    seen = start_from_teacher(student, lab.model, lab.family, architecture, lab.states, 0, compared)
     real = lab.states_of(student, folder)
     assert len(seen) == real.num_layers + 1
     for layer, states in enumerate(seen):
         torch.testing.assert_close(real.output(layer), states, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("architecture", ["1,2,24,48,relu", "2,4,48,96,silu", "5,4,48,96,gelu"])
+def test_so_it_is_where_its_last_layer_is_compared(
+    lab: StartLab, architecture: str, layer: int, tmp_path: Path
+) -> None:
+    compared = Compared(layer, 4)
+    assert_makes_what_is_said(lab, Architecture.parse(architecture), tmp_path / "states", compared)
 
 
 @pytest.mark.parametrize("biased", list(product((False, True), repeat=3)))
@@ -86,10 +97,10 @@ def test_so_it_is_wherever_a_teacher_has_biases(
 
 def test_so_it_is_where_scores_are_scaled(tmp_path: Path) -> None:
     """As by YaRN, with which a teacher reads longer texts than it was made for."""
-    turned = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}
-    turned["original_max_position_embeddings"] = 32
-    kinds = ("full_attention", "sliding_attention")
-    lab = make_start_lab(tmp_path, "modernbert", rope_parameters=dict.fromkeys(kinds, turned))
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    longer = {**plain, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    kinds = {"full_attention": longer, "sliding_attention": plain}
+    lab = make_start_lab(tmp_path, "modernbert", rope_parameters=kinds)
     rotary = lab.family.rotary(lab.model, 1)
     assert rotary is not None
     assert rotary.scaling > 1.1

@@ -56,7 +56,7 @@ def chosen(
     return chosen_rotary_attention(
         Inputs(rows, biased=False),
         [choice],
-        (theirs, own),
+        (Rotary(theirs, 1.0), Rotary(own, 1.0)),
         torch.eye(width),
         heads,
         torch.Generator().manual_seed(0),

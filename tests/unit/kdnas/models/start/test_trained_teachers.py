@@ -135,12 +135,13 @@ def test_queries_keys_and_values_begin_nearer_to_the_teachers_than_warm_ones(
 def test_the_layers_below_lead_to_what_is_compared(lab: TinyLab, name: str) -> None:
     """A student with room for all of the teacher below the layer that teaches has all of it.
 
-    Where positions are rotary, queries and keys are as large as each other, not as the teacher's.
+    Where positions are rotary, queries and keys come out as large as each other, which relations
+    see.
     """
     objective = {"name": name, "relation_heads": 4, "teacher_layer": 2}
     students = [Architecture.parse(size) for size in ("2,4,48,96,gelu", "4,4,48,96,gelu")]
     losses = read(lab, "teacher", students, objective=objective)
     rotary = FAMILIES[lab.teacher.shape.model_type].positions is None
-    free = 0.2 if rotary and name == "minilmv2" else 0.0
+    free = 0.05 if rotary and name == "minilmv2" else 0.0
     assert losses[students[0]] < free + 1e-4
     assert losses[students[1]] < free + 0.05
