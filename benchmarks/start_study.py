@@ -245,6 +245,9 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
                 f"| {f['corpus']} | `{f['architecture']}` | {f['seed']} | {start} | "
                 f"{'' if first is None else f'{first:.4f}'} | {' | '.join([*cells, *tail])} |"
             )
+    longest = [f[start] for f in found if f["architecture"] in LONG for start in STARTS]
+    if trained := sum(LONGEST in losses for losses in longest):
+        lines += ["", f"Of {LONGEST} steps {trained} of {len(longest)} runs are made."]
     words, summary = verdict(whole, len(corpora) * len(REPORTED) * len(SEEDS))
     lines += ["", *words]
     lines += [f"Made with `python benchmarks/start_study.py`; {len(results.rows)} runs.", ""]
