@@ -104,8 +104,9 @@ class StudentsStartSpec(Spec):
     """How students start where that is not as in the search; what is None is the search's.
 
     Attributes:
-        init: the start: ``teacher``, ``warm``, ``random`` or ``copy``.
-        calibration_tokens: tokens of the corpus on which the teacher is watched for it.
+        init: None is the start of the search's students.
+        calibration_tokens: tokens of the corpus on which the teacher is watched for it; None is as
+            many as in the search.
     """
 
     init: Start | None = None
