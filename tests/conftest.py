@@ -80,10 +80,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run a test on those databases alone that it, else its module, names."""
-    left_out = [item for item in items if not _wanted(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+    wanted = [_wanted(item) for item in items]
+    config.hook.pytest_deselected(items=[i for i, w in zip(items, wanted, strict=True) if not w])
+    items[:] = [i for i, w in zip(items, wanted, strict=True) if w]
 
 
 def _wanted(item: pytest.Item) -> bool:
