@@ -27,6 +27,7 @@ from study_files import JsonLines, publish
 from kdnas.distill.numerics import num_threads
 
 CHOOSING = ("1,4,288,1024,gelu", "2,6,288,768,relu", "3,3,192,1024,gelu", "5,12,288,576,silu")
+CHOOSING_LONG = ("3,3,192,1024,gelu",)
 REPORTED = (
     "1,12,384,768,gelu",
     "2,12,288,768,gelu",
@@ -81,7 +82,8 @@ def sweep_plan(
 ) -> Iterator[tuple[Setting, Any]]:
     """All settings of the sweep."""
     for steps, rate, start in product(lengths, rates, starts):
-        yield Setting(corpus, start, rate, 0.1, steps, 0), CHOOSING
+        chosen_on = CHOOSING if steps < LONGEST else CHOOSING_LONG
+        yield Setting(corpus, start, rate, 0.1, steps, 0), chosen_on
 
 
 def steps_plan(
