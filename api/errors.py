@@ -49,7 +49,10 @@ def problem(
         headers: more headers, such as ``Retry-After``.
     """
     body = Problem(
-        title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors)
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=_written(detail),
+        errors=[FieldProblem(where=_written(e.where), message=_written(e.message)) for e in errors],
     )
     return JSONResponse(
         body.model_dump(exclude=None if errors else {"errors"}),
@@ -57,6 +60,11 @@ def problem(
         headers=dict(headers or {}),
         media_type=PROBLEM_TYPE,
     )
+
+
+def _written(text: str) -> str:
+    """A request may hold half a surrogate pair, as a key for example, which no answer takes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from kdnas.errors import SpecError, unknown_name
@@ -16,6 +16,17 @@ class Spec(BaseModel):
     """A frozen request part: unknown keys are refused, defaults are written out when stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _holds_text(cls, data: Any) -> Any:
+        """Refuse, wherever it stands, what JSON lets in and no file, database or answer takes."""
+        for text in _texts(data):
+            if "\0" in text or not _is_unicode(text):
+                raise ValueError(
+                    f"{text!r} holds a NUL or half a surrogate pair, which is no text; leave it out"
+                )
+        return data
 
     @classmethod
     def read(cls, data: Any, where: str) -> Self:
@@ -43,6 +54,27 @@ class Spec(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Plain JSON with every default written out; :meth:`read` takes it back."""
         return self.model_dump(mode="json")
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """All strings of plain data, keys included; nested as deep as may be."""
+    left = [data]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            left += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            left += value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:

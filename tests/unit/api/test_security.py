@@ -326,3 +326,23 @@ def test_bodies_are_json_and_small(client: TestClient) -> None:
     answer = client.post(path, content=b"{", headers=headers)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("the body is no JSON")
+
+
+@pytest.mark.parametrize("kind", ["searches", "distillations", "evaluations", "pipelines"])
+@pytest.mark.parametrize("escape", [r"\ud800", r"\u0000"])
+def test_what_is_no_text_is_refused_and_not_stored(
+    client: TestClient, kind: str, escape: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    for body in (f'{{"teacher": "a{escape}"}}', f'{{"a{escape}": 1}}', f'["a{escape}"]'):
+        answer = client.post(f"/api/v1/{kind}", content=body.encode(), headers=headers)
+        assert answer.status_code == 422, body
+        assert "holds a NUL or half a surrogate pair" in answer.json()["detail"]
+    assert client.get(f"/api/v1/{kind}").json()["items"] == []
+
+
+def test_an_unknown_key_that_is_no_text_is_refused(client: TestClient) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = client.patch("/api/v1/searches/x", content=rb'{"\ud800": 1}', headers=headers)
+    assert answer.status_code == 422
+    assert r"\ud800" in answer.json()["detail"]
