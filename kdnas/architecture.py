@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from kdnas.errors import ArchitectureError, unknown_name
 
 ACTIVATIONS = ("gelu", "relu", "silu")
+MOST_LAYERS = 1000
+MOST_CHANNELS = 2**18
+"""Widths and layers beyond these are no encoder's: a slip of the hand, or an attempt to fill the
+memory."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,8 +27,8 @@ class Architecture:
         activation: one of ``gelu``, ``relu``, ``silu``.
 
     Raises:
-        ArchitectureError: a number below 1, heads that do not divide the hidden size, or an
-            unknown activation.
+        ArchitectureError: a number below 1 or beyond all encoders, heads that do not divide the
+            hidden size, or an unknown activation.
     """
 
     layers: int
@@ -36,8 +40,9 @@ class Architecture:
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "hidden", "intermediate"):
             value = getattr(self, name)
-            if value < 1:
-                raise ArchitectureError(f"{name} must be at least 1, not {value}")
+            most = MOST_LAYERS if name == "layers" else MOST_CHANNELS
+            if not 1 <= value <= most:
+                raise ArchitectureError(f"{name} must be from 1 to {most}, not {value}")
         if self.hidden % self.heads:
             raise ArchitectureError(
                 f"num_heads ({self.heads}) must divide hidden ({self.hidden}); "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from kdnas.records import TeacherShape, fingerprint
 
 AXES = ("layers", "heads", "hidden", "intermediate", "activation")
 
+MOST_STATES = 100_000
 PAPER_LAYERS = (3, 4, 6, 10, 12)
 PAPER_HEADS = (2, 3, 4, 6, 12)
 PAPER_HIDDEN = (288, 384, 576, 768)
@@ -30,7 +32,8 @@ class SearchSpace:
     ``head_multiple``, which is a matter of the family (rotary positions want even heads).
 
     Raises:
-        SearchSpaceError: an empty axis, a repeated or impossible value, or no valid state at all.
+        SearchSpaceError: an empty axis, a repeated or impossible value, too many states or no valid
+            one.
     """
 
     layers: tuple[int, ...]
@@ -56,6 +59,11 @@ class SearchSpace:
         for value in self.activation:
             if value not in ACTIVATIONS:
                 raise SearchSpaceError(unknown_name("activation", value, ACTIVATIONS))
+        if (count := math.prod(len(getattr(self, axis)) for axis in AXES)) > MOST_STATES:
+            raise SearchSpaceError(
+                f"the axes multiply to {count} states, and a search takes {MOST_STATES} at most; "
+                "leave out some values"
+            )
         if not self.states:
             width = self.head_multiple
             wide = f" into heads whose width is a multiple of {width}" if width > 1 else ""

@@ -193,8 +193,6 @@ def _checked(
         NotFoundError: no such distillation.
         ConflictError: the distillation has no student yet.
     """
-    if "\0" in f"{request.model.revision}{request.model.fingerprint}":
-        raise RequestError("model has a null character in a name; leave it out")
     changes: dict[str, ModelSpec | str] = {}
     distillation_id = None
     if request.data_dir is not None:

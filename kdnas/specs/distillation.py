@@ -9,6 +9,7 @@ from kdnas.errors import ArchitectureError
 from kdnas.specs.base import Spec
 from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec, StudentSpec, TeacherSpec, TrainingSpec
+from kdnas.specs.ranges import BatchSize, Epochs, HeldOut, Steps, StepsIfAny, Threads, Workers
 
 
 class FullTrainingSpec(TrainingSpec):
@@ -31,14 +32,14 @@ class FullTrainingSpec(TrainingSpec):
             (``KDNAS_STORE``) if the work goes to a cluster, else under ``KDNAS_HOME``.
     """
 
-    steps: int | None = Field(None, ge=0)
-    epochs: float | None = Field(1.0, gt=0)
-    held_out: int = Field(512, ge=8)
-    checkpoint_every: int | None = Field(None, ge=1)
+    steps: StepsIfAny | None = None
+    epochs: Epochs | None = 1.0
+    held_out: HeldOut = 512
+    checkpoint_every: Steps | None = None
     device: str = Field("auto", pattern="^(auto|cpu|cuda)$")
-    threads: int | None = Field(None, ge=1)
-    num_workers: int = Field(1, ge=1)
-    accumulate: int = Field(1, ge=1)
+    threads: Threads | None = None
+    num_workers: Workers = 1
+    accumulate: BatchSize = 1
     compile: bool = False
     address: str | None = None
     checkpoints: str | None = None

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import Dtype, ModelSpec
+from kdnas.specs.ranges import (
+    BatchSize,
+    Epochs,
+    Layer,
+    LearningRate,
+    Seed,
+    Steps,
+    Threads,
+    TimedTokens,
+    TokensOfSample,
+)
 
 OWN_SUITE = "own"
 MOST_POINTS = 100
@@ -22,21 +33,23 @@ class GridSpec(Spec):
         epochs: passes over the training examples.
     """
 
-    learning_rates: tuple[float, ...] = Field((1e-5, 2e-5, 3e-5, 5e-5), min_length=1)
-    epochs: tuple[float, ...] = Field((3, 5, 10), min_length=1)
+    learning_rates: tuple[Annotated[LearningRate, Field(lt=1)], ...] = Field(
+        (1e-5, 2e-5, 3e-5, 5e-5), min_length=1
+    )
+    epochs: tuple[Epochs, ...] = Field((3, 5, 10), min_length=1)
 
     @field_validator("learning_rates")
     @classmethod
     def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value) or min(value) <= 0 or max(value) >= 1:
-            raise ValueError("learning rates must differ, and lie between 0 and 1")
+        if len(set(value)) < len(value):
+            raise ValueError("learning rates must differ")
         return value
 
     @field_validator("epochs")
     @classmethod
     def _passes(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if len(set(value)) < len(value) or min(value) <= 0:
-            raise ValueError("epochs must differ, and be above 0")
+        if len(set(value)) < len(value):
+            raise ValueError("epochs must differ")
         return value
 
     @model_validator(mode="after")
@@ -61,9 +74,9 @@ class OwnTaskSpec(Spec):
 
     name: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     kind: Literal["classification", "regression", "tagging"] = "classification"
-    text: str = Field("text", min_length=1, pattern=r"^[^\x00]+$")
-    pair: str | None = Field(None, min_length=1, pattern=r"^[^\x00]+$")
-    label: str = Field("label", min_length=1, pattern=r"^[^\x00]+$")
+    text: str = Field("text", min_length=1)
+    pair: str | None = Field(None, min_length=1)
+    label: str = Field("label", min_length=1)
     metrics: tuple[str, ...] = ()
 
 
@@ -75,8 +88,8 @@ class TimedSpec(Spec):
         threads: intra-op threads.
     """
 
-    length: int = Field(32, ge=4, le=8192)
-    threads: int = Field(1, ge=1, le=1024)
+    length: TimedTokens = 32
+    threads: Threads = 1
 
 
 class EvaluationPlanSpec(Spec):
@@ -112,17 +125,17 @@ class EvaluationPlanSpec(Spec):
     suite: str = Field(min_length=1)
     tasks: tuple[str, ...] = ()
     data_dir: str | None = Field(None, min_length=1)
-    seeds: tuple[int, ...] = (0, 1, 2)
-    max_steps: int | None = Field(None, ge=1)
-    learning_rate: float | None = Field(None, gt=0, lt=1)
-    epochs: float | None = Field(None, gt=0)
-    batch_size: int | None = Field(None, ge=1)
-    max_length: int | None = Field(None, ge=8, le=8192)
-    stride: int | None = Field(None, ge=0)
+    seeds: tuple[Seed, ...] = (0, 1, 2)
+    max_steps: Steps | None = None
+    learning_rate: LearningRate | None = Field(None, lt=1)
+    epochs: Epochs | None = None
+    batch_size: BatchSize | None = None
+    max_length: TokensOfSample | None = None
+    stride: int | None = Field(None, ge=0, le=8192)
     device: str = Field("auto", pattern="^(auto|cpu|cuda)$")
     dtype: Dtype = "auto"
-    threads: int | None = Field(None, ge=1)
-    early_stopping: int | None = Field(None, ge=1)
+    threads: Threads | None = None
+    early_stopping: int | None = Field(None, ge=1, le=10**6)
     grid: GridSpec | None = None
     own: OwnTaskSpec | None = None
     latency: TimedSpec | None = TimedSpec()
@@ -158,8 +171,8 @@ class EvaluationPlanSpec(Spec):
     def _distinct(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value:
             raise ValueError("give at least one seed")
-        if len(set(value)) < len(value) or min(value) < 0 or max(value) >= 2**31:
-            raise ValueError("seeds must differ, and lie between 0 and 2147483647")
+        if len(set(value)) < len(value):
+            raise ValueError("seeds must differ")
         return value
 
 
@@ -174,7 +187,7 @@ class EvaluationSpec(EvaluationPlanSpec):
 
     model: ModelSpec
     int8: bool = False
-    keep_layers: int | None = Field(None, ge=1)
+    keep_layers: Layer | None = None
 
     @property
     def variant(self) -> str:

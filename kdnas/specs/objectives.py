@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from kdnas.specs.base import Spec
+from kdnas.specs.ranges import Heads, Layer, PositiveWeight, Steps, Temperature, Weight
 
 MappingName = Literal["single", "last", "uniform", "uniform_consecutive", "uniform_last", "kdnas"]
 RelationName = Literal["qq", "qk", "qv", "kq", "kk", "kv", "vq", "vk", "vv"]
 ObjectiveName = Literal["hs", "minilmv2", "direct-minilm", "od", "distilbert", "hs+od"]
 DEFAULT_OBJECTIVE: ObjectiveName = "hs"
-TeacherLayer = Annotated[int, Field(ge=1)] | Literal["auto", "search"]
+TeacherLayer = Layer | Literal["auto", "search"]
 EQUAL = 1.0
 """The weight of all pairs of layers, as published."""
 LastWeight = Annotated[float, Field(gt=0, le=100)]
@@ -27,14 +28,14 @@ class HiddenStateSpec(Spec):
     """
 
     name: Literal["hs"] = "hs"
-    mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
+    mapping: MappingName | dict[Layer, tuple[Layer, ...]] = "kdnas"
     last_weight: LastWeight = EQUAL
 
 
 class TrialSpec(Spec):
     """The outcome of one trial: see :class:`kdnas.records.LayerTrial`."""
 
-    teacher_layer: int
+    teacher_layer: Layer
     relative: float
     probe: float
 
@@ -51,9 +52,9 @@ class _OneTeacherLayer(Spec):
             stored.
     """
 
-    relation_heads: int | None = Field(None, ge=1)
+    relation_heads: Heads | None = None
     teacher_layer: TeacherLayer = "auto"
-    trial_steps: int = Field(200, ge=1)
+    trial_steps: Steps = 200
     trials: tuple[TrialSpec, ...] = ()
 
     @property
@@ -71,7 +72,7 @@ class MiniLMv2Spec(_OneTeacherLayer):
     """
 
     name: Literal["minilmv2"] = "minilmv2"
-    relations: dict[RelationName, Annotated[float, Field(gt=0)]] | tuple[RelationName, ...] = (
+    relations: dict[RelationName, PositiveWeight] | tuple[RelationName, ...] = (
         "qq",
         "kk",
         "vv",
@@ -110,7 +111,7 @@ class _MaskedLM(Spec):
         lm_head: fingerprint of the fitted head in the store; written out when a request is stored.
     """
 
-    fit_lm_head: int | None = Field(None, ge=1)
+    fit_lm_head: Steps | None = None
     lm_head: str | None = None
 
 
@@ -122,7 +123,7 @@ class _OutputDistribution(_MaskedLM):
         positions: where the loss is taken: the masked tokens, or all.
     """
 
-    temperature: float = Field(1.0, gt=0)
+    temperature: Temperature = 1.0
     positions: Literal["masked", "all"] = "masked"
 
 
@@ -141,10 +142,8 @@ class DistilBertSpec(_MaskedLM):
     """
 
     name: Literal["distilbert"] = "distilbert"
-    temperature: float = Field(2.0, gt=0)
-    weights: tuple[
-        Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]
-    ] = (1.0, 5.0, 2.0)
+    temperature: Temperature = 2.0
+    weights: tuple[Weight, Weight, Weight] = (1.0, 5.0, 2.0)
 
 
 class MultiStageSpec(_OutputDistribution):
@@ -158,10 +157,10 @@ class MultiStageSpec(_OutputDistribution):
     """
 
     name: Literal["hs+od"] = "hs+od"
-    mapping: MappingName | dict[int, tuple[int, ...]] = "kdnas"
+    mapping: MappingName | dict[Layer, tuple[Layer, ...]] = "kdnas"
     last_weight: LastWeight = EQUAL
     hs_share: float = Field(0.7, gt=0, lt=1)
-    od_rate: float = Field(0.6, gt=0)
+    od_rate: PositiveWeight = 0.6
 
 
 def _from_text(value: Any) -> Any:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from kdnas.specs.base import Spec
+from kdnas.specs.ranges import (
+    Average,
+    BatchSize,
+    CalibrationTokens,
+    Epochs,
+    Fraction,
+    HeldOut,
+    LearningRate,
+    Samples,
+    Seed,
+    Steps,
+    TokensOfSample,
+    Weight,
+)
 
-Fraction = Annotated[float, Field(gt=0, le=1)]
 Start = Literal["teacher", "warm", "random", "copy"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 
@@ -63,11 +76,11 @@ class CorpusSpec(Spec):
     config: str | None = None
     split: str = "train"
     revision: str | None = None
-    max_length: int = Field(256, ge=8, le=8192)
+    max_length: TokensOfSample = 256
     held_out_fraction: Fraction = 0.05
-    max_held_out: int = Field(2000, ge=8)
-    max_samples: int | None = Field(None, ge=1)
-    seed: int = Field(0, ge=0)
+    max_held_out: HeldOut = 2000
+    max_samples: Samples | None = None
+    seed: Seed = 0
     fingerprint: str | None = None
 
     @model_validator(mode="before")
@@ -101,7 +114,7 @@ class StudentSpec(Spec):
     """
 
     init: Start = "teacher"
-    calibration_tokens: int = Field(8192, ge=256)
+    calibration_tokens: CalibrationTokens = 8192
 
     @model_validator(mode="before")
     @classmethod
@@ -128,18 +141,18 @@ class TrainingSpec(Spec):
         held_out: how many held-out sequences the losses are read on, the same for every seed.
     """
 
-    steps: int | None = Field(None, ge=1)
-    epochs: float | None = Field(None, gt=0)
-    batch_size: int = Field(32, ge=1)
-    learning_rate: float = Field(8e-4, gt=0)
+    steps: Steps | None = None
+    epochs: Epochs | None = None
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 8e-4
     warmup_fraction: float = Field(0.05, ge=0, lt=1)
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, ge=0)
+    betas: tuple[Average, Average] = (0.9, 0.98)
+    weight_decay: Weight = 0.0
+    max_grad_norm: Weight = 1.0
     dropout: float = Field(0.0, ge=0, lt=1)
     dtype: Dtype = "auto"
-    seed: int = Field(0, ge=0)
-    held_out: int = Field(256, ge=8)
+    seed: Seed = 0
+    held_out: HeldOut = 256
 
     @model_validator(mode="after")
     def _has_length(self) -> TrainingSpec:

@@ -11,12 +11,11 @@ from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 from kdnas.specs.objectives import ObjectiveSpec
-from kdnas.specs.parts import Fraction, ModelSpec, Start, StudentSpec
+from kdnas.specs.parts import ModelSpec, Start, StudentSpec
+from kdnas.specs.ranges import CalibrationTokens, Fraction, Layer, Limit, Seed
 from kdnas.specs.search import SearchSpec
 
 MOST_STUDENTS = 50
-
-Budget = Annotated[float, Field(gt=0)]
 
 
 class ChooseSpec(Spec):
@@ -30,8 +29,8 @@ class ChooseSpec(Spec):
     """
 
     top: int | None = Field(None, ge=1, le=MOST_STUDENTS)
-    latency_budgets_ms: tuple[Budget, ...] = Field((), max_length=MOST_STUDENTS)
-    latency_budgets_ratio: tuple[Budget, ...] = Field((), max_length=MOST_STUDENTS)
+    latency_budgets_ms: tuple[Limit, ...] = Field((), max_length=MOST_STUDENTS)
+    latency_budgets_ratio: tuple[Limit, ...] = Field((), max_length=MOST_STUDENTS)
 
     @model_validator(mode="before")
     @classmethod
@@ -55,7 +54,7 @@ class VariantSpec(Spec):
     """
 
     int8: bool = False
-    layers: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = None
+    layers: Layer | Annotated[float, Field(gt=0, lt=1)] | None = None
 
     @model_validator(mode="after")
     def _smaller(self) -> Self:
@@ -94,7 +93,7 @@ class BaselinesSpec(Spec):
         ((0.5, 1.0), (0.5, 0.5)), max_length=MOST_STUDENTS
     )
     random: int = Field(1, ge=0, le=MOST_STUDENTS)
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     undistilled: bool = True
     variants: tuple[VariantSpec, ...] = Field((), max_length=10)
     smallest_cuts: bool = False
@@ -110,7 +109,7 @@ class StudentsStartSpec(Spec):
     """
 
     init: Start | None = None
-    calibration_tokens: int | None = Field(None, ge=256)
+    calibration_tokens: CalibrationTokens | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
 from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
-from kdnas.specs.parts import (
-    CorpusSpec,
+from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
+from kdnas.specs.ranges import (
+    Channels,
+    Epochs,
     Fraction,
-    StudentSpec,
-    TeacherSpec,
-    TrainingSpec,
+    Limit,
+    Seed,
+    Threads,
+    TimedTokens,
+    Workers,
 )
+
+MOST_PROPOSED = 100_000
+"""Candidates of a search, over all its episodes."""
 
 
 class SpaceSpec(Spec):
     """Which architectures are candidates: ``paper``, ``scaled`` to the teacher, or own axes."""
 
     kind: Literal["paper", "scaled", "custom"] = "scaled"
-    axes: dict[str, tuple[int | str, ...]] = Field(default_factory=dict)
+    axes: dict[str, tuple[Channels | str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -49,7 +56,7 @@ class ProxySpec(TrainingSpec):
         reuse: look up states trained before in the same context instead of training them again.
     """
 
-    epochs: float | None = Field(4.0, gt=0)
+    epochs: Epochs | None = 4.0
     fraction: Fraction = 0.3
     reuse: bool = True
 
@@ -66,9 +73,9 @@ class RewardSpec(Spec):
     """
 
     loss: LossName = "relative"
-    alpha: float | None = Field(None, le=0)
+    alpha: float | None = Field(None, ge=-1000, le=0)
     latency_price: float = Field(0.10, ge=0, lt=1)
-    beta: float = Field(0.6, gt=0)
+    beta: Limit = 0.6
 
     @property
     def exponent(self) -> float:
@@ -79,10 +86,10 @@ class RewardSpec(Spec):
 class LimitsSpec(Spec):
     """States beyond a limit are never proposed; ``max_hours`` ends the search in good order."""
 
-    max_latency_ms: float | None = Field(None, gt=0)
-    max_latency_ratio: float | None = Field(None, gt=0)
-    max_params_millions: float | None = Field(None, gt=0)
-    max_hours: float | None = Field(None, gt=0)
+    max_latency_ms: Limit | None = None
+    max_latency_ratio: Limit | None = None
+    max_params_millions: Limit | None = None
+    max_hours: Limit | None = None
 
 
 class ControllerSpec(Spec):
@@ -101,11 +108,21 @@ class ControllerSpec(Spec):
 
     strategy: str = "controller"
     variant: Literal["paper", "once"] = "once"
-    episodes: int = Field(15, ge=1)
-    candidates: int = Field(20, ge=1)
+    episodes: int = Field(15, ge=1, le=MOST_PROPOSED)
+    candidates: int = Field(20, ge=1, le=MOST_PROPOSED)
     epsilon_start: float = Field(1.0, ge=0, le=1)
     epsilon_min: float = Field(0.05, ge=0, le=1)
-    epsilon_decay: float | Literal["spread"] = 0.05
+    epsilon_decay: Annotated[float, Field(ge=0, le=1)] | Literal["spread"] = 0.05
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> ControllerSpec:
+        count = self.episodes * self.candidates
+        if count > MOST_PROPOSED:
+            raise ValueError(
+                f"episodes ({self.episodes}) times candidates ({self.candidates}) is {count}, more "
+                f"than the {MOST_PROPOSED} that a search proposes at most; lower one of them"
+            )
+        return self
 
 
 class LatencySpec(Spec):
@@ -121,10 +138,10 @@ class LatencySpec(Spec):
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int = Field(1, ge=1)
-    length: int = Field(32, ge=4)
+    threads: Threads = 1
+    length: TimedTokens = 32
     dtype: Literal["float32", "bfloat16"] = "float32"
-    budget_seconds: float = Field(300.0, gt=0)
+    budget_seconds: Limit = 300.0
     exhaustive: bool = False
 
 
@@ -144,11 +161,11 @@ class BackendSpec(Spec):
     """
 
     name: Literal["ray", "local"] = "ray"
-    num_workers: int | None = Field(None, ge=1)
-    threads: int | None = Field(None, ge=1)
-    group_size: int | None = Field(None, ge=1)
+    num_workers: Workers | None = None
+    threads: Threads | None = None
+    group_size: Workers | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    gpu_fraction: float = Field(1.0, gt=0, le=1)
+    gpu_fraction: Fraction = 1.0
     address: str | None = None
 
     @model_validator(mode="before")
@@ -179,4 +196,4 @@ class SearchSpec(Spec):
     controller: ControllerSpec = ControllerSpec()
     latency: LatencySpec = LatencySpec()
     backend: BackendSpec = BackendSpec()
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0

@@ -341,6 +341,13 @@ def test_what_is_no_text_is_refused_and_not_stored(
     assert client.get(f"/api/v1/{kind}").json()["items"] == []
 
 
+def test_axes_that_multiply_without_end_are_refused(client: TestClient) -> None:
+    axes = {axis: list(range(1, 400)) for axis in ("layers", "heads", "hidden", "intermediate")}
+    answer = client.post("/api/v1/searches", json={"space": {"axes": axes}})
+    assert answer.status_code == 422
+    assert "a search takes 100000 at most" in answer.json()["detail"]
+
+
 def test_an_unknown_key_that_is_no_text_is_refused(client: TestClient) -> None:
     headers = {"Content-Type": "application/json"}
     answer = client.patch("/api/v1/searches/x", content=rb'{"\ud800": 1}', headers=headers)

@@ -17,7 +17,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
     heads = draw(st.integers(1, 64))
     hidden = heads * draw(st.integers(1, 200))
     return Architecture(
-        draw(counts), heads, hidden, draw(counts), draw(st.sampled_from(ACTIVATIONS))
+        draw(st.integers(1, 1000)), heads, hidden, draw(counts), draw(st.sampled_from(ACTIVATIONS))
     )
 
 
@@ -45,11 +45,12 @@ def test_spellings_of_one_architecture(text: str) -> None:
         ("-4,12,576,768,gelu", ["layers", "'-4'"]),
         ("4,12,576,٣,gelu", ["intermediate", "'٣'"]),
         ("4,12,,768,gelu", ["hidden", "''"]),
-        ("0,12,576,768,gelu", ["layers must be at least 1, not 0"]),
-        ("4,12,576,0,gelu", ["intermediate must be at least 1, not 0"]),
+        ("0,12,576,768,gelu", ["layers must be from 1 to 1000, not 0"]),
+        ("4,12,576,0,gelu", ["intermediate must be from 1 to 262144, not 0"]),
         ("4,5,288,768,gelu", ["num_heads (5)", "hidden (288)", "choose one of 1, 2, 3, 4, 6"]),
         ("4,12,576,768,gleu", ["'gleu'", "did you mean 'gelu'"]),
         ("4,12,576,768,tanh", ["'tanh'", "gelu, relu, silu"]),
+        ("999999999,12,576,768,gelu", ["layers must be from 1 to 1000, not 999999999"]),
         (f"4,12,576,{'9' * 5000},gelu", ["intermediate", "whole number"]),
     ],
 )

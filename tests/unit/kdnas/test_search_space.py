@@ -140,6 +140,12 @@ def test_wrong_axes_are_refused(axes: dict[str, list[object]], words: str) -> No
         SearchSpace.from_axes(axes)
 
 
+def test_axes_that_multiply_to_too_many_states_are_refused_unbuilt() -> None:
+    axes = {axis: list(range(1, 1001)) for axis in ("layers", "heads", "hidden", "intermediate")}
+    with pytest.raises(SearchSpaceError, match=r"multiply to 3000000000000 states, and a search"):
+        SearchSpace.from_axes(axes)
+
+
 def test_states_whose_heads_do_not_divide_are_left_out() -> None:
     space = SearchSpace((1,), (2, 5), (48, 50), (96,), ("gelu",))
     assert [(s.heads, s.hidden) for s in space.states] == [(2, 48), (2, 50), (5, 50)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 from kdnas.errors import SpecError
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.load import Section, load_preset, merge, preset_names
 from kdnas.specs.pipeline import PipelineSpec, VariantSpec
 from kdnas.specs.search import BackendSpec, RewardSpec, SearchSpec
@@ -44,6 +46,37 @@ def test_defaults_are_written_out() -> None:
     stored = SearchSpec().to_json()
     assert stored["proxy"]["batch_size"] == 32
     assert stored["teacher"] == {"ref": "minilm", "revision": None, "fingerprint": None}
+
+
+REQUESTED: list[type[Spec]] = [SearchSpec, DistillationSpec, EvaluationSpec, PipelineSpec]
+WITHOUT_END = {"learning_rate", "relative", "probe"}
+"""A rate harms its own training alone; the others are what trials have found."""
+
+
+def numbers(schema: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every number of a JSON schema, with the name of its field."""
+    if isinstance(schema, dict):
+        if schema.get("type") in {"integer", "number"}:
+            yield name, schema
+        for key, value in schema.items():
+            if key in {"properties", "$defs"}:
+                for field, inner in value.items():
+                    yield from numbers(inner, field)
+            elif key != "default":
+                yield from numbers(value, name)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from numbers(inner, name)
+
+
+@pytest.mark.parametrize("kind", REQUESTED)
+def test_every_number_of_a_request_has_two_ends(kind: type[Spec]) -> None:
+    """One without an end lets a request fill the memory, or a database's integers."""
+    found = dict(numbers(kind.model_json_schema()))
+    assert {"steps", "threads", "seed"} & found.keys()
+    for name, schema in numbers(kind.model_json_schema()):
+        ends = schema.keys() & {"maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"}
+        assert len(ends) == 2 or name in WITHOUT_END, (name, schema)
 
 
 def test_specs_are_frozen() -> None:
@@ -105,6 +138,14 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ("text", "given: 'text'"),
         ({"seed": -1}, "seed: input should be greater than or equal to 0 (given: -1)"),
         ({"seed": "one"}, "given: 'one'"),
+        ({"controller": {"episodes": 10**30}}, "controller.episodes: input should be less than"),
+        (
+            {"controller": {"episodes": 1000, "candidates": 1000}},
+            "episodes (1000) times candidates (1000) is 1000000, more than the 100000 that",
+        ),
+        ({"backend": {"threads": 10**6}}, "backend.threads: input should be less than or equal"),
+        ({"proxy": {"betas": [0.9, 5]}}, "proxy.betas.1: input should be less than 1 (given: 5)"),
+        ({"space": {"axes": {"layers": [10**9]}}}, "space.axes.layers.0: "),
         ({"teacher": "a\0b"}, r"'a\x00b' holds a NUL or half a surrogate pair"),
         ({"corpus": {"source": ["a", "\ud800"]}}, r"'\ud800' holds a NUL or half a surrogate"),
         ({"space": {"axes": {"layers\udfff": [1]}}}, r"'layers\udfff' holds a NUL or half"),
