@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from api.connections import MOST_ACCEPTED, Waiting, connections_of, make_room
 from kdnas.errors import WorkError
 
 REQUESTS_END_SECONDS = 3
@@ -30,7 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=MOST_ACCEPTED)
     except OSError as error:
         raise WorkError(
             f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --host or "
@@ -55,8 +56,11 @@ def run(app: FastAPI, listener: socket.socket) -> None:
     # anew, a quarter of a second in which nobody is answered.
     gc.collect()
     gc.freeze()
+    room = make_room()
     config = uvicorn.Config(
         app,
+        http=connections_of(Waiting(room.connections)),
+        backlog=room.backlog,
         log_config=None,  # ours are configured
         access_log=False,
         server_header=False,

@@ -1,0 +1,149 @@
+"""How many connections are open at a time, and how long one may take to say what it wants.
+
+A connection costs its file descriptor from the moment it is taken, and whoever opens thousands and
+says nothing would leave none for anybody else. So a request has to be there in whole within a time;
+and where there are too many connections, the one that has said nothing for the longest makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, cast
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MOST_CONNECTIONS = 10_000
+MOST_ACCEPTED = 2048
+"""Connections that may wait to be taken, all of which the event loop takes at one go."""
+REQUEST_SECONDS = 30.0
+"""From a connection, or the first byte of a later request, to the last byte of it."""
+LINE_SECONDS = 60.0
+"""Between two lines of the log about closed connections: a flood must not fill the disk."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many connections there is room for.
+
+    Attributes:
+        connections: that are open at a time.
+        backlog: that wait to be taken.
+    """
+
+    connections: int
+    backlog: int
+
+
+def make_room() -> Room:
+    """Let this process have as many file descriptors as it may, and share them out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:  # macOS says so, and takes far fewer
+        hard = max(soft, MOST_CONNECTIONS + 2 * MOST_ACCEPTED)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return Room(min(MOST_CONNECTIONS, hard // 2), min(MOST_ACCEPTED, hard // 4))
+
+
+class Waiting:
+    """The connections that have no whole request, those that wait longest first."""
+
+    def __init__(
+        self, most: int, seconds: float = REQUEST_SECONDS, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.most = most
+        self.seconds = seconds
+        self._clock = clock
+        self._connections: dict[Connection, None] = {}
+        self._closed = 0
+        self._last_line: float | None = None
+
+    def add(self, connection: Connection) -> None:
+        """Have a connection wait, from now on."""
+        self.remove(connection)
+        self._connections[connection] = None
+
+    def remove(self, connection: Connection) -> None:
+        """Have it wait no longer, if it did."""
+        self._connections.pop(connection, None)
+
+    def longest(self) -> Connection | None:
+        """Which waits longest; None if all are being answered."""
+        return next(iter(self._connections), None)
+
+    def note_closed(self, reason: str) -> None:
+        """Count a connection that was closed; at most one line a minute says how many were."""
+        self._closed += 1
+        now = self._clock()
+        if self._last_line is None or now - self._last_line >= LINE_SECONDS:
+            log.warning("connections closed", count=self._closed, the_last_one=reason)
+            self._closed, self._last_line = 0, now
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of HTTP/1.1, which is closed when it waits too long or room is wanted."""
+
+    waiting: Waiting
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; of too many the one goes that waits longest."""
+        super().connection_made(transport)
+        self._expect_request()
+        if len(self.connections) > self.waiting.most:
+            (self.waiting.longest() or self).close("too many are open")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; the first one begins its time."""
+        if self._late is None and self._is_between_requests():
+            self._expect_request()
+        super().data_received(data)
+        if not self._is_between_requests() and not self.cycle.more_body:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        """Wait for a next request, as long as connections are kept alive."""
+        super().on_response_complete()
+        if self._is_between_requests():
+            self._stop_waiting()
+            self.waiting.add(self)
+
+    def close(self, reason: str) -> None:
+        """Close it without an answer: nobody has asked for one."""
+        self._stop_waiting()
+        self.connections.discard(self)
+        self.waiting.note_closed(reason)
+        self.transport.abort()
+
+    def _is_between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _expect_request(self) -> None:
+        self.waiting.add(self)
+        seconds = self.waiting.seconds
+        self._late = self.loop.call_later(seconds, self.close, f"no request in {seconds:g} s")
+
+    def _stop_waiting(self) -> None:
+        self.waiting.remove(self)
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def connections_of(waiting: Waiting) -> type[asyncio.Protocol]:
+    """The class of a server's connections, which share what waits."""
+    return cast(type[asyncio.Protocol], type("Connection", (Connection,), {"waiting": waiting}))
