@@ -182,7 +182,8 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
         + ", ".join(f"`{a}`" for a in CHOOSING)
         + " on "
         + ", ".join(sorted({row["corpus"] for row in swept}))
-        + "; – was not tried.",
+        + f" (at {LONGEST} steps of {', '.join(f'`{a}`' for a in CHOOSING_LONG)} alone); – was not "
+        "tried.",
         "",
         "| start | steps | " + " | ".join(f"{rate:g}" for rate in tried) + " | taken |",
         "|---|---|" + "---|" * (len(tried) + 1),
@@ -216,6 +217,8 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
     for architecture in CHOOSING:
         for steps in sorted({steps for _, steps in rates}):
             cells = [best_run(results, architecture, start, steps) for start in STARTS]
+            if cells == ["–"] * len(STARTS):
+                continue
             lines.append(f"| `{architecture}` | {steps} | {' | '.join(cells)} |")
     lengths = (*LENGTHS, LONGEST)
     if not whole:
