@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from kdnas.architecture import ACTIVATIONS, Architecture
+from kdnas.architecture import ACTIVATIONS, MOST_CHANNELS, MOST_LAYERS, Architecture
 from kdnas.errors import SearchSpaceError, unknown_name
 from kdnas.records import TeacherShape, fingerprint
 
@@ -51,10 +51,11 @@ class SearchSpace:
             if len(set(values)) != len(values):
                 raise SearchSpaceError(f"axis {axis} repeats a value: {list(values)}")
         for axis in AXES[:4]:
+            most = MOST_LAYERS if axis == "layers" else MOST_CHANNELS
             for value in getattr(self, axis):
-                if not isinstance(value, int) or value < 1:
+                if not isinstance(value, int) or not 1 <= value <= most:
                     raise SearchSpaceError(
-                        f"axis {axis} holds {value!r}; use whole numbers from 1 up"
+                        f"axis {axis} holds {value!r}; use whole numbers from 1 to {most}"
                     )
         for value in self.activation:
             if value not in ACTIVATIONS:

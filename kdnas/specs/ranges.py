@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kdnas.architecture import MOST_CHANNELS, MOST_LAYERS
+from kdnas.architecture import MOST_LAYERS
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as PostgreSQL and NumPy take it
@@ -27,7 +27,6 @@ CalibrationTokens = Annotated[int, Field(ge=256, le=10**8)]
 TokensOfSample = Annotated[int, Field(ge=8, le=8192)]
 TimedTokens = Annotated[int, Field(ge=4, le=8192)]
 Layer = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
-Channels = Annotated[int, Field(ge=1, le=MOST_CHANNELS)]
 Heads = Annotated[int, Field(ge=1, le=2**16)]
 LearningRate = Annotated[float, Field(gt=0)]  # too high a one harms its own training alone
 Average = Annotated[float, Field(ge=0, lt=1)]

@@ -12,7 +12,6 @@ from kdnas.specs.base import Spec
 from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.ranges import (
-    Channels,
     Epochs,
     Fraction,
     Limit,
@@ -30,7 +29,7 @@ class SpaceSpec(Spec):
     """Which architectures are candidates: ``paper``, ``scaled`` to the teacher, or own axes."""
 
     kind: Literal["paper", "scaled", "custom"] = "scaled"
-    axes: dict[str, tuple[Channels | str, ...]] = Field(default_factory=dict)
+    axes: dict[str, tuple[int | str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

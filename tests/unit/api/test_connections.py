@@ -28,6 +28,9 @@ SOON = 10.0
 """More than anything here takes; a wait that ends only then has failed."""
 
 
+at_work = threading.Event()
+
+
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Answer with the body, once all of it is there; `/slow` takes its time."""
     body, more = b"", True
@@ -37,6 +40,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
             return
         body, more = body + message["body"], message["more_body"]
     if scope["path"] == "/slow":
+        at_work.set()
         await asyncio.sleep(0.5)
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -49,6 +53,7 @@ def serving(waiting: Waiting) -> Iterator[tuple[str, int]]:
         echo, http=connections_of(waiting), lifespan="off", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
+    at_work.clear()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -100,6 +105,7 @@ def test_one_that_is_being_answered_does_not_make_room() -> None:
     with serving(Waiting(most=3, seconds=60)) as address, ExitStack() as stack:
         busy = opened(stack, address)
         busy.sendall(REQUEST.replace(b"POST /", b"POST /slow"))
+        assert at_work.wait(SOON)  # its request has been read, and not only sent
         idle = [opened(stack, address) for _ in range(5)]
         assert is_closed(idle[0])
         assert is_answered(busy)

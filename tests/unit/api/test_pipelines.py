@@ -142,7 +142,7 @@ def test_asked_for_listed_changed_and_deleted(
         ({"choose": {"top": 1, "latency_budgets_ms": [2]}}, 422, "exactly one"),
         ({"search": {"teacher": "/etc"}}, 422, "teacher.ref"),
         ({"search": {"controller": {"strategy": "my:Class"}}}, 422, "KDNAS_ALLOW_CUSTOM_CODE"),
-        ({"search": {"space": {"axes": {"layers": [0]}}}}, 422, "whole numbers from 1 up"),
+        ({"search": {"space": {"axes": {"layers": [0]}}}}, 422, "whole numbers from 1 to"),
         ({"distillation": {"output": "/somewhere"}}, 422, "output '/somewhere'"),
         ({"distillation": {"training": {"address": "ray://else"}}}, 422, "training.address"),
         ({"distillation": {"training": {"steps": 0}}}, 422, "steps 0 distils nothing"),

@@ -128,6 +128,8 @@ def test_custom_axes_replace_the_papers() -> None:
     [
         ({"layer": [1]}, "'layer', did you mean 'layers'"),
         ({"layers": []}, "axis layers is empty"),
+        ({"layers": [0]}, "axis layers holds 0; use whole numbers from 1 to 1000"),
+        ({"hidden": [10**9]}, "axis hidden holds 1000000000; use whole numbers from 1 to 262144"),
         ({"heads": [2, 2]}, r"axis heads repeats a value: \[2, 2\]"),
         ({"hidden": [0]}, "axis hidden holds 0"),
         ({"hidden": ["wide"]}, "axis hidden holds 'wide'"),
