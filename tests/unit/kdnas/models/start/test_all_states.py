@@ -20,6 +20,6 @@ def test_all_states_are_finite(family: str, tmp_path: Path) -> None:
     order = Random(0).sample(TINY_SPACE.states, len(TINY_SPACE))
     share = order[sorted(FAMILIES).index(family) :: len(FAMILIES)]
     assert len(share) == 400
-    lab = make_start_lab(tmp_path, family)
+    lab = make_start_lab(tmp_path, family, tokens=300)
     for architecture in order if "KDNAS_ALL_STATES" in os.environ else share:
         assert_finite(lab, architecture)
