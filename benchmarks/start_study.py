@@ -252,12 +252,28 @@ def report(results: JsonLines) -> tuple[str, dict[str, Any]]:
             )
     longest = [f[start] for f in found if f["architecture"] in LONG for start in STARTS]
     if trained := sum(LONGEST in losses for losses in longest):
-        lines += ["", f"Of {LONGEST} steps {trained} of {len(longest)} runs are made."]
+        lines += [
+            "",
+            f"Of {LONGEST} steps {trained} of {len(longest)} runs are made. {lead(found)}",
+        ]
     words, summary = verdict(whole, len(corpora) * len(REPORTED) * len(SEEDS))
     lines += ["", *words]
     lines += [f"Made with `python benchmarks/start_study.py`; {len(results.rows)} runs.", ""]
     summary |= {"runs": len(results.rows)}
     return "\n".join(lines), {"summary": summary, "comparisons": found}
+
+
+def lead(found: list[dict[str, Any]]) -> str:
+    """What is left of the lead after the longest trainings, for a sentence."""
+    pairs = [f for f in found if LONGEST in f["teacher"] and LONGEST in f["warm"]]
+    if not pairs:
+        return ""
+    leads = [f["warm"][LONGEST] - f["teacher"][LONGEST] for f in pairs]
+    ahead = sum(gap > 0 for gap in leads)
+    return (
+        f"The teacher start is ahead in {ahead} of {len(pairs)} comparisons, its loss less by "
+        f"{min(leads):.4f} to {max(leads):.4f}."
+    )
 
 
 def older(results: JsonLines) -> str:
