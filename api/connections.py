@@ -44,11 +44,20 @@ class Room:
 def make_room() -> Room:
     """Let this process have as many file descriptors as it may, and share them out."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:  # macOS says so, and takes far fewer
-        hard = max(soft, MOST_CONNECTIONS + 2 * MOST_ACCEPTED)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return Room(min(MOST_CONNECTIONS, hard // 2), min(MOST_ACCEPTED, hard // 4))
+    enough = MOST_CONNECTIONS + 2 * MOST_ACCEPTED
+    if soft == resource.RLIM_INFINITY:
+        return _shared_out(enough)
+    wanted = max(soft, enough) if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS promises any number, and has a limit of its own
+            wanted = soft
+    return _shared_out(wanted)
+
+
+def _shared_out(descriptors: int) -> Room:
+    return Room(min(MOST_CONNECTIONS, descriptors // 2), min(MOST_ACCEPTED, descriptors // 4))
 
 
 class Waiting:
@@ -118,7 +127,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for a next request, as long as connections are kept alive."""
         super().on_response_complete()
-        if self._is_between_requests():
+        if self._is_between_requests() and self in self.connections:  # it is there still
             self._stop_waiting()
             self.waiting.add(self)
 

@@ -165,6 +165,7 @@ def test_who_waits_anew_waits_behind_the_others() -> None:
         ((20_000, 20_000), (MOST_CONNECTIONS, 2048), None),
         ((256, 1024), (512, 256), 1024),
         ((256, resource.RLIM_INFINITY), (7048, 2048), 14_096),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), (7048, 2048), None),
     ],
 )
 def test_room_is_made_of_all_descriptors(
@@ -178,4 +179,13 @@ def test_room_is_made_of_all_descriptors(
     monkeypatch.setattr(resource, "setrlimit", lambda _, pair: made.append(pair))
     room = make_room()
     assert (room.connections, room.backlog) == wanted
-    assert made == ([] if set_to is None else [(set_to, set_to)])
+    assert made == ([] if set_to is None else [(set_to, limits[1])])
+
+
+def test_a_system_that_gives_fewer_than_it_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert (make_room().connections, make_room().backlog) == (128, 64)
