@@ -12,9 +12,9 @@ from typing import Literal
 
 import psutil
 
-from api.readiness import check_cluster, check_disk
-from api.security import check_address, check_tokens
-from api.server import listen
+from api.http.readiness import check_cluster, check_disk
+from api.http.security import check_address, check_tokens
+from api.http.server import listen
 from kdnas.db import migrate
 from kdnas.db.engine import parse_url, shown
 from kdnas.errors import KdnasError

@@ -19,7 +19,7 @@ from named_corpus import corpus_facts, corpus_words
 from scipy.stats import spearmanr
 from study_files import publish
 
-from api.search_run import PreparedSearch, prepare_search
+from api.searches.run import PreparedSearch, prepare_search
 from kdnas.architecture import Architecture
 from kdnas.cli.corpus import corpus_bar
 from kdnas.latency.measure import hardware_name

@@ -16,9 +16,9 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 
 import kdnas
-from api.dependencies import DatabaseDep, RoleDep
-from api.errors import http_problem
-from api.security import Access, Role
+from api.http.dependencies import DatabaseDep, RoleDep
+from api.http.errors import http_problem
+from api.http.security import Access, Role
 from kdnas.db.engine import Database
 from kdnas.db.repository import events
 

@@ -95,7 +95,7 @@ def _latency(
     architecture: Architecture, handle: TeacherHandle | None, settings: Settings
 ) -> dict[str, Any] | None:
     """Look the architecture up in the stored table of this machine's default profile."""
-    from api.preparation import stored_latencies
+    from api.inputs.preparation import stored_latencies
     from kdnas.db.migrate import open_database
     from kdnas.latency.measure import current_profile
     from kdnas.specs.search import LatencySpec

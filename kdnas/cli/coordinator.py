@@ -32,8 +32,8 @@ def coordinator(
     import signal
     import threading
 
-    from api.coordinator import Coordinator
-    from api.log_format import configure_logs
+    from api.jobs.coordinator import Coordinator
+    from api.jobs.log_format import configure_logs
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 

@@ -31,7 +31,7 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Tokenise a corpus for a teacher; what was tokenised before is taken up again."""
-    from api.preparation import pin
+    from api.inputs.preparation import pin
     from kdnas.cli.inputs import gather, nested
     from kdnas.cli.screen import say
     from kdnas.settings import Settings

@@ -79,7 +79,7 @@ def demo(
 
 
 def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    from api.search_run import create_search, prepare_search
+    from api.searches.run import create_search, prepare_search
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.screen import say
     from kdnas.cli.search import run_and_report
@@ -99,8 +99,8 @@ def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
 def _distil(
     architecture: str, inputs: dict[str, Any], steps: int, output: Path, settings: Settings
 ) -> Path:
-    from api.distillation_preparation import prepare_distillation
-    from api.distillation_run import create_distillation
+    from api.distillations.prepare import prepare_distillation
+    from api.distillations.run import create_distillation
     from kdnas.cli.full_distill import run_and_report
     from kdnas.db.migrate import open_database
     from kdnas.specs.distillation import DistillationSpec

@@ -70,7 +70,7 @@ def shown(
     seen: DistillationOverview, curve: Sequence[CurvePoint], readings: Sequence[HeldOutReading]
 ) -> str:
     """Write one distillation out."""
-    from api.learned import learned_nothing
+    from api.distillations.learned import learned_nothing
 
     record = seen.record
     lines = [f"{record.name}  (id {record.id})", f"status       {_status(seen)}"]

@@ -101,7 +101,7 @@ def cancel(distillation: Reference, as_json: options.Json = False) -> None:
 
     A running one stops within seconds, whichever process runs it.
     """
-    from api.cancellation import cancel_stored_distillation
+    from api.jobs.cancellation import cancel_stored_distillation
     from kdnas.cli.full_distill import distillation_json
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings

@@ -13,8 +13,8 @@ from kdnas.cli import evaluation_options, model_options, options
 from kdnas.cli.saving_models import Saving
 
 if TYPE_CHECKING:
-    from api.evaluation_preparation import PreparedEvaluation
-    from api.evaluation_run import FinishedPair
+    from api.evaluations.prepare import PreparedEvaluation
+    from api.evaluations.run import FinishedPair
     from kdnas.evaluation.report import Report
     from kdnas.evaluation.training import FinetuneProgress
     from kdnas.specs.evaluation import EvaluationSpec
@@ -151,10 +151,10 @@ def _evaluate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from api.evaluation_jobs import evaluate_with_jobs
-    from api.evaluation_preparation import prepare_evaluation, prepared_for
-    from api.evaluation_report import build_report, stored_results
-    from api.saved_models import check_saving
+    from api.evaluations.parallel import evaluate_with_jobs
+    from api.evaluations.prepare import prepare_evaluation, prepared_for
+    from api.evaluations.report import build_report, stored_results
+    from api.evaluations.saved_models import check_saving
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import bar, say
     from kdnas.db.migrate import open_database
@@ -239,7 +239,7 @@ def _evaluate(
 
 
 def _say_card(prepared: PreparedEvaluation, report: Report) -> None:
-    from api.student_card import add_to_card
+    from api.evaluations.student_card import add_to_card
     from kdnas.cli.screen import say
 
     problem = add_to_card(prepared, report)

@@ -11,7 +11,7 @@ import typer
 from kdnas.cli import options
 
 if TYPE_CHECKING:
-    from api.distillation_run import DistillationOutcome
+    from api.distillations.run import DistillationOutcome
     from kdnas.cli.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
@@ -180,9 +180,9 @@ def _start(
     settings: Settings,
     as_json: bool,
 ) -> Path:
-    from api.distillation_preparation import prepare_distillation
-    from api.distillation_run import create_distillation
-    from api.run_files import output_folder
+    from api.distillations.prepare import prepare_distillation
+    from api.distillations.run import create_distillation
+    from api.jobs.files import output_folder
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
     from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
@@ -226,7 +226,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
         ConflictError: it was cancelled.
         KdnasError: it failed.
     """
-    from api.run_files import checkpoints_of, remove_run_files
+    from api.jobs.files import checkpoints_of, remove_run_files
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
@@ -298,7 +298,7 @@ def distil_on_screen(
     Raises:
         KdnasError: the distillation failed, or somebody cancelled it.
     """
-    from api.distillation_run import run_stored_distillation
+    from api.distillations.run import run_stored_distillation
     from kdnas.cli.screen import bar, say
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
@@ -327,7 +327,7 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
 
 def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
-    from api.learned import learned_nothing
+    from api.distillations.learned import learned_nothing
     from kdnas.cli.screen import say
 
     say(f"student    {output}")

@@ -185,7 +185,7 @@ def _target(
     dtype: str,
     **thoroughness: float | bool,
 ) -> _Target:
-    from api.preparation import check_length
+    from api.inputs.preparation import check_length
     from kdnas.cli.inputs import gather, nested
     from kdnas.cli.screen import say
     from kdnas.errors import SpecError, unknown_name

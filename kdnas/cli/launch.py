@@ -11,7 +11,7 @@ import typer
 from kdnas.cli import options
 
 if TYPE_CHECKING:
-    from api.search_run import PreparedSearch
+    from api.searches.run import PreparedSearch
     from kdnas.db.engine import Database
     from kdnas.db.records import PipelineRecord
     from kdnas.settings import Settings
@@ -145,9 +145,9 @@ def _start(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from api.pipeline_advance import begin_pipeline
-    from api.pipeline_request import checked_pipeline
-    from api.search_run import prepare_search
+    from api.pipelines.advance import begin_pipeline
+    from api.pipelines.request import checked_pipeline
+    from api.searches.run import prepare_search
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
     from kdnas.cli.pipeline_screen import run_and_report, say_plan
@@ -214,7 +214,7 @@ def _read_data(spec: PipelineSpec) -> None:
 
     Better that something is amiss before hours of work than after them.
     """
-    from api.evaluation_preparation import prepare_evaluation
+    from api.evaluations.prepare import prepare_evaluation
     from kdnas.cli.screen import bar, say
     from kdnas.specs.parts import ModelSpec
 
@@ -239,7 +239,7 @@ def _read_data(spec: PipelineSpec) -> None:
 def _show_plan(
     spec: PipelineSpec, prepared: PreparedSearch, database: Database, as_json: bool
 ) -> None:
-    from api.search_plan import plan_search
+    from api.searches.plan import plan_search
     from kdnas.cli.pipeline_screen import most_students
     from kdnas.cli.plan import show_plan
 

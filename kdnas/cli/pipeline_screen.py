@@ -14,7 +14,7 @@ from kdnas.artefact import write_atomically
 from kdnas.cli.screen import bar, say
 
 if TYPE_CHECKING:
-    from api.pipeline_run import Doers, Part
+    from api.pipelines.run import Doers, Part
     from kdnas.cli.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
@@ -77,7 +77,7 @@ def run_and_report(
         KdnasError: it could not go on.
         typer.Exit: 130 if it was interrupted, 1 if a part of it failed.
     """
-    from api.pipeline_run import run_stored_pipeline
+    from api.pipelines.run import run_stored_pipeline
     from kdnas.cli.interrupt import interruptible
     from kdnas.errors import WorkError
 
@@ -122,8 +122,8 @@ def show_pipeline(
         as_json: print one object last on stdout, and the rest to stderr.
         quiet: print the object alone.
     """
-    from api.pipeline_report import build_pipeline_report, report_json
-    from api.pipeline_report_formats import as_csv, as_latex, as_markdown
+    from api.pipelines.report import build_pipeline_report, report_json
+    from api.pipelines.report_formats import as_csv, as_latex, as_markdown
     from kdnas.db.repository import pipeline_pages
 
     with database.read() as session:
@@ -188,10 +188,10 @@ def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
 
 def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
     """Return what does each kind of part as the commands of their own do."""
-    from api.pipeline_run import Doers
+    from api.pipelines.run import Doers
 
     def search(record: SearchRecord) -> None:
-        from api.search_run import run_stored_search, search_summary
+        from api.searches.run import run_stored_search, search_summary
         from kdnas.cli.search_screen import SearchScreen, show_result
 
         say(f"\nsearch {record.name}  (id {record.id})")
@@ -231,8 +231,8 @@ def _evaluate(
     settings: Settings,
     interrupt: Interrupt,
 ) -> None:
-    from api.evaluation_service import run_stored_evaluation
-    from api.pipeline_story import member_name
+    from api.evaluations.service import run_stored_evaluation
+    from api.pipelines.story import member_name
     from kdnas.db.repository import evaluations, pipelines
 
     with database.read() as session:

@@ -92,7 +92,7 @@ def cancel(pipeline: Reference, as_json: options.Json = False) -> None:
 
     What works on it stops within seconds; what has succeeded is kept.
     """
-    from api.cancellation import cancel_stored_pipeline
+    from api.jobs.cancellation import cancel_stored_pipeline
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 

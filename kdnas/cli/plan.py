@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from api.search_run import PreparedSearch
+    from api.searches.run import PreparedSearch
     from kdnas.db.engine import Database
 
 
 def show_plan(prepared: PreparedSearch, database: Database, as_json: bool) -> None:
     """Print the plan of a search; trains a few steps to know how long it would take."""
-    from api.search_plan import plan_search
+    from api.searches.plan import plan_search
 
     plan = plan_search(prepared, database)
     if as_json:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kdnas.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
-    from api.evaluation_preparation import PreparedEvaluation
-    from api.evaluation_run import FinishedPair
+    from api.evaluations.prepare import PreparedEvaluation
+    from api.evaluations.run import FinishedPair
     from kdnas.db.engine import Database
     from kdnas.settings import Settings
 
@@ -43,7 +43,7 @@ class Saving:
         should_stop: Callable[[], bool],
     ) -> bool:
         """Write the models and say where; False if that was stopped."""
-        from api.saved_models import save_models
+        from api.evaluations.saved_models import save_models
         from kdnas.cli.screen import say
 
         def retrain(pair: FinishedPair) -> None:

@@ -164,7 +164,7 @@ def _start(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from api.search_run import create_search, prepare_search
+    from api.searches.run import create_search, prepare_search
     from kdnas.cli.corpus import corpus_bar
     from kdnas.cli.inputs import gather
     from kdnas.cli.plan import show_plan
@@ -223,7 +223,7 @@ def run_and_report(
         KdnasError: the search failed.
         typer.Exit: 130 if it was interrupted.
     """
-    from api.search_run import run_stored_search, search_summary
+    from api.searches.run import run_stored_search, search_summary
     from kdnas.cli.interrupt import interruptible
     from kdnas.cli.screen import say
     from kdnas.cli.search_screen import SearchScreen, show_result

@@ -12,7 +12,7 @@ from rich.table import Table
 from kdnas.cli.screen import Bar, console, say
 
 if TYPE_CHECKING:
-    from api.search_run import Watchers
+    from api.searches.run import Watchers
     from kdnas.records import Candidate
     from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
 
@@ -32,7 +32,7 @@ class SearchScreen:
     @property
     def watchers(self) -> Watchers:
         """What to give to ``run_stored_search``."""
-        from api.search_run import Watchers
+        from api.searches.run import Watchers
 
         return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
 

@@ -46,7 +46,7 @@ def list_all(
 @app.command()
 def show(search: Reference, as_json: options.Json = False) -> None:
     """Show what a search has found so far; `--json` prints the object of `kdnas search --json`."""
-    from api.search_run import search_summary
+    from api.searches.run import search_summary
     from kdnas.cli.search_screen import show_result
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings

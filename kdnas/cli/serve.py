@@ -26,7 +26,7 @@ def serve(
 
     Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN.
     """
-    from api.security import check_address, check_tokens
+    from api.http.security import check_address, check_tokens
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -35,9 +35,9 @@ def serve(
     check_tokens(settings)
     check_address(host, settings)
 
-    from api.app import create_app
-    from api.log_format import configure_logs
-    from api.server import listen, run
+    from api.http.app import create_app
+    from api.http.server import listen, run
+    from api.jobs.log_format import configure_logs
     from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
 

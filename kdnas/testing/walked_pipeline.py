@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from api.pipeline_advance import advance, begin_pipeline
+from api.pipelines.advance import advance, begin_pipeline
 from kdnas.db.engine import Database
 from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import pipelines, searches

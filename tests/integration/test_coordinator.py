@@ -61,7 +61,7 @@ class Place:
         self.expected: Outcome = []
 
     def run_undisturbed(self) -> None:
-        from api.search_run import run_stored_search
+        from api.searches.run import run_stored_search
 
         with self.database.write() as session:
             made = searches.create_search(session, self.spec, name="undisturbed")
@@ -247,7 +247,7 @@ def test_six_at_once_one_cancelled_one_paused_and_resumed(
         assert 0 < at_pause < 12
         assert here.status(cancelled) == "cancelled"
         here.wait_for(
-            lambda: not any("api.runner" in line for line in commands_below(coordinator)), 10
+            lambda: not any("api.jobs.runner" in line for line in commands_below(coordinator)), 10
         )
     assert coordinator.returncode == 0
     for search_id in others:

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from api.app import create_app
-from api.server import listen
+from api.http.app import create_app
+from api.http.server import listen
 from kdnas.db.engine import Database
 from kdnas.db.repository.candidates import list_episodes
 from kdnas.settings import Settings

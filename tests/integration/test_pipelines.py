@@ -14,7 +14,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 
-from api.app import create_app
+from api.http.app import create_app
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.db.records import MemberRecord

@@ -15,7 +15,7 @@ import pytest
         ("kdnas.db.repository, kdnas.db.journal", "torch transformers ray"),
         ("kdnas.cli.main", "torch transformers ray fastapi datasets"),
         ("api", "torch transformers ray"),
-        ("api.app, api.server", "torch transformers ray datasets"),
+        ("api.http.app, api.http.server", "torch transformers ray datasets"),
         ("workers.backend", "ray"),
     ],
 )

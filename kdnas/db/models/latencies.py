@@ -69,8 +69,9 @@ class LatencyBuild(WorkColumns, LeaseColumns, Base):
     """A latency table that somebody asked the service for.
 
     ``spec`` is ``{"teacher": TeacherSpec, "latency": LatencySpec, "space": SpaceSpec}`` as plain
-    JSON. A coordinator claims a queued row like a search's and has ``python -m api.runner latency
-    ID`` build the table; that notes ``share`` (0 to 1) on the way and ``profile_id`` at the end.
+    JSON. A coordinator claims a queued row like a search's and has ``python -m api.jobs.runner
+    latency ID`` build the table; that notes ``share`` (0 to 1) on the way and ``profile_id`` at the
+    end.
     """
 
     __tablename__ = "latency_builds"

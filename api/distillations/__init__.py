@@ -1,0 +1,1 @@
+"""Full distillations: what the service and the command line do for one."""

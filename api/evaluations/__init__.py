@@ -1,0 +1,1 @@
+"""Evaluations: what the service and the command line do for one."""

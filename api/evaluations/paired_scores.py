@@ -1,0 +1,243 @@
+"""What two models said about the same examples, set against each other; loads no torch.
+
+Predictions lie on the machine that made them, below ``KDNAS_HOME/evaluations``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from api.jobs.files import PREDICTIONS_FILE, evaluation_folder
+from kdnas.db.engine import Session
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository import evaluations
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.significance import (
+    ENDS,
+    Comparison,
+    Pair,
+    paired_bootstrap,
+    resampled_scores,
+)
+from kdnas.evaluation.tally import Tally, average, mean_of, tally
+from kdnas.settings import Settings
+
+_REMEMBERED = 512
+_SAME = 1e-6
+
+Line = Mapping[str, Any]
+"""What a model said about an example: a line of a file of predictions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of predictions, and the score that was made of them.
+
+    Attributes:
+        path: a file that is written once and never changes.
+        main: the score.
+        metric: key of ``METRIC_NAMES``; None if the score is none of the metrics.
+        sets: evaluation sets whose mean the score is.
+    """
+
+    path: Path
+    main: float
+    metric: str | None
+    sets: tuple[str, ...]
+
+
+Files = Mapping[tuple[str, int], Kept]
+"""Task and seed → predictions."""
+
+FilesOfTask = tuple[tuple[Kept, ...], tuple[Kept, ...]]
+"""Predictions of two models, a seed each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Two models over several tasks, with 95 % intervals by drawing their examples anew.
+
+    Attributes:
+        difference: ends of the interval of the mean difference.
+        share: those of what share the first has of the second's mean; None where that may be 0.
+    """
+
+    difference: tuple[float, float]
+    share: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """Two models on the same examples of a task.
+
+    Attributes:
+        sets: a pair for each evaluation set.
+        metric: what is compared; None where that is the mean of what each example scored, which
+            need not be the task's score.
+    """
+
+    sets: tuple[Pair, ...]
+    metric: str | None
+
+
+def prediction_files(
+    session: Session, records: Iterable[EvaluationRecord], settings: Settings
+) -> dict[tuple[str, int], Kept]:
+    """Find the predictions that lie on this machine.
+
+    What was looked up in place of being done again has them where it was done first.
+
+    Args:
+        session: of any transaction.
+        records: evaluations of one model that have succeeded.
+        settings: of this process.
+    """
+    found = {}
+    for record in records:
+        file = evaluation_folder(settings, record.id) / PREDICTIONS_FILE
+        key = record.spec.get(evaluations.KEY)
+        if not file.is_file() and key is not None:
+            first = evaluations.find_finished(session, key, record.task, record.seed)
+            if first is not None:
+                file = evaluation_folder(settings, first.id) / PREDICTIONS_FILE
+        if file.is_file():
+            result = TaskResult.from_json(record.metrics)
+            metric, sets = result.main_metric() or (None, ())
+            found[record.task, record.seed] = Kept(file, result.main, metric, sets)
+    return found
+
+
+def compare(first: Files, second: Files) -> dict[str, Comparison]:
+    """Compare two models task by task, over the seeds and examples that both have.
+
+    Returns:
+        Task → paired bootstrap of the task's score, or, where that cannot be had from what was
+        kept, of what each example scored; without the tasks whose examples differ.
+    """
+    shared = _shared(first, second)
+    found = {task: _compared(*files) for task, files in shared.items()}
+    return {task: comparison for task, comparison in found.items() if comparison is not None}
+
+
+def compare_together(first: Files, second: Files, tasks: Sequence[str]) -> Together | None:
+    """Compare two models over several tasks, each of which counts alike.
+
+    Returns:
+        None where a task has no seeds and examples that both models share, or a score that cannot
+        be had from what was kept of the examples.
+    """
+    shared = _shared(first, second)
+    if not tasks or not all(task in shared for task in tasks):
+        return None
+    return _compared_together(tuple(shared[task] for task in tasks))
+
+
+def _shared(first: Files, second: Files) -> dict[str, FilesOfTask]:
+    """Task → files of both models for the seeds that both have."""
+    shared: dict[str, FilesOfTask] = {}
+    for task, seed in sorted(first.keys() & second.keys()):
+        one, other = shared.get(task, ((), ()))
+        shared[task] = ((*one, first[task, seed]), (*other, second[task, seed]))
+    return shared
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compared(first: tuple[Kept, ...], second: tuple[Kept, ...]) -> Comparison | None:
+    aligned = _aligned(first, second)
+    return None if aligned is None else paired_bootstrap(aligned.sets, metric=aligned.metric)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compared_together(files: tuple[FilesOfTask, ...]) -> Together | None:
+    tasks = [_aligned(*one) for one in files]
+    sets = [task.sets for task in tasks if task is not None and task.metric is not None]
+    if len(sets) < len(tasks):
+        return None
+    draws = resampled_scores(sets)
+    low, high = np.quantile(draws[:, 0] - draws[:, 1], ENDS)
+    share = None
+    if (draws[:, 1] > 0).all():
+        least, most = np.quantile(draws[:, 0] / draws[:, 1], ENDS)
+        share = (float(least), float(most))
+    return Together((float(low), float(high)), share)
+
+
+@lru_cache(maxsize=32)  # one by one and together, each is wanted twice
+def _aligned(first: tuple[Kept, ...], second: tuple[Kept, ...]) -> _Aligned | None:
+    """Line up what two models said; None unless it is about the very same examples."""
+    runs = [[_Run(kept, _read(kept.path)) for kept in model] for model in (first, second)]
+    every = [run for model in runs for run in model]
+    examples = every[0].examples
+    if not examples or any(run.examples != examples for run in every):
+        return None
+    metrics = {(run.kept.metric, run.kept.sets) for run in every}
+    by_metric = [[run.by_metric() for run in model] for model in runs]
+    if len(metrics) > 1 or any(tallies is None for model in by_metric for tallies in model):
+        one, other = (average([run.by_example() for run in model]) for model in runs)
+        return _Aligned(((one, other),), None)
+    ((metric, sets),) = metrics
+    pairs = [
+        tuple(average([tallies[place] for tallies in model if tallies]) for model in by_metric)
+        for place in range(len(sets))
+    ]
+    return _Aligned(tuple((one, other) for one, other in pairs), metric)
+
+
+def _read(path: Path) -> dict[str, tuple[Line, ...]]:
+    """Evaluation set → what was said about its examples, in the order of their ids."""
+    found: dict[str, dict[str, Line]] = {}
+    with path.open(encoding="utf-8") as stream:
+        for line in map(json.loads, stream):
+            found.setdefault(line["set"], {})[line["id"]] = line
+    return {name: tuple(lines[id_] for id_ in sorted(lines)) for name, lines in found.items()}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a model with one seed said."""
+
+    kept: Kept
+    lines: Mapping[str, tuple[Line, ...]]
+
+    @property
+    def examples(self) -> list[tuple[str, str]]:
+        return [(name, line["id"]) for name in sorted(self.lines) for line in self.lines[name]]
+
+    def by_example(self) -> Tally:
+        """The mean of what each example scored, whatever set it is of."""
+        return mean_of([line["score"] for name in sorted(self.lines) for line in self.lines[name]])
+
+    def by_metric(self) -> tuple[Tally, ...] | None:
+        """The score by its metric, a tally for each set; None if it cannot be had from the lines.
+
+        Which of a user's two classes F1 is of is in no file: it is the one that gives the score.
+        """
+        metric, sets = self.kept.metric, [self.lines.get(name, ()) for name in self.kept.sets]
+        if metric is None or not all(sets):
+            return None
+        for positive in _positives(sets):
+            found = tuple(_tally(metric, lines, positive) for lines in sets)
+            if abs(fmean(one.value for one in found) - self.kept.main) <= _SAME:
+                return found
+        return None
+
+
+def _positives(sets: Sequence[tuple[Line, ...]]) -> list[str | None]:
+    """The classes that a score may be of, first of none of them."""
+    right = [line.get("reference") for line in sets[0]]
+    return [None, *sorted({value for value in right if isinstance(value, str)})]
+
+
+def _tally(metric: str, lines: Sequence[Line], positive: str | None) -> Tally:
+    references = [line.get("reference") for line in lines]
+    if None in references:  # answers, and what was written before references were
+        return mean_of([line["score"] for line in lines])
+    return tally(metric, [line["prediction"] for line in lines], references, positive)

@@ -1,0 +1,217 @@
+"""Evaluations: ask for some, follow them, pause, resume or cancel one, and read the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from api.evaluations.schemas import (
+    EvaluatedModels,
+    EvaluationDetail,
+    EvaluationQuery,
+    EvaluationShape,
+    EvaluationsMade,
+    ReportQuery,
+    ReportShape,
+    Suites,
+)
+from api.evaluations.stored_report import DISTILLATION, stored_report
+from api.http.dependencies import DatabaseDep, SettingsDep
+from api.http.idempotency import Answer, OnceDep
+from api.http.rendering import rendered, rendered_page, sorting
+from api.http.schemas import Page
+from api.inputs.data_roots import check_folder, check_model
+from api.searches.schemas import ActionRequest
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import Evaluation
+from kdnas.db.repository import distillations, evaluation_pages, evaluations
+from kdnas.db.repository.evaluation_pages import EvaluationFilter
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.db.repository.transitions import apply_action
+from kdnas.errors import ConflictError, RequestError
+from kdnas.evaluation.choosing import tasks_with_data
+from kdnas.evaluation.report import Report, report_json
+from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
+from kdnas.evaluation.settings import settings_for
+from kdnas.evaluation.tasks import SUITES
+from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.specs.parts import ModelSpec
+
+MOST_PAIRS = 500
+"""Tasks times seeds of a request."""
+
+TEXTS: dict[str, tuple[str, Callable[[Report], str]]] = {
+    "md": ("text/markdown", as_markdown),
+    "csv": ("text/csv", as_csv),
+    "tex": ("application/x-tex", as_latex),
+}
+
+Reference = Annotated[str, Path(description="Id of an evaluation.", max_length=200)]
+
+router = APIRouter(tags=["evaluations"])
+
+
+@router.post("/evaluations", status_code=202, response_model=EvaluationsMade)
+def create_evaluations(
+    request: EvaluationSpec, database: DatabaseDep, settings: SettingsDep, once: OnceDep
+) -> Response:
+    """Ask for evaluations, one for each task and seed; coordinators take them up."""
+    spec, distillation_id = _checked(request, database, settings)
+    tasks = tasks_with_data(spec)
+    for task in tasks:
+        settings_for(task, spec, "float32")  # what does not go together fails here
+    if len(tasks) * len(spec.seeds) > MOST_PAIRS:
+        raise RequestError(
+            f"{len(tasks)} tasks with {len(spec.seeds)} seeds each are more than {MOST_PAIRS} "
+            "evaluations; ask for fewer at a time"
+        )
+    pairs = [
+        NewEvaluation(
+            task.suite,
+            task.name,
+            seed,
+            spec.model_copy(update={"tasks": (task.name,), "seeds": (seed,)}).to_json(),
+        )
+        for task in tasks
+        for seed in (spec.seeds if task.fine_tuned else (0,))
+    ]
+
+    def create(session: Session) -> Answer:
+        ids = evaluations.create_evaluations(
+            session,
+            pairs,
+            model=spec.model_name,
+            distillation_id=None if spec.variant else distillation_id,
+        )
+        made = evaluation_pages.read_evaluation_rows(session, ids)
+        body = EvaluationsMade.model_validate({"items": made})
+        query = urlencode({"model": spec.model_name, "suite": spec.suite})
+        return Answer(body, location=f"/api/v1/evaluations?{query}")
+
+    return once.answer(202, create)
+
+
+@router.get("/evaluations", response_model=Page[EvaluationShape])
+def list_evaluations(query: Annotated[EvaluationQuery, Query()], database: DatabaseDep) -> Response:
+    """List evaluations, the newest first unless asked otherwise."""
+    sort, descending = sorting(query.sort)
+    with database.read() as session:
+        distillation_id = None
+        if query.distillation is not None:
+            distillation_id = distillations.get_distillation(session, query.distillation).id
+        wanted = EvaluationFilter(
+            tuple(query.status),
+            query.owner_kind,
+            query.model,
+            query.suite,
+            query.task,
+            distillation_id,
+        )
+        page = evaluation_pages.list_evaluation_page(
+            session,
+            wanted,
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+    return rendered_page(page)
+
+
+@router.get("/evaluations/suites", response_model=Suites)
+def list_suites() -> Response:
+    """List the suites with their tasks."""
+    return rendered({"items": [{"suite": suite, "tasks": SUITES[suite]} for suite in SUITES]})
+
+
+@router.get("/evaluations/models", response_model=EvaluatedModels)
+def list_evaluated_models(database: DatabaseDep) -> Response:
+    """List models and suites with evaluations, those with the newest first."""
+    with database.read() as session:
+        return rendered({"items": evaluation_pages.list_evaluated_models(session)})
+
+
+@router.get(
+    "/evaluations/report",
+    response_model=ReportShape,
+    responses={
+        200: {
+            "content": {media: {"schema": {"type": "string"}} for media, _ in TEXTS.values()},
+        }
+    },
+)
+def read_report(
+    query: Annotated[ReportQuery, Query()], database: DatabaseDep, settings: SettingsDep
+) -> Response:
+    """Put a model's scores together, mean ± deviation over seeds, with published ones beside."""
+    with database.read() as session:
+        report = stored_report(session, settings, query.model, query.suite, query.against)
+    if query.format == "json":
+        return rendered(report_json(report))
+    media_type, write = TEXTS[query.format]
+    return Response(write(report), media_type=media_type)
+
+
+@router.get("/evaluations/{evaluation}", response_model=EvaluationDetail)
+def read_evaluation(evaluation: Reference, database: DatabaseDep) -> Response:
+    """Read an evaluation with its spec."""
+    with database.read() as session:
+        return rendered(_row(session, evaluation))
+
+
+@router.patch("/evaluations/{evaluation}", response_model=EvaluationDetail)
+def change_evaluation(
+    evaluation: Reference, request: ActionRequest, database: DatabaseDep
+) -> Response:
+    """Pause, resume or cancel an evaluation; whoever works on it sees that soon."""
+    with database.write() as session:
+        found = evaluations.get_evaluation(session, evaluation)
+        apply_action(session, Evaluation, found.id, request.action)
+    with database.read() as session:
+        return rendered(_row(session, found.id))
+
+
+def _row(session: Session, evaluation: str) -> evaluation_pages.Row:
+    found = evaluations.get_evaluation(session, evaluation)
+    (row,) = evaluation_pages.read_evaluation_rows(session, [found.id])
+    return row
+
+
+def _checked(
+    request: EvaluationSpec, database: Database, settings: Settings
+) -> tuple[EvaluationSpec, str | None]:
+    """Refuse what may not be read; return the request with whole paths, and the distillation.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+        NotFoundError: no such distillation.
+        ConflictError: the distillation has no student yet.
+    """
+    changes: dict[str, ModelSpec | str] = {}
+    distillation_id = None
+    if request.data_dir is not None:
+        check_folder(request.data_dir, "data_dir", settings)
+        changes["data_dir"] = str(FilePath(request.data_dir).expanduser().resolve())
+    ref = request.model.ref
+    if ref.startswith(DISTILLATION):
+        with database.read() as session:
+            found = distillations.get_distillation(session, ref.removeprefix(DISTILLATION))
+        if found.status != "succeeded" or found.output_path is None:
+            raise ConflictError(
+                f"distillation {found.name!r} is {found.status} and has no student to evaluate; "
+                "wait until it has succeeded"
+            )
+        distillation_id, ref = found.id, found.output_path
+    else:
+        # A student may lie where a request may not look; one that is named by its run may be read.
+        check_model(request.model, "model.ref", settings)
+    if FilePath(ref).expanduser().is_dir():
+        ref = str(FilePath(ref).expanduser().absolute())
+    changes["model"] = request.model.model_copy(update={"ref": ref})
+    return request.model_copy(update=changes), distillation_id

@@ -1,0 +1,178 @@
+"""One evaluation that is stored as a request: a model on a task with a seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from api.evaluations.model_figures import figures_before, keep_figures
+from api.evaluations.prepare import PlannedTask, prepare_evaluation
+from api.evaluations.run import (
+    evaluate_pair,
+    hyper_parameters,
+    unchanged_data,
+    what_decides,
+)
+from api.evaluations.stored_report import stored_report
+from api.evaluations.student_card import add_to_card
+from api.jobs.files import remove_evaluation_checkpoints
+from api.jobs.work import StoppedError, StoppedStatus, Work, at_work
+from kdnas.db.engine import Database
+from kdnas.db.records import EvaluationRecord
+from kdnas.db.repository import evaluations
+from kdnas.errors import NoRoomError
+from kdnas.evaluation.training import FinetuneProgress
+from kdnas.records import SearchStatus
+from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec
+
+NOTED_SECONDS = 2.0
+
+log = structlog.get_logger("kdnas.evaluation")
+
+
+def run_stored_evaluation(
+    evaluation_id: str,
+    claim: str | None,
+    database: Database,
+    settings: Settings,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
+    *,
+    stopped_status: StoppedStatus = "running",
+) -> SearchStatus:
+    """Do a stored evaluation; one that is known is looked up.
+
+    Args:
+        evaluation_id: of an evaluation that is not finished.
+        claim: token of the coordinator's claim on it; None does it for the command line.
+        database: where it is stored.
+        settings: of this process.
+        should_stop: asked between steps; True ends this run after a checkpoint.
+        on_progress: is told how it goes.
+        stopped_status: what it is then: ``paused``, or ``running`` still, to be taken up.
+
+    Returns:
+        The status that it has now.
+
+    Raises:
+        ConflictError: somebody else works on it.
+        KdnasError: it failed; its row says why.
+    """
+    with database.read() as session:
+        record = evaluations.get_evaluation(session, evaluation_id)
+    with at_work(database, record, claim, should_stop, stopped_status) as work:
+        if work.status == "running":
+            try:
+                _evaluate(record, database, settings, work, on_progress, claim is not None)
+            except StoppedError:
+                work.rest()
+        with database.read() as session:
+            status = evaluations.get_evaluation(session, evaluation_id).status
+        if status == "cancelled":
+            remove_evaluation_checkpoints(settings, evaluation_id)
+    return status
+
+
+def _evaluate(
+    record: EvaluationRecord,
+    database: Database,
+    settings: Settings,
+    work: Work,
+    on_progress: Callable[[FinetuneProgress], None],
+    claimed: bool,
+) -> None:
+    """Read model and data, and do what is not known yet.
+
+    Raises:
+        StoppedError: it was to stop before it began.
+        NoRoomError: an older one comes to the same figures, and this one is for the service.
+    """
+    noted = Noted(database, record.id, on_progress)
+
+    def on_task(name: str) -> None:
+        work.check()
+        noted(FinetuneProgress("reading data", 0, 1))
+
+    request = EvaluationSpec.read(record.spec[evaluations.REQUEST], f"evaluation {record.id}")
+    prepared = prepare_evaluation(request, on_task)
+    work.check()
+    (planned,) = prepared.tasks
+    about = what_decides(prepared, planned, record.seed)
+    with database.write() as session:
+        if evaluations.locked_evaluation(session, record.id).status != "running":
+            raise StoppedError  # known figures are looked up when it is resumed
+        evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
+        # Asked before the figures are looked for, so that one that ends in between is found.
+        twice = claimed and evaluations.is_older_at_work(session, record.id)
+        known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
+        if known is not None:
+            evaluations.set_evaluation_status(
+                session, record.id, "succeeded", metrics=known.metrics
+            )
+            return
+    if twice:
+        raise NoRoomError(
+            "another evaluation does the same at present; this one goes on when that has ended"
+        )
+    work.check()
+
+    def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
+        noted(progress)
+
+    data = unchanged_data(prepared, planned)
+    work.check()
+    hyper = hyper_parameters(
+        prepared,
+        planned,
+        data,
+        database,
+        settings,
+        tell,
+        work.should_stop,
+        for_service=claimed,
+    )
+    if hyper is None:
+        raise StoppedError
+    figures = figures_before(prepared, database)
+    work.check()
+    if evaluate_pair(record, prepared, planned, data, database, settings, tell, work, hyper):
+        keep_figures(figures, record.id, database)
+        with database.read() as session:
+            report = stored_report(session, settings, record.model, record.suite, ())
+        problem = add_to_card(prepared, report)
+        if problem is not None:
+            log.warning(problem, evaluation=record.id)
+
+
+class Noted:
+    """Writes down how far an evaluation is, with an event: every new phase, else now and then.
+
+    Args:
+        database: where it is stored.
+        evaluation_id: the row.
+        also: is told all of it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        evaluation_id: str,
+        also: Callable[[FinetuneProgress], None] = lambda _: None,
+    ) -> None:
+        self._database, self._id, self._also = database, evaluation_id, also
+        self._phase, self._at = "", 0.0
+
+    def __call__(self, progress: FinetuneProgress) -> None:
+        """Note progress, unless the same phase was noted a moment ago."""
+        self._also(progress)
+        now = time.monotonic()
+        if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
+            return
+        self._phase, self._at = progress.phase, now
+        with self._database.write() as session:
+            evaluations.note_evaluation_progress(
+                session, self._id, progress.phase, progress.done, progress.total, progress.loss
+            )

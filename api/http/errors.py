@@ -1,0 +1,120 @@
+"""Errors as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from api.http.openapi import allowed_methods
+from api.http.schemas import PROBLEM_TYPE, FieldProblem, Problem
+from kdnas.errors import (
+    ConflictError,
+    DatabaseError,
+    KdnasError,
+    NotFoundError,
+    RequestError,
+)
+
+STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (RequestError, 422),
+    (DatabaseError, 503),
+    (KdnasError, 500),
+)
+"""The first class that fits an error gives its status."""
+
+log = structlog.get_logger()
+
+
+def problem(
+    status: int,
+    detail: str,
+    errors: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Make the answer that says what is wrong.
+
+    Args:
+        status: HTTP status.
+        detail: one sentence with the offending value, then what to do about it.
+        errors: places of a body or of parameters that do not fit.
+        headers: more headers, such as ``Retry-After``.
+    """
+    body = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=_written(detail),
+        errors=[FieldProblem(where=_written(e.where), message=_written(e.message)) for e in errors],
+    )
+    return JSONResponse(
+        body.model_dump(exclude=None if errors else {"errors"}),
+        status_code=status,
+        headers=dict(headers or {}),
+        media_type=PROBLEM_TYPE,
+    )
+
+
+def _written(text: str) -> str:
+    """A request may hold half a surrogate pair, as a key for example, which no answer takes."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have errors answered as problems; what nobody foresaw is caught in :mod:`api.http.logs`."""
+    app.add_exception_handler(KdnasError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, http_problem)
+
+
+def _ours(request: Request, error: Exception) -> Response:
+    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    if status >= 500:
+        log.error("request failed", error=str(error))
+    return problem(status, str(error))
+
+
+def http_problem(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: an unknown path, a wrong method, a body too long."""
+    assert isinstance(error, HTTPException)
+    path = request.scope["path"]
+    details = {
+        404: f"there is no {path}; see /api/v1/docs",
+        405: f"{path} does not take {request.method}; see /api/v1/docs",
+        413: "the body is above 1 MiB; send less",
+    }
+    detail = details.get(error.status_code, str(error.detail))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # the first route of the path speaks for itself only
+        methods = allowed_methods(request.app, path)
+        headers["Allow"] = ", ".join(methods) or headers.get("Allow", "")
+    return problem(error.status_code, detail, headers=headers)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    items: Sequence[Mapping[str, Any]] = error.errors()
+    broken = next((item for item in items if item["type"] == "json_invalid"), None)
+    if broken is not None:
+        reason = broken.get("ctx", {}).get("error", broken["msg"])
+        return problem(400, f"the body is no JSON: {reason}")
+    problems = [
+        FieldProblem(where=".".join(map(str, item["loc"])), message=_worded(item)) for item in items
+    ]
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
+    return problem(422, f"{first.where}: {first.message}{more}", problems)
+
+
+def _worded(item: Mapping[str, Any]) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    given = item.get("input")
+    shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""
+    return f"{message[0].lower()}{message[1:]}{shown}"

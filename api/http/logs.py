@@ -1,0 +1,93 @@
+"""A line of log for each request.
+
+Lines written while a request is served carry its number, and the search or distillation that it is
+about. Query strings, bodies and headers are never logged, so that no secret is.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.errors import problem
+from api.http.metrics import Metrics
+
+PREFIX = "/api/v1"
+REQUEST_ID = "X-Request-ID"
+_SUBJECT = re.compile(r"/(?:api/v1/)?(searches|distillations|candidates)/([^/]{1,80})")
+_NOUNS = {"searches": "search", "distillations": "distillation", "candidates": "candidate"}
+_QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
+"""What is asked all the time; logged only if it fails."""
+
+log = structlog.get_logger("kdnas.service")
+
+
+class RequestLog:
+    """Middleware that numbers, times and logs each request, and catches what nobody foresaw."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        number = _number(Headers(scope=scope).get(REQUEST_ID))
+        began, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = number
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=number, **_subject(scope["path"])):
+            try:
+                await self._app(scope, receive, sending)
+            except Exception:
+                log.exception("request failed", method=scope["method"], path=scope["path"])
+                if status == 0:
+                    answer = problem(500, "the service failed at this request; its log says why")
+                    await answer(scope, receive, sending)
+            finally:
+                seconds = time.perf_counter() - began
+                self._metrics.observe(scope["method"], _template(scope), status, seconds)
+                if status >= 500 or not scope["path"].startswith(_QUIET):
+                    log.info(
+                        "request",
+                        method=scope["method"],
+                        path=scope["path"],
+                        status=status,
+                        ms=round(seconds * 1000, 1),
+                        role=scope.get("state", {}).get("role"),
+                    )
+
+
+def _number(given: str | None) -> str:
+    """The number that a proxy gave, or a new one."""
+    return given if given and re.fullmatch(r"[\w-]{8,64}", given) else secrets.token_hex(8)
+
+
+def _subject(path: str) -> dict[str, str]:
+    found = _SUBJECT.match(path)
+    return {_NOUNS[found[1]]: found[2]} if found else {}
+
+
+def _template(scope: Scope) -> str:
+    """The route's path with its placeholders, of which there are few.
+
+    A route knows its path without the prefix under which it was put into the application.
+    """
+    route: Any = scope.get("route")
+    path = str(getattr(route, "path", "none"))
+    is_prefixed = scope["path"].startswith(f"{PREFIX}/") and not path.startswith(PREFIX)
+    return PREFIX + path if is_prefixed and path != "none" else path

@@ -1,0 +1,106 @@
+"""The OpenAPI document, with what no route says of itself: problems, and who may ask.
+
+FastAPI describes what a route answers when all goes well. What the guard, the body limit and the
+error handlers answer is the same for every route, and is put in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.routing import compile_path
+
+from api.http.schemas import PROBLEM_TYPE, Problem
+
+_SCHEMAS = "#/components/schemas/"
+_WORDS = {
+    400: "The body is no JSON.",
+    401: "No or a wrong token.",
+    403: "Not for viewers, or a change that a page of another site asked for.",
+    404: "There is no such thing.",
+    409: "Its present state forbids it, or the name or idempotency key is taken.",
+    413: "The body is above 1 MiB.",
+    415: "The body is not application/json.",
+    422: "Understood, but wrong.",
+    503: "The database is out of reach.",
+}
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "Operator's or viewer's token."},
+    "session": {"type": "apiKey", "in": "cookie", "name": "kdnas_session"},
+}
+_OPEN = {"/healthz", "/readyz"}
+
+
+def add_openapi(app: FastAPI, login_required: bool) -> None:
+    """Have the application describe itself completely."""
+    plain = app.openapi
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(plain(), login_required)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]  # FastAPI's own way to do it
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Methods that a path takes, over all of its routes; none if it is not in the document.
+
+    A path that is written out there is not taken for one with a placeholder.
+    """
+    paths = app.openapi()["paths"]
+    fitting = [path] if path in paths else [t for t in paths if compile_path(t)[0].match(path)]
+    return sorted(method.upper() for template in fitting for method in paths[template])
+
+
+def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]:
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    schemas.update(problem.pop("$defs"))
+    schemas["Problem"] = problem
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for path, method, operation in _operations(document):
+        for status in _statuses(path, method, operation, login_required):
+            operation["responses"].setdefault(str(status), {})
+            if status != 503 or path != "/readyz":
+                operation["responses"][str(status)] = _answer(status)
+    if login_required:
+        document["components"]["securitySchemes"] = _SECURITY
+        for path, _, operation in _operations(document):
+            if path not in _OPEN:
+                operation["security"] = [{name: []} for name in _SECURITY]
+    return document
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation
+
+
+def _statuses(
+    path: str, method: str, operation: dict[str, Any], login_required: bool
+) -> Iterator[int]:
+    names = {parameter["in"] for parameter in operation.get("parameters", ())}
+    changes, has_body = method != "get", "requestBody" in operation
+    if path != "/healthz":
+        yield 503
+    if path not in _OPEN and login_required:
+        yield 401
+    yield 403
+    if names or has_body:
+        yield 422
+    if "path" in names or "query" in names:
+        yield 404  # a query may name a search, too
+    if changes:
+        yield 409
+    if has_body:
+        yield from (400, 404, 413, 415)
+
+
+def _answer(status: int) -> dict[str, Any]:
+    content = {PROBLEM_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}}}
+    return {"description": _WORDS[status], "content": content}

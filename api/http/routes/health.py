@@ -1,0 +1,35 @@
+"""Probes: does the process answer, can it work, and what does it count."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from api.http.dependencies import DatabaseDep, MetricsDep, SettingsDep
+from api.http.readiness import check_all
+from api.http.schemas import Alive, Readiness
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz")
+async def read_health() -> Alive:  # asynchronous: it never waits for a free thread
+    """Answer as long as the process does."""
+    return Alive(status="ok")
+
+
+@router.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
+def read_readiness(request: Request, database: DatabaseDep, settings: SettingsDep) -> Response:
+    """Say whether the service can work, and what is missing; details are for the logged-in."""
+    checks = check_all(database, settings, request.app.state.coordinator)
+    if request.state.role is None:
+        checks = {name: check.model_copy(update={"detail": None}) for name, check in checks.items()}
+    ready = Readiness(ready=all(check.ok for check in checks.values()), checks=checks)
+    return JSONResponse(ready.model_dump(mode="json"), status_code=200 if ready.ready else 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def read_metrics(metrics: MetricsDep) -> Response:
+    """Figures in Prometheus' text format."""
+    return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

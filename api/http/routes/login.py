@@ -1,0 +1,82 @@
+"""The login page: a token is exchanged for a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+
+from api.dashboard.pages import render
+from api.http.security import SESSION_COOKIE, SESSION_SECONDS, Access, LoginLimiter
+
+router = APIRouter(include_in_schema=False)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Read a form of a few short fields."""
+    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+
+
+FormDep = Annotated[dict[str, str], Depends(read_form)]
+
+
+@router.get("/login")
+def show_login(request: Request, next: str = "/") -> Response:
+    """Show the login page, unless there is nothing to log in to."""
+    if not _access(request).login_required:
+        return RedirectResponse("/", status_code=303)
+    return render(request, "login.html", next=_local(next))
+
+
+@router.post("/login")
+def log_in(request: Request, form: FormDep) -> Response:
+    """Begin a session, if the token is right."""
+    access = _access(request)
+    limiter = cast(LoginLimiter, request.app.state.login_limiter)
+    target = _local(form.get("next", "/"))
+    if not access.login_required:
+        return RedirectResponse("/", status_code=303)
+    client = request.client.host if request.client else "unknown"
+    wait = limiter.seconds_to_wait(client)
+    if wait:
+        error = f"Too many attempts failed. Try again in {wait} seconds."
+        answer = render(request, "login.html", 429, next=target, error=error)
+        answer.headers["Retry-After"] = str(wait)
+        return answer
+    role = access.role_of_token(form.get("token", ""))
+    if role is None:
+        limiter.failed(client)
+        return render(request, "login.html", 401, next=target, error="This is not a valid token.")
+    answer = RedirectResponse(target, status_code=303)
+    answer.set_cookie(
+        SESSION_COOKIE,
+        access.begin_session(role),
+        max_age=SESSION_SECONDS,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+@router.post("/logout")
+def log_out(request: Request) -> Response:
+    """End the session."""
+    access = _access(request)
+    access.end_session(request.cookies.get(SESSION_COOKIE, ""))
+    answer = RedirectResponse("/login" if access.login_required else "/", status_code=303)
+    answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+def _access(request: Request) -> Access:
+    return cast(Access, request.app.state.access)
+
+
+def _local(target: str) -> str:
+    """A path of this service; anything else becomes the home page."""
+    here = target.startswith("/") and not target.startswith("//")  # no scheme and no host
+    plain = target.isprintable() and "\\" not in target
+    return target if here and plain else "/"

@@ -1,0 +1,71 @@
+"""What a request may look like."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+
+from api.http.schemas import Shape
+from kdnas.specs.base import Spec
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.specs.load import Section, load_preset, preset_names
+from kdnas.specs.objectives import DEFAULT_OBJECTIVE, ObjectiveName
+from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.search import SearchSpec
+
+router = APIRouter(tags=["reference"])
+
+SPECS: dict[str, type[Spec]] = {
+    "search": SearchSpec,
+    "distillation": DistillationSpec,
+    "evaluation": EvaluationSpec,
+    "pipeline": PipelineSpec,
+}
+
+
+class PresetShape(Shape):
+    """A preset: what it says of a search and of a pipeline; the rest is as the schema has it."""
+
+    name: str
+    search: dict[str, Any]
+    pipeline: dict[str, Any]
+
+
+class Presets(Shape):
+    """All presets, by name."""
+
+    items: list[PresetShape]
+
+
+@router.get("/schemas/{name}")
+def read_schema(
+    name: Literal["search", "distillation", "evaluation", "pipeline"],
+) -> dict[str, Any]:
+    """Return the JSON Schema of a request, with defaults."""
+    return SPECS[name].model_json_schema()
+
+
+@router.get("/presets")
+def list_presets(objective: ObjectiveName = DEFAULT_OBJECTIVE) -> Presets:
+    """List the presets that the command line knows, as beginnings of requests.
+
+    Rates and options are those for students that learn this objective.
+    """
+    return Presets(
+        items=[
+            PresetShape(
+                name=name,
+                search=_preset(SearchSpec, name, "search", objective),
+                pipeline=_preset(PipelineSpec, name, "pipeline", objective),
+            )
+            for name in preset_names()
+        ]
+    )
+
+
+def _preset(spec: type[Spec], name: str, section: Section, objective: str) -> dict[str, Any]:
+    """Return a preset's part with nothing in short, and nothing that it does not say."""
+    read = spec.read(load_preset(name, section, objective), f"preset {name}")
+    return read.model_dump(mode="json", exclude_unset=True)

@@ -1,0 +1,1 @@
+"""What a request may name, checked where it is opened."""

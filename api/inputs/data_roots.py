@@ -1,0 +1,200 @@
+"""What a request to the service may name on the server: data roots, hub ids, and nothing else.
+
+A request comes from somebody who may use the service, not the machine. So every path in it has to
+lie below one of ``KDNAS_DATA_ROOTS``, with links and ``..`` followed, and nothing in it may make
+the service load code or trust a cluster that its own settings do not name.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from api.jobs.files import checkpoints_in_store
+from kdnas.errors import RequestError
+from kdnas.models.teacher_files import ALIASES
+from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.parts import CorpusSpec, ModelSpec
+from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.search import SearchSpec
+
+PYDOCS, HUB_PREFIX = "pydocs", "hub:"
+_ANY = "1,1,1,1,gelu"  # whatever the architectures of a pipeline's students
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_URL = re.compile(r"[A-Za-z][\w.+-]*://", re.ASCII)
+
+
+def check_paths(spec: SearchSpec | DistillationSpec, settings: Settings) -> None:
+    """Refuse a request that names what it may not.
+
+    Args:
+        spec: of a search or a distillation.
+        settings: with data roots, Ray address and whether custom code is allowed.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    check_model(spec.teacher, "teacher.ref", settings)
+    _check_corpus(spec.corpus, settings)
+    if isinstance(spec, SearchSpec):
+        _check_strategy(spec.controller.strategy, settings)
+        _check_address(spec.backend.address, "backend.address", settings)
+        return
+    if spec.student.init_from is not None:
+        check_model(spec.student.init_from, "student.init_from.ref", settings)
+    if spec.output is not None:
+        _check_path(spec.output, "output", _folders(settings))
+    place = spec.training.checkpoints
+    if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
+        _check_location(place, "training.checkpoints", settings)
+    _check_address(spec.training.address, "training.address", settings)
+
+
+def check_pipeline(spec: PipelineSpec, settings: Settings) -> None:
+    """Refuse a pipeline that names what it may not, in its search or for its students.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    check_paths(spec.search, settings)
+    check_paths(spec.distillation_of(_ANY, spec.search), settings)
+    if spec.evaluation.data_dir is not None:
+        check_folder(spec.evaluation.data_dir, "evaluation.data_dir", settings)
+
+
+def check_model(model: ModelSpec, where: str, settings: Settings) -> None:
+    """Refuse a model that is no alias, no hub id and no folder that may be read.
+
+    Students of earlier distillations, in ``students`` of ``KDNAS_HOME``, may be read as well.
+
+    Args:
+        model: a teacher, or the student that another begins with.
+        where: its entry in the request, for the message.
+        settings: with the data roots.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    if model.ref in ALIASES or _is_hub_id(model.ref):
+        return
+    roots = [*_folders(settings), (settings.home / "students").resolve()]
+    _check_tree(_check_path(model.ref, where, roots), where, roots)
+
+
+def check_folder(text: str, where: str, settings: Settings) -> None:
+    """Refuse a path that does not lie below the data roots, with all that it links to.
+
+    Args:
+        text: the path.
+        where: its entry in the request, for the message.
+        settings: with the data roots.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    roots = _folders(settings)
+    _check_tree(_check_path(text, where, roots), where, roots)
+
+
+def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
+    roots = _folders(settings)
+    for source in corpus.source:
+        hub_id = source.removeprefix(HUB_PREFIX)
+        if source == PYDOCS or (hub_id != source and _is_hub_id(hub_id)):
+            continue
+        if hub_id != source:
+            raise RequestError(
+                f"corpus.source {source!r} is no data set of the hub; write hub:owner/name"
+            )
+        if glob.has_magic(source):
+            _check_glob(source, roots)
+        else:
+            _check_tree(_check_path(source, "corpus.source", roots), "corpus.source", roots)
+
+
+def _check_strategy(strategy: str, settings: Settings) -> None:
+    if ":" in strategy and not settings.allow_custom_code:
+        raise RequestError(
+            f"controller.strategy {strategy!r} would run code of its own in the service; install "
+            "it as an entry point of kdnas.strategies, or start the service with "
+            "KDNAS_ALLOW_CUSTOM_CODE=1"
+        )
+
+
+def _check_address(address: str | None, where: str, settings: Settings) -> None:
+    """Refuse other clusters: who runs one can run code in whatever connects to it."""
+    if address is not None and address != settings.ray_address:
+        raise RequestError(
+            f"{where} {address!r} is not the cluster of this service; leave it out, or start the "
+            "service with KDNAS_RAY_ADDRESS"
+        )
+
+
+def _is_hub_id(ref: str) -> bool:
+    """Whether this can only mean the hub: a folder of that name would be taken first."""
+    return _HUB_ID.fullmatch(ref) is not None and not Path(ref).exists()
+
+
+def _check_location(location: str, where: str, settings: Settings) -> None:
+    """Refuse a folder, or a URL that is not below a URL among the roots."""
+    if not _URL.match(location):
+        _check_path(location, where, _folders(settings))
+        return
+    urls = [root.rstrip("/") for root in settings.data_roots if _URL.match(root)]
+    plain = "::" not in location and ".." not in location and "\\" not in location
+    if not plain or not any(f"{location}/".startswith(f"{root}/") for root in urls):
+        raise RequestError(_outside(where, location, urls))
+
+
+def _check_path(text: str, where: str, roots: list[Path]) -> Path:
+    try:
+        path = Path(text).expanduser().resolve()
+        path.exists()  # complains where a name is too long
+    except (OSError, RuntimeError, ValueError) as error:  # no such user, links in a circle
+        raise RequestError(f"{where} {text!r} is no path: {error}; check it") from None
+    if not _is_below(path, roots):
+        raise RequestError(_outside(where, text, roots))
+    return path
+
+
+def _check_tree(path: Path, where: str, roots: list[Path]) -> None:
+    """Refuse a folder in which a link leads out of the roots."""
+    if path.is_dir():
+        _check_each((inner for inner in path.rglob("*") if inner.is_symlink()), where, roots)
+
+
+def _check_glob(pattern: str, roots: list[Path]) -> None:
+    """Refuse a glob that begins or leads outside; its files are found only if it begins inside."""
+    parts = Path(pattern).parts
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    start = _check_path(str(Path(*parts[:fixed])), "corpus.source", roots)
+    if ".." in parts[fixed:]:
+        raise RequestError(f"corpus.source {pattern!r} has .. behind a wildcard; write it plainly")
+    # Path.glob takes no absolute patterns.
+    matches = glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True)  # noqa: PTH207
+    _check_each(map(Path, matches), "corpus.source", roots)
+
+
+def _check_each(paths: Iterable[Path] | Iterator[Path], where: str, roots: list[Path]) -> None:
+    for path in paths:
+        _check_path(str(path), where, roots)
+
+
+def _is_below(path: Path, roots: list[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _folders(settings: Settings) -> list[Path]:
+    named = [root for root in settings.data_roots if not _URL.match(root)]
+    return [Path(root).expanduser().resolve() for root in named]
+
+
+def _outside(where: str, text: str, roots: list[Path] | list[str]) -> str:
+    known = ", ".join(map(str, roots))
+    return (
+        f"{where} {text!r} is outside KDNAS_DATA_ROOTS ({known or 'which is not set'}); name "
+        "something below a data root, or start the service with another KDNAS_DATA_ROOTS"
+    )

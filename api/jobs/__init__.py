@@ -1,0 +1,1 @@
+"""What all kinds of jobs share; which kinds there are, the registry alone knows."""

@@ -1,0 +1,189 @@
+"""Processes that do the work: how they are started, told to end, and found dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import structlog
+
+from kdnas.db.repository.claims import Claim, QueueTable
+from kdnas.settings import Settings
+
+Kind = Literal["search", "distillation", "evaluation", "latency"]
+
+CLUSTER_START_SECONDS = 60.0
+_PYTHON = (sys.executable, "-P", "-m")  # -P: a file of the working folder shadows no module
+_SECRETS = ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", "KDNAS_WEBHOOK_SECRET")
+
+log = structlog.get_logger("kdnas.coordinator")
+
+
+@dataclass
+class Child:
+    """A process that works on a claimed row.
+
+    Attributes:
+        unwanted_since: when the row was first seen paused or cancelled (monotonic clock).
+    """
+
+    kind: Kind
+    table: QueueTable
+    claim: Claim
+    process: subprocess.Popen[bytes]
+    unwanted_since: float | None = field(default=None)
+
+    @classmethod
+    def start(
+        cls, kind: Kind, table: QueueTable, claim: Claim, environment: Mapping[str, str]
+    ) -> Child:
+        """Start a runner; its stdin is a pipe that closes when this process ends."""
+        process = subprocess.Popen(
+            [*_PYTHON, "api.jobs.runner", kind, claim.row_id],
+            env={**environment, "KDNAS_CLAIM": claim.owner.token},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is for the coordinator, which then drains
+        )
+        return cls(kind, table, claim, process)
+
+    def forget(self) -> None:
+        """Close the pipe of a process that has ended."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def ending(self) -> str:
+        """How it ended, for a sentence."""
+        code = self.process.returncode
+        return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+class LocalCluster:
+    """One Ray cluster of this machine for all children, started when the first one needs it.
+
+    A runner connects to it in a tenth of a second, where a cluster of its own takes six and some
+    hundred MB; and workers of all searches share the cores of one account instead of each search
+    reckoning with all of them.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+        self._found: dict[str, str] = {}
+
+    def variables(self, give_up: Callable[[], bool]) -> dict[str, str]:
+        """Environment by which a child connects; starts the cluster if it does not run.
+
+        Returns:
+            Nothing if it did not start: the child then tries, and says what is wrong.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return self._found
+        self._process = subprocess.Popen(
+            [*_PYTHON, "workers.local_cluster"],
+            env=dict(self._environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        line = _first_line(self._process, give_up)
+        if not line:
+            log.error("no local Ray cluster", exit_code=self._process.poll())
+            self.stop(0.0)
+            return {}
+        self._found = json.loads(line)
+        log.info("local Ray cluster", address=self._found["KDNAS_RAY_ADDRESS"])
+        return self._found
+
+    def stop(self, timeout_seconds: float) -> None:
+        """End the cluster, if there is one."""
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def _first_line(process: subprocess.Popen[str], give_up: Callable[[], bool]) -> str:
+    """What a process prints first; nothing if it ends before, or takes too long.
+
+    Its stdout belongs to a thread from now on: nobody else could close it while that one reads.
+    """
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    stream = process.stdout
+    assert stream is not None
+
+    def read() -> None:
+        with stream:
+            lines.put(stream.readline())
+            stream.read()  # to its end
+
+    threading.Thread(target=read, name="local-cluster", daemon=True).start()
+    deadline = time.monotonic() + CLUSTER_START_SECONDS
+    while time.monotonic() < deadline and not give_up():
+        try:
+            return lines.get(timeout=0.2)
+        except queue.Empty:
+            continue
+    return ""
+
+
+def needs_cluster(kind: Kind, spec: Mapping[str, Any]) -> bool:
+    """Whether a piece of work runs on Ray and names no cluster itself."""
+    if kind == "search":
+        backend = spec.get("backend") or {}
+        return backend.get("name", "ray") == "ray" and not backend.get("address")
+    if kind == "distillation":
+        training = spec.get("training") or {}
+        return training.get("num_workers", 1) > 1 and not training.get("address")
+    if kind == "evaluation":
+        return bool((spec.get("request") or {}).get("grid"))
+    return False
+
+
+def share_of_cores(environment: Mapping[str, str], at_once: int) -> dict[str, str]:
+    """Environment by which a child takes its part of the cores, unless the operator has said it.
+
+    Args:
+        environment: of all children.
+        at_once: how many of its kind are to run beside each other.
+    """
+    if "OMP_NUM_THREADS" in environment:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, usable_cores() // max(1, at_once)))}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores or 1
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Environment of all children: our own and the settings, without secrets of the web."""
+    own = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    own.setdefault("TOKENIZERS_PARALLELISM", "false")
+    own.setdefault("GOMP_SPINCOUNT", "5000")  # see kdnas.cli.main
+    own |= {
+        "KDNAS_HOME": str(settings.home),
+        "KDNAS_DATABASE_URL": settings.database_url,
+        "KDNAS_STORE": settings.store_url,
+        "KDNAS_LOCKS": str(settings.locks),
+    }
+    if settings.ray_address:
+        own["KDNAS_RAY_ADDRESS"] = settings.ray_address
+    return own

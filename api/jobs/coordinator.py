@@ -1,0 +1,287 @@
+"""The coordinator: claims what is queued and has runners do it, and moves pipelines on.
+
+Work runs in processes of their own (``api.jobs.runner``), never here: a crash, a leak or a GPU out
+of memory takes down one search and nothing else. Claims are leases on the database's clock, so any
+number of coordinators share one database. Nothing is kept in memory that matters: a coordinator
+that is killed takes its runners with it, and the next one takes up their rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psutil
+import structlog
+
+from api.jobs.children import (
+    Child,
+    Kind,
+    LocalCluster,
+    child_environment,
+    needs_cluster,
+    share_of_cores,
+    usable_cores,
+)
+from api.jobs.cleanup import Cleanup
+from api.jobs.pauses import Pauses
+from api.jobs.webhook import Webhook
+from api.pipelines.advance import advance_all
+from kdnas.db.engine import Database
+from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
+from kdnas.db.repository import claims, leases
+from kdnas.db.repository.claims import QueueTable
+from kdnas.db.repository.leases import LeaseOwner
+from kdnas.errors import DatabaseError, NotFoundError
+from kdnas.settings import Settings
+
+POLL_SECONDS = 0.25
+LOOK_SECONDS = 2.0
+CLEAN_SECONDS = 30.0
+TROUBLE_SECONDS = 2.0
+"""Pause after an error, such as a database that is out of reach."""
+CLAIM_SECONDS = 60.0
+"""A runner takes over the lease within this time, and then renews it itself."""
+PATIENCE_SECONDS = 30.0
+"""After that a runner whose row was paused or cancelled is killed; it may write a checkpoint."""
+RUNNER_BYTES = 1024**3
+"""What a runner, with torch in it, takes at least."""
+MOST_RUNNING = 8
+CLUSTER_SECONDS = 2.0
+_EXIT_LEFT_ALONE = 75
+
+_TABLES: Final[dict[Kind, QueueTable]] = {
+    "search": Search,
+    "distillation": Distillation,
+    "evaluation": Evaluation,
+    "latency": LatencyBuild,
+}
+
+log = structlog.get_logger("kdnas.coordinator")
+
+
+class Coordinator:
+    """Looks after the queue in a thread of its own.
+
+    Args:
+        settings: of this process.
+        database: open and migrated; the caller closes it after :meth:`stop`.
+        ray_address: of a running cluster; None takes that of the settings, else one local cluster
+            is started for all runners.
+        max_running: so many runners at a time; None takes ``KDNAS_MAX_RUNNING``, else
+            :func:`default_max_running`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        ray_address: str | None = None,
+        max_running: int | None = None,
+    ) -> None:
+        self._database = database
+        self._address = ray_address or settings.ray_address
+        told = max_running or settings.max_running
+        self.max_running = told or default_max_running(self._address)
+        self._max_evaluations = told or default_max_running()  # they train here, cluster or not
+        self._environment = child_environment(settings)
+        if self._address:
+            self._environment["KDNAS_RAY_ADDRESS"] = self._address
+        self._cluster = LocalCluster(self._environment)
+        self._cleanup = Cleanup(settings, database)
+        self._webhook = Webhook.from_settings(settings, database)
+        self._children: list[Child] = []
+        self._pauses = Pauses()
+        self._stopping = threading.Event()
+        self._deadline = 0.0
+        self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it looks after the queue."""
+        return self._thread.is_alive() and not self._stopping.is_set()
+
+    @property
+    def running(self) -> int:
+        """Runners at work."""
+        return len(self._children)
+
+    def start(self) -> None:
+        """Begin; what was left unfinished is taken up first."""
+        log.info("coordinator started", max_running=self.max_running, ray_address=self._address)
+        if self._webhook is not None:
+            self._webhook.start()
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """End in good order: runners stop between results, and their rows are free at once.
+
+        Args:
+            timeout_seconds: runners that have not ended shortly before are killed; their rows are
+                taken up where they were all the same.
+        """
+        self._deadline = time.monotonic() + timeout_seconds
+        self._stopping.set()
+        if self._webhook is not None:
+            self._webhook.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds + CLUSTER_SECONDS)
+        log.info("coordinator stopped")
+
+    def _run(self) -> None:
+        looked = cleaned = -CLEAN_SECONDS
+        while not self._stopping.wait(POLL_SECONDS):
+            try:
+                self._reap()
+                now = time.monotonic()
+                if now - looked >= LOOK_SECONDS:
+                    looked = now
+                    self._end_unwanted()
+                    advance_all(self._database)
+                if now - cleaned >= CLEAN_SECONDS:
+                    cleaned = now
+                    self._cleanup.run()
+                self._start_what_waits()
+            except DatabaseError as error:
+                log.error("database out of reach", reason=str(error))
+                self._stopping.wait(TROUBLE_SECONDS)
+            except Exception:  # one odd row must not end the work on all others
+                log.exception("the coordinator goes on after an error")
+                self._stopping.wait(TROUBLE_SECONDS)
+        self._drain()
+
+    def _start_what_waits(self) -> None:
+        """Claim and start one of each kind in turn, until nothing waits or there is no room."""
+        found = True
+        while found and not self._stopping.is_set():
+            found = False
+            for kind, table in _TABLES.items():
+                if len(self._children) < self.max_running and self._start_next(kind, table):
+                    found = True
+
+    def _start_next(self, kind: Kind, table: QueueTable) -> bool:
+        num_beside = sum(child.kind == kind for child in self._children)
+        if kind == "evaluation" and num_beside >= self._max_evaluations:
+            return False
+        # A runner lets go of its row a moment before it ends.
+        resting = self._pauses.resting() | {child.claim.row_id for child in self._children}
+        with self._database.read() as session:  # a writer would hold up others on SQLite
+            num_waiting = len(claims.waiting(session, table, resting))
+        if not num_waiting:
+            return False
+        owner = LeaseOwner.of_this_process("service")
+        with self._database.write() as session:
+            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, resting)
+        if claim is None:
+            return False
+        environment = self._environment
+        if needs_cluster(kind, claim.spec) and not self._address:
+            environment = environment | self._cluster.variables(self._stopping.is_set)
+            if self._stopping.is_set():
+                with self._database.write() as session:
+                    leases.release(session, table, claim.row_id, owner)
+                return False
+        if kind == "evaluation":  # all cores for one; a part of them for each of several
+            at_once = min(self._max_evaluations, num_waiting + num_beside)
+            environment = environment | share_of_cores(environment, at_once)
+        child = Child.start(kind, table, claim, environment)
+        self._children.append(child)
+        log.info(
+            "runner started",
+            **{kind: claim.row_id},
+            name=claim.name,
+            pid=child.process.pid,
+            taken_up=claim.taken_up,
+        )
+        return True
+
+    def _reap(self, draining: bool = False) -> None:
+        """See to runners that have ended; if the database is out of reach, again later."""
+        for child in [c for c in self._children if c.process.poll() is not None]:
+            self._settle(child, draining)
+            child.forget()
+            self._children.remove(child)
+            log.info(
+                "runner ended",
+                **{child.kind: child.claim.row_id},
+                pid=child.process.pid,
+                exit_code=child.process.returncode,
+            )
+
+    def _settle(self, child: Child, draining: bool) -> None:
+        """Let go of a row, and write down a death that nobody asked for."""
+        row_id, owner = child.claim.row_id, child.claim.owner
+        asked_for = draining or child.unwanted_since is not None
+        left_alone = child.process.returncode == _EXIT_LEFT_ALONE
+        if left_alone and not asked_for:
+            seconds = self._pauses.lengthen(row_id)
+            log.info("tried again later", **{child.kind: row_id}, pause_seconds=seconds)
+        else:
+            self._pauses.forget(row_id)
+        with self._database.write() as session:
+            if asked_for or left_alone or child.process.returncode == 0:
+                try:
+                    leases.release(session, child.table, row_id, owner)
+                except NotFoundError:
+                    log.info("deleted meanwhile", **{child.kind: row_id})
+                return
+            deaths = claims.note_death(session, child.table, row_id, owner, child.ending())
+        if deaths:
+            log.error("runner died", **{child.kind: row_id}, how=child.ending(), deaths=deaths)
+
+    def _end_unwanted(self) -> None:
+        """Kill runners that do not see that their row was paused or cancelled."""
+        now = time.monotonic()
+        for child in self._children:
+            with self._database.read() as session:
+                wanted = claims.is_running(session, child.table, child.claim.row_id)
+            if wanted:
+                child.unwanted_since = None
+            elif child.unwanted_since is None:
+                child.unwanted_since = now
+            elif now - child.unwanted_since > PATIENCE_SECONDS:
+                log.error("runner killed: it did not stop", **{child.kind: child.claim.row_id})
+                child.process.kill()
+
+    def _drain(self) -> None:
+        """Ask all runners to end, kill those that do not, and let go of their rows."""
+        for child in self._children:
+            child.process.terminate()
+        _wait(lambda: self._all_ended(), self._deadline - CLUSTER_SECONDS)
+        for child in self._children:
+            if child.process.poll() is None:
+                log.error(
+                    "runner killed: it did not end in time", **{child.kind: child.claim.row_id}
+                )
+                child.process.kill()
+                child.process.wait()
+        try:
+            self._reap(draining=True)
+        except DatabaseError as error:  # leases of dead processes are free anyway
+            log.error("database out of reach", reason=str(error))
+        self._cluster.stop(max(0.0, self._deadline - time.monotonic()))
+
+    def _all_ended(self) -> bool:
+        return all(child.process.poll() is not None for child in self._children)
+
+
+def _wait(condition: Callable[[], bool], deadline: float) -> None:
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def default_max_running(ray_address: str | None = None) -> int:
+    """Runners at a time on this machine: two to eight, as far as memory goes.
+
+    Without a cluster elsewhere also one a core at most: what trains, trains here. Where it trains
+    elsewhere, runners only wait for it, and the nodes' cores bound what trains at a time, since
+    workers reserve theirs: a search that finds none free waits with its inputs ready.
+
+    Args:
+        ray_address: of a running cluster.
+    """
+    memory = psutil.virtual_memory().available // RUNNER_BYTES
+    cores = MOST_RUNNING if ray_address else usable_cores()
+    return max(2, min(cores, int(memory), MOST_RUNNING))

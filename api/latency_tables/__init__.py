@@ -1,0 +1,1 @@
+"""Latency tables, and their building."""

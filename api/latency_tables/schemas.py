@@ -1,0 +1,135 @@
+"""Shapes of latency tables, architectures and search spaces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api.http.schemas import Page, Shape
+from api.searches.schemas import ListQuery, sort_pattern
+from kdnas.db.repository.latency_pages import SORTS
+from kdnas.records import SearchStatus
+from kdnas.specs.base import Spec
+from kdnas.specs.parts import TeacherSpec
+from kdnas.specs.search import LatencySpec, SpaceSpec
+
+
+class LatencyTableRequest(Spec):
+    """A latency table that is wanted: whose students, under which profile, of which space."""
+
+    teacher: TeacherSpec = TeacherSpec()
+    latency: LatencySpec = LatencySpec()
+    space: SpaceSpec = SpaceSpec()
+
+
+class EntryQuery(ListQuery):
+    """How the entries of a table are sorted."""
+
+    sort: str = Field("latency_ms", pattern=sort_pattern(SORTS))
+
+
+class BuildQuery(ListQuery):
+    """Which builds are wanted."""
+
+    status: list[SearchStatus] = Field([], max_length=20)
+
+
+class LatencyTableShape(Shape):
+    """Where and how latencies were measured; `complete` once the teacher's is known."""
+
+    id: str
+    device: str
+    runtime: str
+    threads: int
+    dtype: str
+    length: int
+    node: str
+    family: str
+    teacher_fingerprint: str
+    teacher_ms: float | None
+    quality: dict[str, Any] = Field(description="How well the model of blocks fits whole students.")
+    complete: bool
+    num_entries: int
+    build_seconds: float | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+class LatencyEntryShape(Shape):
+    """Milliseconds of one architecture; `measured` as a whole, else from its blocks."""
+
+    architecture: str
+    latency_ms: float
+    spread_ms: float
+    measured: bool
+    latency_ratio: float | None
+
+
+class LatencyTableDetail(LatencyTableShape):
+    """A latency table with a page of its entries."""
+
+    entries: Page[LatencyEntryShape]
+
+
+class LatencyBuildShape(Shape):
+    """A latency table that was asked for; `share` of it is done."""
+
+    id: str
+    status: SearchStatus
+    share: float
+    latency_table_id: str | None
+    spec: dict[str, Any]
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class KnownLatency(Shape):
+    """What one table says of an architecture."""
+
+    latency_table_id: str
+    device: str
+    runtime: str
+    threads: int
+    dtype: str
+    length: int
+    family: str
+    teacher_ms: float | None
+    latency_ms: float
+    spread_ms: float
+    measured: bool
+    latency_ratio: float | None
+
+
+class ArchitectureFacts(Shape):
+    """What an architecture is, costs and learns."""
+
+    architecture: str
+    layers: int
+    heads: int
+    head_size: int
+    hidden: int
+    intermediate: int
+    activation: str
+    vocab_size: int
+    params_millions: float
+    embedding_params_millions: float
+    mflops_per_token: float
+    length: int
+    teacher_layers: int
+    layer_mapping: dict[str, list[int]] | None = Field(
+        description="Student layer → teacher layers; null for a student deeper than its teacher."
+    )
+    latencies: list[KnownLatency]
+
+
+class SpaceShape(Shape):
+    """A search space; `counts` says how many states have each value of an axis."""
+
+    kind: Literal["paper", "scaled"]
+    num_states: int
+    axes: dict[str, list[int | str]]
+    counts: dict[str, dict[str, int]]

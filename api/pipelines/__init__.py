@@ -1,0 +1,1 @@
+"""Pipelines: search, distillation and evaluation as one request."""

@@ -1,0 +1,282 @@
+"""Pipelines move on: a short transaction that looks at a pipeline's rows and adds what comes next.
+
+There is no process of a pipeline. Its search, distillations and evaluations are rows like any
+others, done by whoever does such rows; between them :func:`advance` is called, by a coordinator
+every few seconds or by ``kdnas launch``. Whatever it adds is committed together with the note that
+it was added, under the pipeline's lock, so a kill loses nothing and two callers add nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from api.evaluations.pairs import evaluation_pairs
+from api.pipelines.choice import choose
+from api.pipelines.state import MemberState, PipelineState, Step, next_step
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database, Session
+from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    explored,
+    latencies,
+    pipelines,
+    searches,
+)
+from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
+from kdnas.evaluation.choosing import chosen_tasks
+from kdnas.records import SearchRecord, SearchStatus
+from kdnas.specs.parts import ModelSpec
+from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.search import SearchSpec
+
+UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused")
+MOST_AT_ONCE = 1000
+MOST_SHOWN = 3
+"""Failures that a pipeline's error quotes."""
+
+log = structlog.get_logger("kdnas.pipelines")
+
+
+def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) -> PipelineRecord:
+    """Store a pipeline and queue its search.
+
+    Args:
+        session: of a write transaction.
+        spec: with the tasks of its evaluation named.
+        owner_kind: who is to do all of its parts.
+
+    Raises:
+        ConflictError: the name of the pipeline, or one given to the search, is taken.
+    """
+    record = pipelines.create_pipeline(
+        session, spec.to_json(), name=spec.name, owner_kind=owner_kind
+    )
+    name = spec.search.name or record.name
+    taken = spec.search.name is None and _is_search(session, name)
+    search = searches.create_search(
+        session,
+        spec.search.to_json(),
+        name=None if taken else name,
+        owner_kind=owner_kind,
+        pipeline_id=record.id,
+    )
+    pipelines.set_pipeline_search(session, record.id, search.id)
+    return pipelines.get_pipeline(session, record.id)
+
+
+def advance(session: Session, pipeline_id: str) -> PipelineRecord:
+    """Do what comes next in a pipeline, if anything does.
+
+    Args:
+        session: of a write transaction.
+        pipeline_id: the pipeline.
+
+    Returns:
+        The pipeline as it is now.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    pipelines.locked_pipeline(session, pipeline_id)
+    record = pipelines.get_pipeline(session, pipeline_id)
+    search, members = _parts(session, record)
+    step = next_step(_state(record, search, members))
+    if step is None:
+        return record
+    spec = PipelineSpec.read(dict(record.spec), f"pipeline {record.name!r}")
+    reason = None
+    if step.choose:
+        assert search is not None  # it has succeeded
+        reason = _choose(session, record, spec, search)
+        if reason is not None:
+            step = Step("failed", "search")
+    for position in step.evaluate:
+        _evaluate(session, record, spec, members[position])
+    if step.status == "failed":
+        reason = reason or _failures(record, search, members)
+    if step.stage != record.stage:
+        pipelines.set_pipeline_stage(session, record.id, step.stage)
+    if step.status != record.status:
+        pipelines.set_pipeline_status(session, record.id, step.status, reason)
+    return pipelines.get_pipeline(session, record.id)
+
+
+def has_next(session: Session, record: PipelineRecord) -> bool:
+    """Whether :func:`advance` would change anything; a reading transaction is enough."""
+    search, members = _parts(session, record)
+    step = next_step(_state(record, search, members))
+    if step is None:
+        return False
+    return step != Step(record.status, record.stage)
+
+
+def advance_all(database: Database) -> None:
+    """Move on every pipeline of the service that is not over.
+
+    Raises:
+        DatabaseError: the database is out of reach.
+    """
+    with database.read() as session:
+        unfinished = pipelines.list_pipelines(
+            session, statuses=UNFINISHED, owner_kind="service", limit=MOST_AT_ONCE
+        )
+        ready = [record for record in unfinished if has_next(session, record)]
+    for record in ready:
+        try:
+            with database.write() as session:
+                now = advance(session, record.id)
+            log.info("pipeline moved on", pipeline=record.id, stage=now.stage, status=now.status)
+        except (ConflictError, NotFoundError) as error:  # a name was taken, or it was deleted
+            log.warning("pipeline not moved on", pipeline=record.id, reason=str(error))
+        except RequestError as error:
+            with database.write() as session:
+                pipelines.set_pipeline_status(session, record.id, "failed", str(error))
+        except DatabaseError:
+            raise
+        except Exception:  # one odd pipeline must not hold up all others
+            log.exception("pipeline not moved on", pipeline=record.id)
+
+
+def _parts(
+    session: Session, record: PipelineRecord
+) -> tuple[SearchRecord | None, list[MemberRecord]]:
+    search = None
+    if record.search_id is not None:
+        search = searches.get_search(session, record.search_id)
+    return search, pipelines.list_members(session, record.id)
+
+
+def _state(
+    record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
+) -> PipelineState:
+    if not members:
+        return PipelineState(record.status, None if search is None else search.status)
+    states = []
+    for member in members:
+        distilled = None
+        if member.architecture is not None:
+            distilled = member.distillation.status if member.distillation else "cancelled"
+        scored = tuple(evaluation.status for evaluation in member.evaluations)
+        states.append(MemberState(distilled, scored, member.role == "undistilled"))
+    return PipelineState(record.status, "succeeded", tuple(states))
+
+
+def _choose(
+    session: Session, record: PipelineRecord, spec: PipelineSpec, search: SearchRecord
+) -> str | None:
+    """Choose the members and ask for their distillations; returns why there are none."""
+    facts = searches.search_facts(session, search.id)
+    assert facts is not None  # written before the search could begin
+    ran = SearchSpec.read(dict(search.spec), f"search {search.name!r}")
+    states = explored.explored_states(session, search.id)
+    table = latencies.load_latency_table(
+        session, facts.latency_profile, facts.family, facts.teacher_fingerprint
+    )
+    choice = choose(spec, ran, facts, states, table)
+    if choice.num_chosen == 0:
+        found = "; ".join(choice.notes) or f"search {search.name!r} explored no student"
+        return f"{found}; ask for others in `choose` of a new pipeline, or for a longer search"
+    ids = pipelines.add_members(session, record.id, choice.members, choice.notes)
+    numbers: dict[Architecture, int] = {}  # a student as it starts has the number of its own
+    for member_id, member in zip(ids, choice.members, strict=True):
+        architecture = member.architecture
+        if architecture is None:
+            continue
+        number = numbers.setdefault(architecture, len(numbers) + 1)
+        undistilled = member.reasons[0].role == "undistilled"
+        wanted = f"{record.name}-{number}" + ("-undistilled" if undistilled else "")
+        name = _free_name(session, wanted)
+        request = spec.distillation_of(str(architecture), ran, name, undistilled=undistilled)
+        made = distillations.create_distillation(
+            session,
+            request.to_json(),
+            architecture,
+            name=name,
+            owner_kind=record.owner_kind,
+            search_id=search.id,
+            pipeline_id=record.id,
+        )
+        pipelines.set_member_distillation(session, member_id, made.id)
+    return None
+
+
+def _evaluate(
+    session: Session, record: PipelineRecord, spec: PipelineSpec, member: MemberRecord
+) -> None:
+    """Ask for the evaluations of a member whose model is there."""
+    made = member.distillation
+    if member.architecture is None:
+        teacher = spec.search.teacher
+        model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
+    else:
+        assert made is not None  # it has succeeded
+        assert made.output_path is not None
+        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
+    request = spec.evaluation_of(model, member.variant)
+    evaluations.create_evaluations(
+        session,
+        evaluation_pairs(request, chosen_tasks(request)),
+        model=request.model_name,
+        distillation_id=None if made is None else made.id,
+        owner_kind=record.owner_kind,
+        pipeline_member_id=member.id,
+    )
+
+
+def _failures(
+    record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
+) -> str:
+    """Say in a sentence what failed, and how to go on."""
+    if not members:
+        if search is None:
+            return "its search was deleted before it was over; start a new pipeline"
+        if search.status == "cancelled":
+            return f"its search {search.name!r} was cancelled; start a new pipeline"
+        return f"its search {search.name!r} failed: {search.error}; resume the pipeline to go on"
+    made = [m.distillation for m in members if m.distillation is not None]
+    scored = [evaluation for member in members for evaluation in member.evaluations]
+    failed = [f"{one.name}: {one.error}" for one in made if one.status == "failed"]
+    failed_scores = [
+        f"{one.task} with seed {one.seed} of {Path(one.model).name}: {one.error}"
+        for one in scored
+        if one.status == "failed"
+    ]
+    parts = []
+    if failed:
+        parts.append(f"{len(failed)} of {len(made)} distillations failed ({_listed(failed)})")
+    if failed_scores:
+        count = f"{len(failed_scores)} of {len(scored)} evaluations"
+        parts.append(f"{count} failed ({_listed(failed_scores)})")
+    if not parts:
+        return "all that it was to do was cancelled; start a new pipeline"
+    return f"{'; '.join(parts)}; what has succeeded is kept, resume the pipeline to try again"
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    more = len(reasons) - MOST_SHOWN
+    return "; ".join(reasons[:MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _is_search(session: Session, name: str) -> bool:
+    try:
+        searches.get_search(session, name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _free_name(session: Session, wanted: str) -> str:
+    """Return a name that no distillation has yet."""
+    name, count = wanted, 1
+    while True:
+        try:
+            distillations.get_distillation(session, name)
+        except NotFoundError:
+            return name
+        count += 1
+        name = f"{wanted}.{count}"

@@ -1,0 +1,55 @@
+"""A request for a pipeline, checked as far as that takes no work, with its tasks named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from api.evaluations.pairs import check_pairs
+from controller.strategies import build_strategy
+from kdnas.evaluation.choosing import tasks_with_data
+from kdnas.search_space import SearchSpace
+from kdnas.specs.parts import ModelSpec
+from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
+from kdnas.specs.search import SearchSpec
+
+
+def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
+    """Refuse what could only fail hours later; return the request with nothing left to look for.
+
+    Raises:
+        RequestError: an unknown strategy or task, impossible axes, or tasks without data.
+    """
+    build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
+    if spec.search.space.kind == "custom":
+        SearchSpace.from_axes(spec.search.space.axes)
+    folder = spec.evaluation.data_dir
+    if folder is not None:
+        folder = str(Path(folder).expanduser().resolve())
+    output = spec.distillation.output
+    if output is not None:
+        output = str(Path(output).expanduser().absolute())
+    plan = spec.evaluation.model_copy(update={"data_dir": folder})
+    spec = spec.model_copy(
+        update={
+            "evaluation": plan,
+            "distillation": spec.distillation.model_copy(update={"output": output}),
+            "search": _within_budgets(spec.search, spec.choose),
+        }
+    )
+    request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
+    tasks = tasks_with_data(request)
+    check_pairs(request, tasks)
+    named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
+    return spec.model_copy(update={"evaluation": named})
+
+
+def _within_budgets(search: SearchSpec, choose: ChooseSpec) -> SearchSpec:
+    """The search without states that no budget could choose; limits that were asked for stay."""
+    limits = search.limits
+    if limits.max_latency_ms is not None or limits.max_latency_ratio is not None:
+        return search
+    budgets = {
+        "max_latency_ms": max(choose.latency_budgets_ms, default=None),
+        "max_latency_ratio": max(choose.latency_budgets_ratio, default=None),
+    }
+    return search.model_copy(update={"limits": limits.model_copy(update=budgets)})

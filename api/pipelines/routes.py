@@ -1,0 +1,123 @@
+"""Pipelines: ask for one, follow it, pause, resume, cancel or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from api.http.dependencies import DatabaseDep, SettingsDep
+from api.http.idempotency import Answer, OnceDep
+from api.http.rendering import rendered, rendered_page, sorting
+from api.http.schemas import Page
+from api.inputs.data_roots import check_pipeline
+from api.pipelines.advance import begin_pipeline
+from api.pipelines.report import build_pipeline_report, report_json
+from api.pipelines.report_formats import as_csv, as_latex, as_markdown
+from api.pipelines.request import checked_pipeline
+from api.pipelines.results import PipelineReport
+from api.pipelines.schemas import (
+    PipelineDetail,
+    PipelineQuery,
+    PipelineReportQuery,
+    PipelineShape,
+)
+from api.searches.schemas import ActionRequest
+from kdnas.db.engine import Session
+from kdnas.db.models import Pipeline
+from kdnas.db.repository import pipeline_pages, pipelines
+from kdnas.db.repository.transitions import apply_action
+from kdnas.specs.pipeline import PipelineSpec
+
+TEXTS: dict[str, tuple[str, Callable[[PipelineReport], str]]] = {
+    "md": ("text/markdown", as_markdown),
+    "csv": ("text/csv", as_csv),
+    "tex": ("application/x-tex", as_latex),
+}
+
+Reference = Annotated[str, Path(description="Id or name of a pipeline.", max_length=200)]
+
+router = APIRouter(tags=["pipelines"])
+
+
+@router.post("/pipelines", status_code=202, response_model=PipelineDetail)
+def create_pipeline(
+    request: PipelineSpec, database: DatabaseDep, settings: SettingsDep, once: OnceDep
+) -> Response:
+    """Ask for a search, full distillations of what it chooses, and their scores."""
+    check_pipeline(request, settings)
+    spec = checked_pipeline(request)
+
+    def create(session: Session) -> Answer:
+        record = begin_pipeline(session, spec, "service")
+        row = pipeline_pages.read_pipeline(session, record.id)
+        location = f"/api/v1/pipelines/{record.id}"
+        return Answer(PipelineDetail.model_validate(row), location=location)
+
+    return once.answer(202, create, pipelines.require_pipeline)
+
+
+@router.get("/pipelines", response_model=Page[PipelineShape])
+def list_pipelines(query: Annotated[PipelineQuery, Query()], database: DatabaseDep) -> Response:
+    """List pipelines, the newest first unless asked otherwise."""
+    sort, descending = sorting(query.sort)
+    with database.read() as session:
+        page = pipeline_pages.list_pipeline_page(
+            session,
+            query.filter(),
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+    return rendered_page(page)
+
+
+@router.get("/pipelines/{pipeline}", response_model=PipelineDetail)
+def read_pipeline(pipeline: Reference, database: DatabaseDep) -> Response:
+    """Read a pipeline with its request and its members."""
+    with database.read() as session:
+        found = pipelines.get_pipeline(session, pipeline)
+        return rendered(pipeline_pages.read_pipeline(session, found.id))
+
+
+@router.get(
+    "/pipelines/{pipeline}/report",
+    response_model=PipelineReport,
+    responses={
+        200: {
+            "content": {media: {"schema": {"type": "string"}} for media, _ in TEXTS.values()},
+        }
+    },
+)
+def read_report(
+    pipeline: Reference,
+    query: Annotated[PipelineReportQuery, Query()],
+    database: DatabaseDep,
+    settings: SettingsDep,
+) -> Response:
+    """Report which student to take and how sure that is, from what is there by now."""
+    report = build_pipeline_report(database, settings, pipeline)
+    if query.format == "json":
+        return rendered(report_json(report))
+    media_type, write = TEXTS[query.format]
+    return Response(write(report), media_type=media_type)
+
+
+@router.patch("/pipelines/{pipeline}", response_model=PipelineDetail)
+def change_pipeline(pipeline: Reference, request: ActionRequest, database: DatabaseDep) -> Response:
+    """Pause, resume or cancel a pipeline with all of its parts."""
+    with database.write() as session:
+        found = pipelines.get_pipeline(session, pipeline)
+        apply_action(session, Pipeline, found.id, request.action)
+    with database.read() as session:
+        return rendered(pipeline_pages.read_pipeline(session, found.id))
+
+
+@router.delete("/pipelines/{pipeline}", status_code=204)
+def delete_pipeline(pipeline: Reference, database: DatabaseDep) -> None:
+    """Delete a pipeline that is not running; search, students and scores are kept."""
+    with database.write() as session:
+        pipelines.delete_pipeline(session, pipelines.get_pipeline(session, pipeline).id)

@@ -1,0 +1,145 @@
+"""Scores of the models of a pipeline: what they are compared by, and how sure a difference is.
+
+Models are compared by their mean over the tasks that all of them have, each task counting alike.
+Intervals come from drawing the examples anew (paired bootstrap) where the predictions of both lie
+on this machine, elsewhere from the seeds (Welch's t; of a ratio by the delta method).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+from statistics import fmean
+
+from api.evaluations.paired_scores import Files, Together, compare, compare_together
+from api.pipelines.results import Beside, Estimate
+from kdnas.evaluation.report import Cell
+from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.suites import suite_averages
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """A model with its results.
+
+    Attributes:
+        name: of the model.
+        results: a task and a seed each.
+        files: its predictions, as far as they lie on this machine.
+    """
+
+    name: str
+    results: tuple[TaskResult, ...]
+    files: Files
+
+    def mains(self, task: str) -> dict[int, float]:
+        """Seed → score on a task."""
+        return {result.seed: result.main for result in self.results if result.task == task}
+
+
+class Scoring:
+    """Compares models over the tasks that all of those with results have."""
+
+    def __init__(self, suite: str, models: Sequence[ScoredModel]) -> None:
+        self._suite = suite
+        self._models = {model.name: model for model in models if model.results}
+        self.tasks = tuple(
+            task
+            for task in dict.fromkeys(r.task for m in self._models.values() for r in m.results)
+            if all(model.mains(task) for model in self._models.values())
+        )
+
+    @property
+    def name(self) -> str:
+        """What a score is: a task, or a mean of several."""
+        if len(self.tasks) == 1:
+            return self.tasks[0]
+        averages = suite_averages(self._suite, dict.fromkeys(self.tasks, 0.0))
+        exact = [average for average in averages if set(average.over) == set(self.tasks)]
+        whole = [average for average in exact if not average.missing]
+        if whole or exact:
+            return (whole or exact)[0].label
+        return f"mean of {len(self.tasks)} tasks"
+
+    def score(self, name: str) -> Cell | None:
+        """A model's score; None if it has no results, or no task is common to all models."""
+        values = self._by_seed(name)
+        return Cell.of(values) if values else None
+
+    def _by_seed(self, name: str) -> list[float]:
+        """Mean over the tasks for each seed that all tasks have, else over what there is."""
+        if name not in self._models or not self.tasks:
+            return []
+        mains = [self._models[name].mains(task) for task in self.tasks]
+        seeds = set.intersection(*(set(one) for one in mains))
+        if not seeds:
+            return [fmean(fmean(one.values()) for one in mains)]
+        return [fmean(one[seed] for one in mains) for seed in sorted(seeds)]
+
+    def retained(self, name: str, other: str) -> Estimate | None:
+        """What share of another model's score a model has; None where that is not above 0."""
+        first, second = self._by_seed(name), self._by_seed(other)
+        if not first or not second or fmean(first) <= 0 or fmean(second) <= 0:
+            return None
+        share = fmean(first) / fmean(second)
+        together = self._together(name, other)
+        if together is not None and together.share is not None:
+            return Estimate(share, *together.share, over="examples")
+        spread = _spread(first, second, relative=True)
+        if spread is None:
+            return Estimate(share)
+        return Estimate(share, share * exp(-spread), share * exp(spread), over="seeds")
+
+    def beside(self, name: str, other: str) -> Beside | None:
+        """Set a model beside another; None if one has no score."""
+        difference = self.difference(name, other)
+        if difference is None:
+            return None
+        tests = compare(self._files(name), self._files(other))
+        return Beside(name, other, difference, difference.verdict, tests)
+
+    def difference(self, name: str, other: str) -> Estimate | None:
+        """How far a model's score is above another's; None if one has none."""
+        first, second = self._by_seed(name), self._by_seed(other)
+        if not first or not second:
+            return None
+        value = fmean(first) - fmean(second)
+        together = self._together(name, other)
+        if together is not None:
+            return Estimate(value, *together.difference, over="examples")
+        spread = _spread(first, second, relative=False)
+        if spread is None:
+            return Estimate(value)
+        return Estimate(value, value - spread, value + spread, over="seeds")
+
+    def _together(self, name: str, other: str) -> Together | None:
+        """Compare by examples, if the scores can be had from what was kept of them."""
+        return compare_together(self._files(name), self._files(other), self.tasks)
+
+    def _files(self, name: str) -> Files:
+        return self._models[name].files
+
+
+def _spread(first: Sequence[float], second: Sequence[float], *, relative: bool) -> float | None:
+    """Half the 95 % interval of a difference of means, or of their logarithms.
+
+    Returns:
+        None of a single seed, or where the seeds do not differ at all, which says nothing.
+    """
+    if len(first) < 2 or len(second) < 2:
+        return None
+    errors = []
+    for values in (first, second):
+        mean = fmean(values)
+        variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+        errors.append(variance / len(values) / (mean**2 if relative else 1))
+    if not sum(errors):
+        return None
+    from scipy.special import stdtrit  # takes half a second to load
+
+    weights = sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (first, second), strict=True)
+    )
+    freedom = sum(errors) ** 2 / weights
+    return float(stdtrit(freedom, 0.975)) * sqrt(sum(errors))

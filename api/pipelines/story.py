@@ -1,0 +1,231 @@
+"""How a pipeline came to its results: what was asked for, how long it took, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from api.pipelines.results import Failure, ModelLine, StageTime
+from kdnas.db.records import EvaluationRecord, MemberRecord, OwnerKind, PipelineRecord
+from kdnas.records import PipelineStage, SearchRecord, StateCounts
+from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
+from kdnas.specs.search import SearchSpec
+
+
+class _Timed(Protocol):
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
+
+
+def setup(
+    spec: PipelineSpec,
+    search: SearchSpec,
+    counts: StateCounts | None,
+    members: Sequence[MemberRecord],
+    teacher: ModelLine | None,
+) -> dict[str, str]:
+    """Say how a pipeline was made: word → text.
+
+    Args:
+        spec: of the pipeline.
+        search: of the search, as it ran.
+        counts: of its states; None before it began.
+        members: of the pipeline.
+        teacher: its figures, where they are known.
+    """
+    told = {
+        "Teacher": _teacher(search, teacher),
+        "Text": _text(search),
+        "Objective": _objective(search.objective, spec.distillation.objective),
+        "Search": _search(search, counts),
+        "Chosen": _chosen(spec.choose),
+        "Compared with": _baselines(spec, members),
+        "Full distillation": _distillation(spec, members),
+        "Evaluation": _evaluation(spec),
+        "Seeds": _seeds(spec, search),
+    }
+    return {word: text for word, text in told.items() if text}
+
+
+def _teacher(search: SearchSpec, teacher: ModelLine | None) -> str:
+    about = []
+    if teacher is not None and teacher.architecture:
+        about.append(teacher.architecture.replace(",", ", "))
+    if teacher is not None and teacher.params_millions:
+        about.append(f"{teacher.params_millions:.1f} M parameters")
+    return search.teacher.ref + _in_brackets(about)
+
+
+def _text(search: SearchSpec) -> str:
+    """Sources, and the fingerprint: ``pydocs`` is another text on every machine."""
+    sources = ", ".join(search.corpus.source)
+    mark = search.corpus.fingerprint
+    return f"{sources} (corpus {mark})" if mark else sources
+
+
+def _objective(searched: ObjectiveSpec, distilled: ObjectiveSpec | None) -> str:
+    if distilled is None or distilled == searched:
+        return _settings(searched)
+    return f"{_settings(searched)} in the search, {_settings(distilled)} in the full distillation"
+
+
+def _settings(objective: ObjectiveSpec) -> str:
+    own = objective.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    told = [f"{key.replace('_', ' ')} {value}" for key, value in own.items()]
+    return objective.name + _in_brackets(told)
+
+
+def _in_brackets(parts: Sequence[str]) -> str:
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _search(search: SearchSpec, counts: StateCounts | None) -> str:
+    episodes, each = search.controller.episodes, search.controller.candidates
+    rounds = f"{episodes} episode{'s' * (episodes > 1)} of {each} student{'s' * (each > 1)}"
+    text = f"{search.controller.strategy}, {rounds}"
+    if counts is not None:
+        text += f": {counts.explored} architectures, {counts.trained} of them trained"
+        text += f", {counts.reused} looked up" if counts.reused else ""
+        text += f", {counts.failed} failed" if counts.failed else ""
+    proxy = search.proxy
+    length = f"{proxy.steps} steps" if proxy.steps else f"{proxy.epochs:g} passes"
+    return f"{text}, each for {length} over {100 * proxy.fraction:.3g} % of the text"
+
+
+def _chosen(way: ChooseSpec) -> str:
+    if way.top is not None:
+        return "the highest reward" if way.top == 1 else f"the {way.top} highest rewards"
+    budgets = [f"{ms:g} ms" for ms in sorted(way.latency_budgets_ms)]
+    shares = sorted(way.latency_budgets_ratio)
+    budgets += [f"{share:g} of the teacher's latency" for share in shares]
+    return f"the lowest loss within {', '.join(budgets)}"
+
+
+def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
+    said = [
+        f"{depth:g} of the teacher's layers at {width:g} of its width"
+        for depth, width in spec.baselines.proportions
+    ]
+    if spec.baselines.random:
+        picks = "pick" if spec.baselines.random == 1 else "picks"
+        said.append(f"{spec.baselines.random} random {picks} of the search's space")
+    # A pipeline that chose before there were undistilled ones has none, whatever its request says.
+    if spec.baselines.undistilled and (
+        not members or any(member.role == "undistilled" for member in members)
+    ):
+        said.append("each student undistilled, as it starts")
+    for variant in spec.baselines.variants:
+        kept = "" if variant.layers is None else f" with {variant.layers:g} of its layers"
+        said.append(f"the teacher itself{kept}{' in 8 bits' if variant.int8 else ''}")
+    if spec.baselines.smallest_cuts:
+        said.append("the smallest cut of the teacher that is not faster, of each student")
+    return "; ".join(said)
+
+
+def _distillation(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
+    training = spec.distillation.training
+    totals = {m.distillation.total_steps for m in members if m.distillation}
+    counted = sorted(steps for steps in totals if steps)
+    if training.steps or len(counted) == 1:
+        length = f"{training.steps or counted[0]} steps"
+    else:
+        length = f"{training.epochs:g} passes over the text"
+    return (
+        f"{length} of {training.batch_size} sequences, learning rate {training.learning_rate:g}, "
+        "once for each student"
+    )
+
+
+def _evaluation(spec: PipelineSpec) -> str:
+    asked = spec.evaluation
+    tasks = f" ({', '.join(asked.tasks)})" if asked.tasks else ""
+    changed = asked.model_dump(
+        mode="json",
+        exclude_defaults=True,
+        exclude={"suite", "tasks", "seeds", "data_dir", "teacher"},
+    )
+    told = [f"{key.replace('_', ' ')} {value}" for key, value in changed.items()]
+    source = f"data of {asked.data_dir}" if asked.data_dir else "data of the Hugging Face hub"
+    return ", ".join([f"{asked.suite}{tasks}", source, *told])
+
+
+def _seeds(spec: PipelineSpec, search: SearchSpec) -> str:
+    seeds = spec.evaluation.seeds
+    return (
+        f"search {search.seed}, short trainings {search.proxy.seed}, "
+        f"full distillation {spec.distillation.training.seed}, random picks "
+        f"{spec.baselines.seed}, fine-tuning {', '.join(map(str, seeds))}"
+    )
+
+
+def stage_times(
+    search: SearchRecord | None, members: Sequence[MemberRecord]
+) -> tuple[StageTime, ...]:
+    """Return when each stage that has begun began and ended."""
+    parts: Mapping[PipelineStage, list[_Timed]] = {
+        "search": [] if search is None else [search],
+        "distillation": [m.distillation for m in members if m.distillation],
+        "evaluation": [one for m in members for one in m.evaluations],
+    }
+    return tuple(_stage_time(stage, timed) for stage, timed in parts.items() if timed)
+
+
+def _stage_time(stage: PipelineStage, parts: Sequence[_Timed]) -> StageTime:
+    begun = [(part.started_at, part.finished_at) for part in parts if part.started_at]
+    ends = [part.finished_at for part in parts if part.finished_at]
+    start = min((one for one, _ in begun), default=None)
+    end = max(ends) if len(ends) == len(parts) else None
+    return StageTime(
+        stage,
+        start,
+        end,
+        None if start is None or end is None else (end - start).total_seconds(),
+        sum((last - first).total_seconds() for first, last in begun if last is not None),
+    )
+
+
+def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tuple[Failure, ...]:
+    """Return what failed, in the order of the stages."""
+    found = []
+    if search is not None and search.status == "failed":
+        found.append(Failure(f"search {search.name}", search.error or ""))
+    for member in members:
+        made = member.distillation
+        if made is not None and made.status == "failed":
+            found.append(Failure(f"distillation of {member_name(member)}", made.error or ""))
+    found += [
+        Failure(_pair(member, one), one.error or "")
+        for member in members
+        for one in member.evaluations
+        if one.status == "failed"
+    ]
+    return tuple(found)
+
+
+def member_name(member: MemberRecord) -> str:
+    """Name a model as a report does; no other of its pipeline has that name."""
+    if member.architecture is None:
+        return member.reasons[0].about
+    undistilled = " undistilled" if member.role == "undistilled" else ""
+    return f"{member.architecture}{undistilled}"
+
+
+def _pair(member: MemberRecord, one: EvaluationRecord) -> str:
+    model = one.model if member.architecture is None else member_name(member)
+    return f"evaluation of {model} on {one.task}, seed {one.seed}"
+
+
+def remedy(pipeline: PipelineRecord, found: Sequence[Failure]) -> str:
+    """Say how to go on after failures; empty if there is nothing to go on with."""
+    if not found or pipeline.status not in ("failed", "paused"):
+        return ""
+    ways: Mapping[OwnerKind, str] = {
+        "cli": f"`kdnas launch --resume {pipeline.name}`",
+        "service": f'"Resume" on its page, or PATCH /api/v1/pipelines/{pipeline.name} with '
+        '{"action": "resume"},',
+    }
+    return f"{ways[pipeline.owner_kind]} tries again what failed; what has succeeded is kept."

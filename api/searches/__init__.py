@@ -1,0 +1,1 @@
+"""Searches: what the service and the command line do for one."""

@@ -1,0 +1,184 @@
+"""The episodes of a search, and what its states look like together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from api.http.dependencies import DatabaseDep
+from api.http.rendering import answered, as_json, page_as_json
+from api.http.schemas import Page
+from api.searches.remembered import explored_states, remembered
+from api.searches.routes import Reference
+from api.searches.schemas import (
+    Candidates,
+    CoverageShape,
+    EpisodeShape,
+    ListQuery,
+    Points,
+    Ranking,
+)
+from kdnas.architecture import Architecture
+from kdnas.db.repository import explored, search_pages, searches
+from kdnas.db.repository.candidate_pages import read_candidates
+from kdnas.records import ExploredState, LossName, SearchRecord
+from kdnas.search.coverage import coverage, known_axes
+from kdnas.search.reranking import Reranked, rerank
+from kdnas.search.reward import RewardFunction, depth_warning
+from kdnas.search.summary import pareto_states
+from kdnas.search.thinning import thinned_states
+from kdnas.specs.search import RewardSpec, SpaceSpec
+
+NUM_RANKED, NUM_POINTS, MOST_STATES = 100, 2000, 10_000
+
+router = APIRouter(tags=["searches"])
+
+
+@router.get("/searches/{search}/episodes", response_model=Page[EpisodeShape])
+def list_episodes(
+    search: Reference, query: Annotated[ListQuery, Query()], database: DatabaseDep
+) -> Response:
+    """List a search's episodes in order, each with the rewards of its candidates."""
+    with database.read() as session:
+        search_id = searches.get_search(session, search).id
+        key = ("episodes", query.limit, query.cursor)
+
+        def find() -> bytes:
+            page = search_pages.list_episodes(
+                session, search_id, limit=query.limit, cursor=query.cursor
+            )
+            return page_as_json(page)
+
+        return answered(remembered(database, session, search_id, key, find))
+
+
+@router.get("/searches/{search}/pareto", response_model=Candidates)
+def read_pareto(search: Reference, database: DatabaseDep) -> Response:
+    """Give the candidates that no other beats in loss and latency, the fastest first."""
+    with database.read() as session:
+        record = searches.get_search(session, search)
+
+        def find() -> bytes:
+            states = explored_states(database, session, record.id)
+            front = pareto_states(states, _reward(record).loss)
+            ids = [state.candidate_id for state in front]
+            return as_json({"items": read_candidates(session, ids)})
+
+        return answered(remembered(database, session, record.id, "pareto", find))
+
+
+@router.get("/searches/{search}/ranking", response_model=Ranking)
+def read_ranking(
+    search: Reference,
+    database: DatabaseDep,
+    alpha: Annotated[
+        float | None, Query(ge=-10, le=0, allow_inf_nan=False, description="Latency's exponent.")
+    ] = None,
+    beta: Annotated[
+        float | None,
+        Query(ge=0.001, le=1000, allow_inf_nan=False, description="Target share of the latency."),
+    ] = None,
+    loss: LossName | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_STATES)] = NUM_RANKED,
+) -> Response:
+    """Rank every explored state anew from its stored loss and latency."""
+    with database.read() as session:
+        record = searches.get_search(session, search)
+        own = _reward(record)
+        function = RewardFunction(
+            own.loss if loss is None else loss,
+            own.alpha if alpha is None else alpha,
+            own.beta if beta is None else beta,
+        )
+
+        def find() -> bytes:
+            states = explored_states(database, session, record.id)
+            architectures = (Architecture.parse(state.architecture) for state in states)
+            doubt = depth_warning(function.loss, architectures)
+            return as_json(_ranking(rerank(states, function)[:limit], function, doubt))
+
+        key = ("ranking", function, limit)
+        return answered(remembered(database, session, record.id, key, find))
+
+
+@router.get("/searches/{search}/points", response_model=Points)
+def read_points(
+    search: Reference,
+    database: DatabaseDep,
+    limit: Annotated[int, Query(ge=1, le=MOST_STATES)] = NUM_POINTS,
+) -> Response:
+    """Give explored states for charts, thinned evenly, with the whole Pareto front if it fits."""
+    with database.read() as session:
+        record = searches.get_search(session, search)
+
+        def find() -> bytes:
+            states = explored_states(database, session, record.id)
+            found = thinned_states(states, _reward(record).loss, limit)
+            return as_json({"items": [_point(state) for state in found]})
+
+        return answered(remembered(database, session, record.id, ("points", limit), find))
+
+
+@router.get("/searches/{search}/coverage", response_model=CoverageShape)
+def read_coverage(search: Reference, database: DatabaseDep) -> Response:
+    """Count the candidates by the values of each pair of axes."""
+    with database.read() as session:
+        record = searches.get_search(session, search)
+
+        def find() -> bytes:
+            space = SpaceSpec.read(record.spec.get("space", {}), "space")
+            tried = explored.tried_states(session, record.id)
+            return as_json(coverage(tried, known_axes(space)))
+
+        return answered(remembered(database, session, record.id, "coverage", find))
+
+
+def _reward(record: SearchRecord) -> RewardFunction:
+    spec = RewardSpec.read(record.spec.get("reward", {}), "reward")
+    return RewardFunction.from_spec(spec)
+
+
+def _ranking(
+    ranked: list[Reranked], function: RewardFunction, doubt: str | None
+) -> dict[str, object]:
+    return {
+        "alpha": function.alpha,
+        "beta": function.beta,
+        "loss": function.loss,
+        "warning": doubt,
+        "items": [
+            {
+                "rank": entry.rank,
+                "stored_rank": entry.stored_rank,
+                "architecture": entry.state.architecture,
+                "reward": entry.reward,
+                "stored_reward": entry.state.reward,
+                "loss": entry.state.losses.named(function.loss),
+                "loss_start": entry.state.loss_start,
+                "latency_ms": entry.state.latency_ms,
+                "latency_ratio": entry.state.latency_ratio,
+                "params_millions": entry.state.params_millions,
+            }
+            for entry in ranked
+        ],
+    }
+
+
+def _point(state: ExploredState) -> dict[str, object]:
+    return {
+        "id": state.candidate_id,
+        "architecture": state.architecture,
+        "source": state.source,
+        "episode": state.episode,
+        "reward": state.reward,
+        "predicted_reward": state.predicted_reward,
+        "loss_relative": state.losses.relative,
+        "loss_output": state.losses.output,
+        "loss_mean": state.losses.mean,
+        "loss_start": state.loss_start,
+        "latency_ms": state.latency_ms,
+        "latency_ratio": state.latency_ratio,
+        "params_millions": state.params_millions,
+    }

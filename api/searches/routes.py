@@ -1,0 +1,161 @@
+"""Searches: ask for one, follow it, pause, resume, cancel or delete it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response, StreamingResponse
+
+from api.http.dependencies import DatabaseDep, SettingsDep
+from api.http.idempotency import Answer, OnceDep
+from api.http.rendering import rendered, rendered_page, sorting
+from api.http.schemas import Page
+from api.inputs.data_roots import check_paths
+from api.searches.export import MEDIA_TYPES, ExportFormat, export_chunks
+from api.searches.remembered import explored_states, remembered, remembered_figures
+from api.searches.schemas import (
+    ActionRequest,
+    CandidateShape,
+    SearchDetail,
+    SearchQuery,
+    SearchShape,
+)
+from controller.strategies import build_strategy
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import Search
+from kdnas.db.repository import explored, search_pages, searches
+from kdnas.db.repository.transitions import apply_action
+from kdnas.records import SearchRecord
+from kdnas.search.summary import summarise_states
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import SearchSpec
+
+NUM_BEST = 20
+
+Reference = Annotated[str, Path(description="Id or name of a search.", max_length=200)]
+
+router = APIRouter(tags=["searches"])
+
+
+@router.post("/searches", status_code=202, response_model=SearchDetail)
+def create_search(
+    spec: SearchSpec, database: DatabaseDep, settings: SettingsDep, once: OnceDep
+) -> Response:
+    """Ask for a search; a coordinator takes it up when it has room."""
+    check_paths(spec, settings)
+    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # an unknown name fails here
+    if spec.space.kind == "custom":
+        SearchSpace.from_axes(spec.space.axes)
+
+    def create(session: Session) -> Answer:
+        record = searches.create_search(
+            session, spec.to_json(), name=spec.name, owner_kind="service"
+        )
+        body = SearchDetail.model_validate(_detail(database, session, record))
+        return Answer(body, location=f"/api/v1/searches/{record.id}")
+
+    return once.answer(202, create, searches.require_search)
+
+
+@router.get("/searches", response_model=Page[SearchShape])
+def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep) -> Response:
+    """List searches, the newest first unless asked otherwise."""
+    sort, descending = sorting(query.sort)
+    with database.read() as session:
+        page = search_pages.list_searches(
+            session,
+            query.filter(),
+            partial(remembered_figures, database),
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+    return rendered_page(page)
+
+
+@router.get("/searches/{search}", response_model=SearchDetail)
+def read_search(search: Reference, database: DatabaseDep) -> Response:
+    """Read a search with its spec, and with what it found so far."""
+    with database.read() as session:
+        return rendered(_detail(database, session, searches.get_search(session, search)))
+
+
+@router.patch("/searches/{search}", response_model=SearchDetail)
+def change_search(search: Reference, request: ActionRequest, database: DatabaseDep) -> Response:
+    """Pause, resume or cancel a search; whoever works on it sees that within two seconds."""
+    with database.write() as session:
+        record = searches.get_search(session, search)
+        apply_action(session, Search, record.id, request.action)
+    with database.read() as session:
+        return rendered(_detail(database, session, searches.get_search(session, record.id)))
+
+
+@router.delete("/searches/{search}", status_code=204)
+def delete_search(search: Reference, database: DatabaseDep) -> None:
+    """Delete a search that is not running, with all that belongs to it; losses are kept."""
+    with database.write() as session:
+        searches.delete_search(session, searches.get_search(session, search).id)
+
+
+@router.get(
+    "/searches/{search}/export",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Every candidate by episode and position, as a file.",
+            "content": {
+                "text/csv": {"schema": {"type": "string"}},
+                "application/json": {
+                    "schema": {
+                        "type": "array",
+                        "items": {"$ref": f"#/components/schemas/{CandidateShape.__name__}"},
+                    }
+                },
+                "application/vnd.apache.parquet": {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+def export_search(
+    search: Reference, database: DatabaseDep, format: ExportFormat = "csv"
+) -> StreamingResponse:
+    """Send all candidates of a search as a file."""
+    with database.read() as session:
+        search_id = searches.get_search(session, search).id
+    return StreamingResponse(
+        export_chunks(database, search_id, format),
+        media_type=MEDIA_TYPES[format],
+        headers={"Content-Disposition": f'attachment; filename="kdnas-{search_id}.{format}"'},
+    )
+
+
+def _detail(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:
+    found = remembered(
+        database, session, record.id, "found", lambda: _found(database, session, record)
+    )
+    facts = searches.search_facts(session, record.id)
+    return {
+        "id": record.id,
+        "name": record.name,
+        "status": record.status,
+        "owner_kind": record.owner_kind,
+        "error": record.error,
+        "created_at": record.created_at,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+        **found,
+        "spec": dict(record.spec),
+        "warnings": [] if facts is None else facts.warnings,
+    }
+
+
+def _found(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:
+    states = explored_states(database, session, record.id)
+    counts = explored.state_counts(session, record.id)
+    return {
+        **search_pages.search_figures(session, record),
+        "summary": summarise_states(record, counts, states, NUM_BEST),
+    }

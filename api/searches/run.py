@@ -1,0 +1,371 @@
+"""One search, put together and run: by the command line here, by the coordinator in the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from api.inputs.objective_preparation import (
+    OnPreparing,
+    check_objective,
+    prepare_objective,
+    rate_warnings,
+    without_trials,
+)
+from api.inputs.preparation import (
+    OnCorpus,
+    Pinned,
+    build_space,
+    check_length,
+    ensure_latencies,
+    pin,
+    possible_start,
+    store_warnings,
+)
+from api.jobs.work import StoppedError, StoppedStatus, Work, at_work
+from controller.strategies import build_strategy
+from kdnas import ENGINE_VERSION
+from kdnas.architecture import Architecture
+from kdnas.corpus.batches import refuse_too_few
+from kdnas.corpus.proxy_set import proxy_set
+from kdnas.corpus.tokenized import CorpusProgress
+from kdnas.cpu import available_cores
+from kdnas.db.engine import Database
+from kdnas.db.journal import DatabaseJournal
+from kdnas.db.repository import candidates, searches
+from kdnas.errors import ConflictError
+from kdnas.latency.table import Progress as LatencyProgress
+from kdnas.models.cost import (
+    EmbeddingShape,
+    count_parameters,
+    flops_per_token,
+    teacher_architecture,
+)
+from kdnas.models.teacher import TeacherHandle
+from kdnas.records import (
+    LatencyTable,
+    MiniKDContext,
+    SearchFacts,
+    SearchRecord,
+    SearchStatus,
+)
+from kdnas.search.limits import allowed_states, state_facts
+from kdnas.search.loop import SearchSetup, run_search
+from kdnas.search.progress import OnProgress
+from kdnas.search.reward import depth_warning
+from kdnas.search.summary import summarise
+from kdnas.search_space import AXES, SearchSpace
+from kdnas.settings import Settings
+from kdnas.specs.search import LimitsSpec, SearchSpec
+from kdnas.store import Store
+from workers.backend import build_backend
+from workers.layout import (
+    backend_plan,
+    largest_student_bytes,
+    resolve_backend,
+    teacher_bytes,
+)
+from workers.machine import machine_at
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Who is told what: of the latency table, the search, the corpus, the objective, and amiss.
+
+    ``waiting`` is told, once, that the machine is not free for measuring.
+    """
+
+    latency: LatencyProgress = lambda share, text: None
+    search: OnProgress = lambda _: None
+    corpus: OnCorpus = lambda _: None
+    preparing: OnPreparing = lambda *_: None
+    warning: Callable[[str], None] = lambda _: None
+    waiting: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A request with nothing left open: its inputs in the store, its layout decided.
+
+    ``spec`` pins teacher and corpus by fingerprint and names workers, threads and group size;
+    ``warnings`` are what the user should know before hours are spent.
+    """
+
+    spec: SearchSpec
+    pinned: Pinned
+    space: SearchSpace
+    context: MiniKDContext
+    store: Store
+    warnings: tuple[str, ...] = ()
+
+    def params_millions(self, architecture: Architecture) -> float:
+        """Parameters of a student with the teacher's vocabulary, in millions."""
+        return count_parameters(architecture, EmbeddingShape.of(self.pinned.teacher.shape)) / 1e6
+
+    def small_enough(self) -> list[Architecture]:
+        """States within the limit on size; those on latency take a table that may not be there."""
+        most = self.spec.limits.max_params_millions
+        states = self.space.states
+        return [a for a in states if most is None or self.params_millions(a) <= most]
+
+
+def prepare_search(
+    spec: SearchSpec,
+    settings: Settings,
+    on_corpus: OnCorpus = lambda _: None,
+    on_preparing: OnPreparing = lambda *_: None,
+) -> PreparedSearch:
+    """Check a request, bring its inputs into the store and decide what it left open.
+
+    Raises:
+        RequestError: anything in the request that cannot be done.
+    """
+    build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
+    address = _address(spec, settings) if spec.backend.name == "ray" else None
+    machine = machine_at(address, spec.backend.device)
+    device = machine.choose_device(spec.backend.device)
+
+    def check(teacher: TeacherHandle) -> None:
+        build_space(spec.space, teacher, spec.objective, spec.student.init)
+        check_length("latency.length", spec.latency.length, teacher)
+        check_objective(spec.objective, teacher)
+
+    store = Store.from_settings(settings)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    chosen = proxy_set(pinned.corpus, spec.proxy.fraction, spec.proxy.seed)
+    refuse_too_few(len(chosen), spec.proxy.batch_size, "a larger proxy fraction, ")
+    shape = pinned.teacher.shape
+    student, about_the_start = possible_start(spec.student, spec.objective, pinned)
+    space = build_space(spec.space, pinned.teacher, spec.objective, student.init)
+    backend = resolve_backend(
+        spec.backend,
+        spec.controller.candidates,
+        largest_student_bytes(space, shape, spec.proxy, spec.corpus.max_length),
+        teacher_bytes(shape),
+        machine,
+    )
+    dtype = machine.choose_dtype(spec.proxy.dtype, device)
+    proxy = spec.proxy.model_copy(update={"dtype": dtype})
+    ranked = sorted(space.states, key=flops_per_token)
+    objective, teacher = prepare_objective(
+        spec.objective,
+        ranked[len(ranked) // 2],
+        pinned.teacher,
+        pinned.corpus,
+        store,
+        student,
+        proxy,
+        spec.backend.device,
+        spec.proxy.dtype,
+        available_cores(),
+        on_preparing,
+    )
+    resolved = spec.model_copy(
+        update={
+            "teacher": pinned.teacher_spec,
+            "corpus": pinned.corpus_spec,
+            "backend": backend,
+            "proxy": proxy,
+            "objective": objective,
+            "student": student,
+        }
+    )
+    context = MiniKDContext(
+        teacher=pinned.teacher.fingerprint,
+        corpus=pinned.corpus.fingerprint,
+        objective=without_trials(objective),
+        student=student.to_json(),
+        proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
+        dtype=dtype,
+        engine_version=ENGINE_VERSION,
+    )
+    warnings = [
+        *pinned.corpus.meta["warnings"],
+        *about_the_start,
+        *rate_warnings(objective, proxy.learning_rate),
+        *store_warnings(machine, settings),
+    ]
+    prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
+    if (doubt := depth_warning(spec.reward.loss, prepared.small_enough())) is not None:
+        warnings.append(doubt)
+    return replace(prepared, warnings=tuple(warnings))
+
+
+def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
+    """Store a prepared search of the command line.
+
+    Raises:
+        ConflictError: its name is taken.
+    """
+    with database.write() as session:
+        return searches.create_search(
+            session, prepared.spec.to_json(), name=prepared.spec.name, owner_kind="cli"
+        )
+
+
+def run_stored_search(
+    search_id: str,
+    database: Database,
+    settings: Settings,
+    watchers: Watchers | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    max_hours: float | None = None,
+    *,
+    claim: str | None = None,
+    stopped_status: StoppedStatus = "paused",
+) -> SearchStatus:
+    """Run a stored search, or go on with it where it was cut off.
+
+    A request that was stored as it came in is prepared first, and stored with nothing left open.
+
+    Args:
+        search_id: of a search that is not finished.
+        database: where it is stored.
+        settings: of this process.
+        watchers: who is told what happens.
+        should_stop: asked between results, and while inputs are prepared; True ends this run.
+        max_hours: of this run; None takes the spec's.
+        claim: token of the coordinator's claim on it; None runs it for the command line.
+        stopped_status: what the search is after ``should_stop``: ``paused``, or ``running`` still.
+
+    Returns:
+        The status that it has now; another party may have written it.
+
+    Raises:
+        ConflictError: another process works on it, or it was cancelled.
+        KdnasError: whatever kept it from going on; its status says so.
+    """
+    watchers = watchers or Watchers()
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+    if record.status in {"succeeded", "cancelled"} and claim is None:
+        raise ConflictError(f"search {record.name!r} is {record.status}; start a new one")
+    with at_work(database, record, claim, should_stop, stopped_status) as work:
+        if work.status != "running":
+            return work.status
+        try:
+            spec, prepared, table = _prepare_stored(record, database, settings, watchers, work)
+        except StoppedError:
+            return work.rest()
+        if max_hours is not None:
+            limits = spec.limits.model_copy(update={"max_hours": max_hours})
+            spec = spec.model_copy(update={"limits": limits})
+        journal = DatabaseJournal(database)
+        setup = SearchSetup(
+            search_id=record.id,
+            spec=spec,
+            space=prepared.space,
+            latencies=table,
+            params_millions=prepared.params_millions,
+            context=journal.save_context(prepared.context),
+            teacher=teacher_architecture(prepared.pinned.teacher.shape),
+        )
+        with _connected(spec, settings):
+            return run_search(
+                setup,
+                build_strategy(spec.controller, prepared.space, spec.seed),
+                build_backend(
+                    spec.backend.name,
+                    prepared.context,
+                    backend_plan(spec.backend, settings.store_url),
+                ),
+                journal,
+                on_progress=watchers.search,
+                should_stop=work.should_stop,
+                stopped_status=stopped_status,
+            )
+
+
+def _prepare_stored(
+    record: SearchRecord, database: Database, settings: Settings, watchers: Watchers, work: Work
+) -> tuple[SearchSpec, PreparedSearch, LatencyTable]:
+    """Prepare a stored search and write down what that has decided.
+
+    Raises:
+        StoppedError: it was to stop meanwhile.
+    """
+
+    def on_corpus(progress: CorpusProgress) -> None:
+        watchers.corpus(progress)
+        work.check()
+
+    def on_preparing(what: str, done: int, total: int) -> None:
+        watchers.preparing(what, done, total)
+        work.check()
+
+    def on_latency(share: float, text: str) -> None:
+        watchers.latency(share, text)
+        work.check()
+
+    stored = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
+    prepared = prepare_search(stored, settings, on_corpus, on_preparing)
+    for text in prepared.warnings:
+        watchers.warning(text)
+    work.check()
+    if prepared.spec != stored:
+        with database.write() as session:
+            searches.set_search_spec(session, record.id, prepared.spec.to_json())
+    table = ensure_latencies(
+        database,
+        prepared.spec.latency,
+        prepared.pinned.teacher,
+        prepared.space,
+        on_latency,
+        watchers.waiting,
+        work.check,
+    )
+    with database.write() as session:
+        searches.set_search_facts(session, record.id, _facts(prepared, table))
+    work.check()
+    return prepared.spec, prepared, table
+
+
+def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
+    """Collect what was found out and the spec does not say.
+
+    Raises:
+        SpecError: no state is within the limits.
+    """
+    shape, limits, allowed = prepared.pinned.teacher.shape, prepared.spec.limits, None
+    if limits != LimitsSpec(max_hours=limits.max_hours):
+        known = state_facts(prepared.space, table, prepared.params_millions)
+        allowed = allowed_states(known, limits)
+    return SearchFacts(
+        teacher={axis: getattr(shape, axis) for axis in AXES},
+        embedding=asdict(EmbeddingShape.of(shape)),
+        axes={axis: list(values) for axis, values in prepared.space.axes.items()},
+        head_multiple=prepared.space.head_multiple,
+        allowed=allowed,
+        latency_profile=table.profile.fingerprint,
+        family=table.family,
+        teacher_fingerprint=table.teacher_fingerprint,
+        teacher_ms=table.teacher_ms,
+        warnings=list(prepared.warnings),
+    )
+
+
+@contextmanager
+def _connected(spec: SearchSpec, settings: Settings) -> Iterator[None]:
+    with ExitStack() as stack:
+        if spec.backend.name == "ray":
+            from workers.cluster import cluster
+
+            stack.enter_context(cluster(_address(spec, settings)))
+        yield
+
+
+def _address(spec: SearchSpec, settings: Settings) -> str | None:
+    return spec.backend.address or settings.ray_address
+
+
+def search_summary(search_id: str, database: Database) -> dict[str, Any]:
+    """Sum up a stored search at any moment: the one object of ``--json`` and of the service.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+        return summarise(record, candidates.list_episodes(session, record.id))

@@ -1,0 +1,304 @@
+"""Shapes of searches, their episodes, candidates and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.http.schemas import LONGEST_PAGE, PAGE_LENGTH, Shape
+from kdnas.architecture import ACTIVATIONS
+from kdnas.db.records import OwnerKind
+from kdnas.db.repository.candidate_pages import SORTS as CANDIDATE_SORTS
+from kdnas.db.repository.candidate_pages import CandidateFilter
+from kdnas.db.repository.search_pages import SORTS as SEARCH_SORTS
+from kdnas.db.repository.search_pages import SearchFilter
+from kdnas.db.repository.transitions import Action
+from kdnas.records import CandidateStatus, LossName, SearchStatus
+
+LARGEST_NUMBER = 2**31 - 1
+TEXT = r"^[^\x00]*$"
+"""PostgreSQL takes no text with a zero character."""
+
+LOSS_START = "Held-out relative loss before the first step; null where it was not read."
+
+Number = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
+Text = Annotated[str, Field(max_length=200, pattern=TEXT)]
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+Attempted = Literal["succeeded", "failed", "interrupted"]
+
+
+def sort_pattern(names: Iterable[object]) -> str:
+    """The pattern of ``sort``: a name, with a minus to fall instead of to rise."""
+    return f"^-?({'|'.join(str(name) for name in names)})$"
+
+
+class ListQuery(BaseModel):
+    """What every list takes; a parameter that it does not take is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(PAGE_LENGTH, ge=1, le=LONGEST_PAGE, description="Length of the page.")
+    cursor: str | None = Field(
+        None, max_length=1000, description="`next_cursor` of the page before."
+    )
+
+
+class SearchQuery(ListQuery):
+    """Which searches are wanted, and how they are sorted."""
+
+    status: list[SearchStatus] = Field([], max_length=20)
+    owner_kind: OwnerKind | None = None
+    q: Text | None = Field(None, description="A part of the name.")
+    sort: str = Field("-created_at", pattern=sort_pattern(SEARCH_SORTS))
+
+    def filter(self) -> SearchFilter:
+        """As the repository takes it."""
+        return SearchFilter(tuple(self.status), self.owner_kind, self.q)
+
+
+class CandidateQuery(ListQuery):
+    """Which candidates are wanted, and how they are sorted; lists may be repeated."""
+
+    status: list[CandidateStatus] = Field([], max_length=20)
+    source: list[Text] = Field([], max_length=20)
+    activation: list[Text] = Field(
+        [], max_length=20, description=f"Among {', '.join(ACTIVATIONS)}."
+    )
+    episode: list[Number] = Field([], max_length=200)
+    layers: list[Number] = Field([], max_length=100)
+    heads: list[Number] = Field([], max_length=100)
+    hidden: list[Number] = Field([], max_length=100)
+    intermediate: list[Number] = Field([], max_length=100)
+    reused: bool | None = None
+    architecture: Text | None = Field(None, description="Exactly this one.")
+    min_reward: Bound | None = None
+    max_reward: Bound | None = None
+    min_loss_relative: Bound | None = None
+    max_loss_relative: Bound | None = None
+    min_latency_ms: Bound | None = None
+    max_latency_ms: Bound | None = None
+    min_params_millions: Bound | None = None
+    max_params_millions: Bound | None = None
+    sort: str = Field("-reward", pattern=sort_pattern(CANDIDATE_SORTS))
+
+    def filter(self) -> CandidateFilter:
+        """As the repository takes it."""
+        listed = ("status", "source", "activation", "episode")
+        axes = ("layers", "heads", "hidden", "intermediate")
+        bounded = ("reward", "loss_relative", "latency_ms", "params_millions")
+        return CandidateFilter(
+            one_of={name: given for name in listed + axes if (given := getattr(self, name))},
+            at_least=_given(self, "min_", bounded),
+            at_most=_given(self, "max_", bounded),
+            reused=self.reused,
+            architecture=self.architecture,
+        )
+
+
+def _given(query: CandidateQuery, prefix: str, names: tuple[str, ...]) -> dict[str, float]:
+    values = {name: getattr(query, prefix + name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class ActionRequest(BaseModel):
+    """What is to be done."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: Action
+
+
+class BestShape(Shape):
+    """The best candidate of a search; `loss` is the one that its reward is made of."""
+
+    architecture: str
+    reward: float
+    loss: float | None
+    latency_ms: float | None
+
+
+class SearchShape(Shape):
+    """A search in a list."""
+
+    id: str
+    name: str
+    status: SearchStatus
+    owner_kind: OwnerKind
+    error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    num_episodes: int
+    num_episodes_finished: int
+    num_candidates: int
+    num_candidates_finished: int
+    best: BestShape | None
+
+
+class SearchDetail(SearchShape):
+    """A search with what was asked for, and what it found so far."""
+
+    spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/search`.")
+    warnings: list[str] = Field(description="What preparing it found; empty before.")
+    summary: dict[str, Any] = Field(
+        description="As `kdnas search --json` prints it, `best` with 20 states at most."
+    )
+
+
+class SourceRewards(Shape):
+    """What the candidates of one source came to in an episode."""
+
+    count: int
+    best_reward: float | None
+    mean_reward: float | None
+
+
+class EpisodeShape(Shape):
+    """A round of a search; the bests are architectures, as they were when it began."""
+
+    number: int
+    epsilon: float | None
+    global_best: str | None
+    previous_best: str | None
+    controller_loss: float | None
+    started_at: datetime
+    finished_at: datetime | None
+    num_candidates: int
+    num_finished: int
+    best_reward: float | None
+    mean_reward: float | None
+    by_source: dict[str, SourceRewards]
+
+
+class CandidateShape(Shape):
+    """An architecture proposed in a search."""
+
+    id: str
+    search_id: str
+    episode: int
+    position: int
+    index: int
+    architecture: str
+    layers: int
+    heads: int
+    hidden: int
+    intermediate: int
+    activation: str
+    source: str
+    predicted_reward: float | None
+    status: CandidateStatus
+    reward: float | None
+    loss_relative: float | None
+    loss_output: float | None
+    loss_mean: float | None
+    loss_training: float | None
+    loss_start: float | None = Field(description=LOSS_START)
+    latency_ms: float | None
+    latency_ratio: float | None
+    params_millions: float | None
+    reused: bool
+    num_attempts: int
+    error: str | None
+    note: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class AttemptShape(Shape):
+    """One training of a candidate; `outcome` is null while it goes on."""
+
+    worker: str
+    outcome: Attempted | None
+    error: str | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class CurvePointShape(Shape):
+    """One point of a training curve."""
+
+    step: int
+    loss: float
+    learning_rate: float
+
+
+class CandidateDetail(CandidateShape):
+    """A candidate with its trainings, and with the curve of the one that was kept."""
+
+    attempts: list[AttemptShape]
+    curve: list[CurvePointShape] = Field(description="Empty where losses were looked up.")
+
+
+class Candidates(Shape):
+    """Some candidates."""
+
+    items: list[CandidateShape]
+
+
+class RankedState(Shape):
+    """A state with its rank and reward now, and with those of the search's own reward."""
+
+    rank: int
+    stored_rank: int
+    architecture: str
+    reward: float
+    stored_reward: float
+    loss: float
+    loss_start: float | None = Field(description=LOSS_START)
+    latency_ms: float
+    latency_ratio: float
+    params_millions: float
+
+
+class Ranking(Shape):
+    """Explored states in the order of a reward; `loss` names which loss it is made of."""
+
+    alpha: float
+    beta: float
+    loss: LossName
+    warning: str | None = Field(
+        description="Why this loss cannot rank these states: `mean` where they differ in depth."
+    )
+    items: list[RankedState]
+
+
+class PointShape(Shape):
+    """An explored state in a chart; `id` is that of its first candidate with a reward."""
+
+    id: str
+    architecture: str
+    source: str
+    episode: int
+    reward: float
+    predicted_reward: float | None
+    loss_relative: float
+    loss_output: float
+    loss_mean: float
+    loss_start: float | None = Field(description=LOSS_START)
+    latency_ms: float
+    latency_ratio: float
+    params_millions: float
+
+
+class Points(Shape):
+    """Explored states for charts."""
+
+    items: list[PointShape]
+
+
+class PairShape(Shape):
+    """Candidates by the values of two axes."""
+
+    rows: str
+    columns: str
+    counts: list[list[int]]
+
+
+class CoverageShape(Shape):
+    """How often each value of each pair of axes was tried."""
+
+    axes: dict[str, list[int | str]]
+    pairs: list[PairShape]

@@ -1,0 +1,269 @@
+"""The coordinator with real runners that are killed before they get far."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.jobs import coordinator as module
+from api.jobs.children import child_environment, needs_cluster
+from api.jobs.cleanup import Cleanup
+from api.jobs.coordinator import Coordinator, default_max_running
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database
+from kdnas.db.models import Search
+from kdnas.db.repository import (
+    candidates,
+    distillations,
+    evaluations,
+    events,
+    leases,
+    searches,
+)
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.db.repository.transitions import apply_action
+from kdnas.records import Proposal, SearchRecord
+from kdnas.search.protocols import NewCandidate
+from kdnas.settings import Settings
+from kdnas.specs.distillation import DistillationSpec
+
+SMALL = Architecture.parse("3,4,192,384,gelu")
+SPEC = {"teacher": {"ref": "/nowhere"}, "backend": {"name": "local"}}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    environment = {"KDNAS_HOME": str(tmp_path), "KDNAS_DATABASE_URL": database_url}
+    return Settings.from_environment(environment)
+
+
+@pytest.fixture
+def coordinator(settings: Settings, database: Database) -> Iterator[Coordinator]:
+    made = Coordinator(settings, database, max_running=1)
+    assert not made.alive
+    made.start()
+    yield made
+    made.stop(5)
+    assert not made.alive
+    assert made.running == 0
+
+
+def queue(database: Database, name: str) -> str:
+    with database.write() as session:
+        return searches.create_search(session, SPEC, name=name, owner_kind="service").id
+
+
+def read(database: Database, search_id: str) -> SearchRecord:
+    with database.read() as session:
+        return searches.get_search(session, search_id)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def runner_pid(coordinator: Coordinator) -> int:
+    wait_until(lambda: coordinator.running == 1)
+    return coordinator._children[0].process.pid
+
+
+def test_a_runner_that_dies_again_and_again_fails_its_search(
+    database: Database, coordinator: Coordinator
+) -> None:
+    search_id = queue(database, "deadly")
+    for _ in range(3):
+        pid = runner_pid(coordinator)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: pid not in [c.process.pid for c in coordinator._children])
+    wait_until(lambda: read(database, search_id).status == "failed")
+    assert "died 3 times without any progress" in (read(database, search_id).error or "")
+    assert "killed by signal 9" in (read(database, search_id).error or "")
+    with database.read() as session:
+        found = [e for e in events.events_since(session) if e.type == "search_interrupted"]
+    assert [e.payload["deaths"] for e in found] == [1, 2, 3]
+    assert coordinator.alive
+
+
+def test_what_cannot_be_done_at_present_is_tried_again_after_a_pause(
+    database: Database, coordinator: Coordinator
+) -> None:
+    """A runner whose pipe closes ends as one does that finds no database, and no room."""
+    search_id = queue(database, "later")
+    for pause in (1.0, 2.0):
+        pid = runner_pid(coordinator)
+        pipe = coordinator._children[0].process.stdin
+        assert pipe is not None
+        pipe.close()
+        wait_until(lambda: coordinator.running == 0)
+        ended = time.monotonic()
+        wait_until(lambda pid=pid: coordinator.running and runner_pid(coordinator) != pid)
+        assert time.monotonic() - ended > 0.8 * pause
+    assert read(database, search_id).status == "running"
+    with database.read() as session:
+        assert "search_interrupted" not in [e.type for e in events.events_since(session)]
+
+
+def test_stopping_frees_the_row_at_once_and_blames_nobody(
+    settings: Settings, database: Database
+) -> None:
+    search_id = queue(database, "given-back")
+    made = Coordinator(settings, database, max_running=1)
+    made.start()
+    runner_pid(made)
+    made.stop(5)
+    assert read(database, search_id).status == "running"
+    with database.read() as session:
+        assert leases.holder(session, Search, search_id) is None
+        types = [e.type for e in events.events_since(session)]
+    assert "search_interrupted" not in types
+
+
+@pytest.mark.ray
+def test_stopping_does_not_wait_for_a_cluster_to_start(
+    settings: Settings, database: Database, ray_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners at work are asked to end, and what would have used the cluster is given back."""
+    monkeypatch.setenv("HOME", str(ray_home))
+    queue(database, "at work")
+    with database.write() as session:
+        spec = SPEC | {"backend": {"name": "ray"}}
+        searches.create_search(session, spec, name="waiting", owner_kind="service")
+    made = Coordinator(settings, database, max_running=2)
+    made.start()
+    wait_until(lambda: made._cluster._process is not None)
+    made.stop(5)
+    assert not made._thread.is_alive()  # nor is it waited for in vain
+    assert made.running == 0
+    for name in ("at work", "waiting"):
+        found = read(database, name)
+        assert found.status == "running"
+        with database.read() as session:
+            assert leases.holder(session, Search, found.id) is None
+    with database.read() as session:
+        assert "search_interrupted" not in [e.type for e in events.events_since(session)]
+
+
+def test_a_runner_that_does_not_see_a_pause_is_killed(
+    database: Database, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    search_id = queue(database, "paused")
+    os.kill(runner_pid(coordinator), signal.SIGSTOP)
+    with database.write() as session:
+        apply_action(session, Search, search_id, "pause")
+    wait_until(lambda: coordinator.running == 0)
+    assert read(database, search_id).status == "paused"
+    with database.read() as session:
+        assert leases.holder(session, Search, search_id) is None
+
+
+def test_no_more_at_a_time_than_there_is_room_for(
+    database: Database, coordinator: Coordinator
+) -> None:
+    first, second = queue(database, "first"), queue(database, "second")
+    os.kill(runner_pid(coordinator), signal.SIGSTOP)
+    time.sleep(4 * module.POLL_SECONDS)
+    assert (read(database, first).status, read(database, second).status) == ("running", "queued")
+
+
+def test_children_get_the_settings_and_no_secret(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", "KDNAS_WEBHOOK_SECRET"):
+        monkeypatch.setenv(name, "secret")
+    found = child_environment(replace(settings, ray_address="10.0.0.5:6379"))
+    assert "secret" not in found.values()
+    assert found["KDNAS_DATABASE_URL"] == settings.database_url
+    assert found["KDNAS_RAY_ADDRESS"] == "10.0.0.5:6379"
+
+
+def test_what_needs_the_cluster() -> None:
+    assert needs_cluster("search", {})
+    assert not needs_cluster("search", {"backend": {"name": "local"}})
+    assert not needs_cluster("search", {"backend": {"name": "ray", "address": "auto"}})
+    assert not needs_cluster("distillation", {"training": {"num_workers": 1}})
+    assert needs_cluster("distillation", {"training": {"num_workers": 2}})
+    assert not needs_cluster("latency", {})
+
+
+def test_cores_bound_what_trains_here_and_not_what_a_cluster_does(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "usable_cores", lambda: 3)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
+    elsewhere = replace(settings, ray_address="10.0.0.5:6379")
+    assert Coordinator(settings, database).max_running == 3
+    assert Coordinator(elsewhere, database).max_running == 8
+    assert Coordinator(elsewhere, database, max_running=5).max_running == 5
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=5e9))
+    assert default_max_running("10.0.0.5:6379") == 4
+    assert default_max_running() == 3
+
+
+def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this, evaluations would be as many as searches, and each would want all cores."""
+    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
+    started: list[str] = []
+
+    def start(kind: str, table: object, claim: Any, environment: Mapping[str, str]) -> Any:
+        started.append(kind)
+        process = SimpleNamespace(pid=0, poll=lambda: None)
+        return SimpleNamespace(kind=kind, claim=claim, process=process)
+
+    monkeypatch.setattr(module.Child, "start", start)
+    with database.write() as session:
+        wanted = [NewEvaluation("glue", "RTE", seed, {}) for seed in range(5)]
+        evaluations.create_evaluations(session, wanted, model="m", owner_kind="service")
+        for number in range(3):
+            searches.create_search(session, SPEC, name=f"s{number}", owner_kind="service")
+    Coordinator(replace(settings, ray_address="10.0.0.5:6379"), database)._start_what_waits()
+    assert sorted(started) == 2 * ["evaluation"] + 3 * ["search"]
+
+
+def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Database) -> None:
+    new = NewCandidate(Proposal(0, "random"), SMALL, 1.0, 0.5, 10.0)
+    with database.write() as session:
+        search = searches.create_search(session, SPEC, name="left")
+        searches.set_search_status(session, search.id, "running")
+        episode = candidates.begin_episode(session, search.id, 1, None, None, None, [new])
+        candidates.start_attempts(session, [episode.candidates[0].id], "gone")
+        spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
+        made = distillations.create_distillation(session, spec.to_json(), SMALL)
+        distillations.set_distillation_status(session, made.id, "cancelled")
+        training = {"checkpoints": str(settings.home / "elsewhere")}
+        spec = DistillationSpec.read(spec.to_json() | {"training": training}, "test")
+        done = distillations.create_distillation(session, spec.to_json(), SMALL)
+        distillations.set_distillation_status(session, done.id, "succeeded")
+        at_work = distillations.create_distillation(session, spec.to_json(), SMALL)
+    folder = settings.home / "distillations" / made.id / "checkpoints" / "step-000000001"
+    ended, kept = (settings.home / "elsewhere" / row.id / folder.name for row in (done, at_work))
+    for checkpoint in (folder, ended, kept):
+        checkpoint.mkdir(parents=True)
+    cleanup = Cleanup(settings, database)
+    cleanup.run()
+    with database.read() as session:  # the search may be taken up, and then closes its own
+        assert candidates.list_episodes(session, search.id)[0].candidates[0].status == "running"
+    assert not folder.parent.parent.exists()
+    assert not ended.parent.exists()
+    assert kept.is_dir()
+    with database.write() as session:
+        apply_action(session, Search, search.id, "cancel")
+    cleanup.run()
+    with database.read() as session:
+        (candidate,) = candidates.list_episodes(session, search.id)[0].candidates
+    assert candidate.status == "proposed"

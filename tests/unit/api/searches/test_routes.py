@@ -1,0 +1,390 @@
+"""Searches over REST: asked for, listed, followed, changed, deleted, on both databases."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from api.http.schemas import Page
+from api.searches.schemas import (
+    CandidateDetail,
+    Candidates,
+    CandidateShape,
+    CoverageShape,
+    EpisodeShape,
+    Points,
+    Ranking,
+    SearchDetail,
+    SearchShape,
+)
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database
+from kdnas.db.journal import DatabaseJournal
+from kdnas.db.models import Search
+from kdnas.db.repository import searches
+from kdnas.db.repository.candidate_pages import FIELDS
+from kdnas.records import SearchFacts
+from kdnas.search.reward import RewardFunction, pareto_front, ranking
+from kdnas.search.summary import summarise
+from kdnas.testing.benchmark_space import benchmark_start
+from kdnas.testing.many_candidates import add_many_candidates
+from kdnas.testing.truth import assert_shape
+
+SEARCHES = "/api/v1/searches"
+
+
+@pytest.fixture
+def many(database: Database) -> str:
+    return add_many_candidates(database, 600, per_episode=20)
+
+
+def test_a_search_is_asked_for(client: TestClient, database: Database) -> None:
+    answer = client.post(SEARCHES, json={"name": "mine", "controller": {"episodes": 2}})
+    made = answer.json()
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"{SEARCHES}/{made['id']}"
+    assert (made["status"], made["owner_kind"], made["name"]) == ("queued", "service", "mine")
+    assert made["spec"]["controller"]["episodes"] == 2
+    assert made["spec"]["proxy"]["fraction"] == 0.3  # defaults are written out
+    assert_shape(SearchDetail, made)
+    assert client.get(answer.headers["location"]).json() == made
+    assert client.get(f"{SEARCHES}/mine").json() == made
+    with database.read() as session:
+        assert searches.get_search(session, "mine").status == "queued"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"controller": {"episodes": 0}}, "body.controller.episodes"),
+        ({"controler": {}}, "body.controler"),
+        ({"reward": {"alpha": 1}}, "body.reward.alpha"),
+        ({"name": "with space"}, "body.name"),
+        ({"objective": {"name": {}}}, "body.objective"),
+    ],
+)
+def test_a_wrong_spec_is_told_by_place(
+    client: TestClient, body: dict[str, Any], where: str
+) -> None:
+    answer = client.post(SEARCHES, json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert [problem["where"] for problem in answer.json()["errors"]] == [where]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"controller": {"strategy": "contoller"}}, "did you mean 'controller'"),
+        ({"space": {"axes": {"layers": [0]}}}, "axis layers"),
+        ({"teacher": "/etc"}, "KDNAS_DATA_ROOTS"),
+        ({"corpus": "/etc/passwd"}, "KDNAS_DATA_ROOTS"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_at_once(
+    client: TestClient, body: dict[str, Any], said: str
+) -> None:
+    answer = client.post(SEARCHES, json=body)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+    assert client.get(SEARCHES).json()["items"] == []
+
+
+def test_a_corpus_below_a_data_root_is_taken(client: TestClient, tmp_path: Path) -> None:
+    text = tmp_path / "data" / "text.txt"
+    text.write_text("some text\n")
+    assert client.post(SEARCHES, json={"corpus": str(text)}).status_code == 202
+
+
+def test_a_name_and_a_key_are_used_once(client: TestClient) -> None:
+    key = {"Idempotency-Key": "k1"}
+    first = client.post(SEARCHES, json={"name": "mine"}, headers=key)
+    again = client.post(SEARCHES, json={"name": "mine"}, headers=key)
+    assert (again.status_code, again.json()) == (202, first.json())
+    assert client.post(SEARCHES, json={"name": "other"}, headers=key).status_code == 409
+    taken = client.post(SEARCHES, json={"name": "mine"})
+    assert (taken.status_code, "'mine'" in taken.json()["detail"]) == (409, True)
+    assert len(client.get(SEARCHES).json()["items"]) == 1
+
+
+def test_searches_are_listed_with_their_figures(client: TestClient, many: str) -> None:
+    for name in ("b", "a", "C_1"):
+        client.post(SEARCHES, json={"name": name})
+    listed = client.get(SEARCHES).json()
+    assert_shape(Page[SearchShape], listed)
+    assert [row["name"] for row in listed["items"]] == ["C_1", "a", "b", "many"]
+    found = listed["items"][-1]
+    assert found["num_episodes"] == found["num_episodes_finished"] == 30
+    assert found["num_candidates"] == found["num_candidates_finished"] == 600
+    best = client.get(f"{SEARCHES}/many").json()["summary"]["best"][0]
+    assert found["best"] == {
+        key: best[key] for key in ("architecture", "reward", "loss", "latency_ms")
+    }
+    assert listed["items"][0]["best"] is None
+    for query, names in (
+        ("sort=name", ["C_1", "a", "b", "many"]),
+        ("sort=-name&limit=2", ["many", "b"]),
+        ("status=queued&sort=name", ["C_1", "a", "b"]),
+        ("status=queued&status=succeeded&q=A&sort=name", ["a", "many"]),
+        ("q=_", ["C_1"]),
+        ("owner_kind=cli", []),
+        ("sort=finished_at", ["many", "b", "a", "C_1"]),
+    ):
+        items = client.get(f"{SEARCHES}?{query}").json()["items"]
+        assert sorted(names) == sorted(row["name"] for row in items), query
+        if "sort" in query and "finished" not in query:
+            assert [row["name"] for row in items] == names
+
+
+def test_any_number_of_episodes_is_listed(client: TestClient, database: Database) -> None:
+    """A number that no integer of a database holds hides neither its search nor the others.
+
+    Requests have not held one since numbers have ends; rows from before that do.
+    """
+    asked = [10**15, 2]
+    for number, episodes in enumerate(asked):
+        made = client.post(SEARCHES, json={"name": f"number{number}"}).json()
+        spec = made["spec"] | {"controller": made["spec"]["controller"] | {"episodes": episodes}}
+        with database.write() as session:
+            session.execute(update(Search).where(Search.id == made["id"]).values(spec=spec))
+    answer = client.get(f"{SEARCHES}?sort=name")
+    assert answer.status_code == 200
+    assert [row["num_episodes"] for row in answer.json()["items"]] == asked
+
+
+def test_a_search_is_read_with_its_summary(
+    client: TestClient, database: Database, many: str
+) -> None:
+    found = client.get(f"{SEARCHES}/{many}").json()
+    assert_shape(SearchDetail, found)
+    with database.read() as session:
+        record = searches.get_search(session, many)
+    whole = summarise(record, DatabaseJournal(database).episodes(many))
+    assert found["summary"] == json.loads(json.dumps({**whole, "best": whole["best"][:20]}))
+
+
+def test_warnings_are_those_of_its_preparation(
+    client: TestClient, database: Database, many: str
+) -> None:
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == []
+    facts = SearchFacts({}, {}, {}, 1, None, "p", "f", "t", 10.0, ["not so"])
+    with database.write() as session:
+        searches.set_search_facts(session, many, facts)
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == ["not so"]
+    with database.write() as session:  # of a search from before there were any
+        old = {name: value for name, value in facts.to_json().items() if name != "warnings"}
+        session.execute(update(Search).where(Search.id == many).values(facts=old))
+    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == []
+
+
+def test_what_is_remembered_is_forgotten_with_the_next_event(
+    client: TestClient, database: Database
+) -> None:
+    client.post(SEARCHES, json={"name": "mine"})
+    assert client.get(f"{SEARCHES}/mine/points").json() == {"items": []}
+    assert client.get(f"{SEARCHES}/mine").json()["summary"]["status"] == "queued"
+    client.patch(f"{SEARCHES}/mine", json={"action": "pause"})
+    assert client.get(f"{SEARCHES}/mine").json()["summary"]["status"] == "paused"
+
+
+def test_a_search_is_paused_resumed_cancelled_and_deleted(client: TestClient) -> None:
+    client.post(SEARCHES, json={"name": "mine"})
+    for action, status in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        answer = client.patch(f"{SEARCHES}/mine", json={"action": action})
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+        assert_shape(SearchDetail, answer.json())
+    refused = client.patch(f"{SEARCHES}/mine", json={"action": "resume"})
+    assert (refused.status_code, "is cancelled" in refused.json()["detail"]) == (409, True)
+    assert client.patch(f"{SEARCHES}/mine", json={"action": "stop"}).status_code == 422
+    assert client.delete(f"{SEARCHES}/mine").status_code == 204
+    assert client.get(f"{SEARCHES}/mine").status_code == 404
+    assert client.delete(f"{SEARCHES}/mine").status_code == 404
+
+
+def test_an_earlier_answer_does_not_name_what_was_deleted(client: TestClient) -> None:
+    first, again = (
+        client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert first.json()["id"] == again.json()["id"]
+    assert client.delete(f"{SEARCHES}/{first.json()['id']}").status_code == 204
+    after = client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"})
+    assert after.status_code == 409
+    assert "has been deleted since; send a new key" in after.json()["detail"]
+
+
+def test_a_running_search_is_not_deleted(client: TestClient, database: Database) -> None:
+    client.post(SEARCHES, json={"name": "mine"})
+    with database.write() as session:
+        row = searches.get_search(session, "mine")
+        searches.set_search_status(session, row.id, "running")
+    assert client.delete(f"{SEARCHES}/mine").status_code == 409
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/episodes", "/candidates", "/pareto", "/ranking", "/points", "/coverage", "/export"],
+)
+@pytest.mark.parametrize("reference", ["nobody", "%00", "a%00b"])
+def test_an_unknown_search_is_not_found(client: TestClient, path: str, reference: str) -> None:
+    answer = client.get(f"{SEARCHES}/{reference}{path}")
+    assert (answer.status_code, answer.json()["status"]) == (404, 404)
+
+
+def test_episodes_tell_rewards_by_source(client: TestClient, database: Database, many: str) -> None:
+    pages = [client.get(f"{SEARCHES}/many/episodes?limit=20").json()]
+    pages.append(
+        client.get(f"{SEARCHES}/many/episodes?limit=20&cursor={pages[0]['next_cursor']}").json()
+    )
+    assert pages[1]["next_cursor"] is None
+    items = [row for page in pages for row in page["items"]]
+    for page in pages:
+        assert_shape(Page[EpisodeShape], page)
+    assert [row["number"] for row in items] == list(range(1, 31))
+    for row, episode in zip(items, DatabaseJournal(database).episodes(many), strict=True):
+        rewards = [c.reward for c in episode.candidates if c.reward is not None]
+        assert row["num_candidates"] == row["num_finished"] == 20
+        assert row["best_reward"] == max(rewards)
+        assert row["mean_reward"] == pytest.approx(sum(rewards) / len(rewards))
+        for source, figures in row["by_source"].items():
+            own = [c.reward for c in episode.candidates if c.source == source]
+            known = [reward for reward in own if reward is not None]
+            assert (figures["count"], figures["best_reward"]) == (len(own), max(known))
+
+
+def test_candidates_are_filtered_sorted_and_paged(client: TestClient, many: str) -> None:
+    path = f"{SEARCHES}/many/candidates"
+    query = "layers=3&layers=4&status=succeeded&max_latency_ms=3&sort=latency_ms&limit=7"
+    page = client.get(f"{path}?{query}").json()
+    assert_shape(Page[CandidateShape], page)
+    items = page["items"]
+    while page["next_cursor"]:
+        page = client.get(f"{path}?{query}&cursor={page['next_cursor']}").json()
+        items += page["items"]
+    everything = json.loads(client.get(f"{SEARCHES}/many/export?format=json").content)
+    wanted = [
+        row
+        for row in everything
+        if row["layers"] in (3, 4) and row["status"] == "succeeded" and row["latency_ms"] <= 3
+    ]
+    assert len(wanted) > 14
+    assert items == sorted(wanted, key=lambda row: (row["latency_ms"], row["id"]))
+    other = client.get(f"{path}?sort=latency_ms").json()["next_cursor"]
+    assert client.get(f"{path}?{query}&cursor={other}").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ("limit=0", "query.limit"),
+        ("sort=colour", "query.sort"),
+        ("min_rewrad=1", "query.min_rewrad"),
+        ("min_reward=nan", "query.min_reward"),
+        ("layers=99999999999999999999", "query.layers.0"),
+        ("status=done", "query.status.0"),
+        ("architecture=%00", "query.architecture"),
+        ("activation=%00", "query.activation.0"),
+    ],
+)
+def test_a_wrong_parameter_is_told(client: TestClient, many: str, query: str, where: str) -> None:
+    answer = client.get(f"{SEARCHES}/many/candidates?{query}")
+    assert answer.status_code == 422
+    assert [problem["where"] for problem in answer.json()["errors"]] == [where]
+
+
+def test_one_candidate(client: TestClient, many: str) -> None:
+    row = client.get(f"{SEARCHES}/many/candidates?limit=1").json()["items"][0]
+    found = client.get(f"/api/v1/candidates/{row['id']}").json()
+    assert_shape(CandidateDetail, found)
+    assert found == {**row, "attempts": [], "curve": []}
+    for unknown in ("nobody", "%00"):
+        assert client.get(f"/api/v1/candidates/{unknown}").status_code == 404
+
+
+def test_ranking_anew_is_that_of_the_candidates(
+    client: TestClient, database: Database, many: str
+) -> None:
+    candidates = [c for e in DatabaseJournal(database).episodes(many) for c in e.candidates]
+    found = client.get(f"{SEARCHES}/many/ranking?alpha=-1.5&beta=0.3&loss=output&limit=9").json()
+    assert_shape(Ranking, found)
+    assert (found["alpha"], found["beta"], found["loss"]) == (-1.5, 0.3, "output")
+    function = RewardFunction("output", -1.5, 0.3)
+    wanted = ranking(function.rescored(c) for c in candidates)[:9]
+    stored = [c.index for c in ranking(candidates)]
+    assert [(row["architecture"], row["reward"]) for row in found["items"]] == [
+        (str(c.architecture), c.reward) for c in wanted
+    ]
+    assert [row["stored_rank"] for row in found["items"]] == [
+        stored.index(c.index) + 1 for c in wanted
+    ]
+    assert [row["loss_start"] for row in found["items"]] == [c.loss_start for c in wanted]
+    assert found["warning"] is None
+    mean = client.get(f"{SEARCHES}/many/ranking?loss=mean").json()
+    assert "mean cannot rank students of different depth" in mean["warning"]
+    own = client.get(f"{SEARCHES}/many/ranking").json()
+    assert all(row["rank"] == row["stored_rank"] for row in own["items"])
+    for wrong in ("alpha=1", "alpha=-1e300", "beta=0", "beta=inf", "loss=x", "limit=0"):
+        assert client.get(f"{SEARCHES}/many/ranking?{wrong}").status_code == 422
+
+
+def test_charts(client: TestClient, database: Database, many: str) -> None:
+    front = client.get(f"{SEARCHES}/many/pareto").json()
+    assert_shape(Candidates, front)
+    ranked = ranking(c for e in DatabaseJournal(database).episodes(many) for c in e.candidates)
+    figures = [(c.losses.relative, c.latency_ms or 0.0) for c in ranked if c.losses]
+    assert [row["id"] for row in front["items"]] == [ranked[i].id for i in pareto_front(figures)]
+    points = client.get(f"{SEARCHES}/many/points?limit=50").json()
+    assert_shape(Points, points)
+    assert len(points["items"]) == 50
+    assert {row["id"] for row in front["items"]} <= {row["id"] for row in points["items"]}
+    for row in (*front["items"], *points["items"]):
+        start = benchmark_start(Architecture.parse(row["architecture"]))
+        assert row["loss_start"] == pytest.approx(start)
+    covered = client.get(f"{SEARCHES}/many/coverage").json()
+    assert_shape(CoverageShape, covered)
+    assert len(covered["pairs"]) == 10
+    for pair in covered["pairs"]:
+        assert sum(map(sum, pair["counts"])) == 600
+
+
+def test_exports_say_the_same(client: TestClient, many: str) -> None:
+    answers = {
+        kind: client.get(f"{SEARCHES}/many/export?format={kind}")
+        for kind in ("csv", "json", "parquet")
+    }
+    for kind, answer in answers.items():
+        assert answer.status_code == 200
+        assert f'filename="kdnas-{many}.{kind}"' in answer.headers["content-disposition"]
+    as_json = answers["json"].json()
+    assert_shape(list[CandidateShape], as_json)
+    assert [(row["episode"], row["position"]) for row in as_json] == [
+        (1 + i // 20, i % 20) for i in range(600)
+    ]
+    as_csv = list(csv.DictReader(io.StringIO(answers["csv"].text)))
+    assert list(as_csv[0]) == list(FIELDS)
+    assert [row["id"] for row in as_csv] == [row["id"] for row in as_json]
+    assert [row["reward"] for row in as_csv] == [
+        "" if row["reward"] is None else repr(row["reward"]) for row in as_json
+    ]
+    assert [row["loss_start"] for row in as_csv] == [
+        "" if row["loss_start"] is None else repr(row["loss_start"]) for row in as_json
+    ]
+    table = pq.read_table(io.BytesIO(answers["parquet"].content)).to_pylist()
+    for column in ("reward", "loss_start"):
+        assert [row[column] for row in table] == [row[column] for row in as_json]
+    assert client.get(f"{SEARCHES}/many/export?format=xlsx").status_code == 422
+
+
+def test_an_empty_search_is_exported(client: TestClient) -> None:
+    client.post(SEARCHES, json={"name": "mine"})
+    assert client.get(f"{SEARCHES}/mine/export?format=json").json() == []
+    assert client.get(f"{SEARCHES}/mine/export").text == ",".join(FIELDS) + "\r\n"
+    parquet = client.get(f"{SEARCHES}/mine/export?format=parquet").content
+    assert pq.read_table(io.BytesIO(parquet)).num_rows == 0
