@@ -19,12 +19,11 @@ from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
 from api.http.schemas import Page
 from api.inputs.data_roots import check_paths
-from api.searches.schemas import ActionRequest
+from api.jobs.routes import add_job_routes
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Distillation
-from kdnas.db.repository import distillation_pages, distillations, searches
+from kdnas.db.repository import distillation_pages, distillations, jobs, searches
 from kdnas.db.repository.distillation_pages import DistillationFilter
-from kdnas.db.repository.transitions import apply_action
 from kdnas.search.thinning import evenly
 from kdnas.specs.distillation import DistillationSpec
 
@@ -59,7 +58,7 @@ def create_distillation(
         location = f"/api/v1/distillations/{record.id}"
         return Answer(DistillationDetail.model_validate(row), location=location)
 
-    return once.answer(202, create)
+    return once.answer(202, create, jobs.require_job)
 
 
 @router.get("/distillations", response_model=Page[DistillationShape])
@@ -84,26 +83,6 @@ def list_distillations(
             cursor=query.cursor,
         )
     return rendered_page(page)
-
-
-@router.get("/distillations/{distillation}", response_model=DistillationDetail)
-def read_distillation(distillation: Reference, database: DatabaseDep) -> Response:
-    """Read a distillation with its spec."""
-    with database.read() as session:
-        found = distillations.get_distillation(session, distillation)
-        return rendered(distillation_pages.read_distillation(session, found.id))
-
-
-@router.patch("/distillations/{distillation}", response_model=DistillationDetail)
-def change_distillation(
-    distillation: Reference, request: ActionRequest, database: DatabaseDep
-) -> Response:
-    """Pause, resume or cancel a distillation; whoever works on it sees that soon."""
-    with database.write() as session:
-        found = distillations.get_distillation(session, distillation)
-        apply_action(session, Distillation, found.id, request.action)
-    with database.read() as session:
-        return rendered(distillation_pages.read_distillation(session, found.id))
 
 
 @router.get("/distillations/{distillation}/curve", response_model=DistillationCurve)
@@ -144,3 +123,10 @@ def _completed(
         search = searches.get_search(session, reference)
     taken = {key: search.spec[key] for key in OF_THE_SEARCH if key in search.spec}
     return DistillationSpec.read({**taken, **given}, f"search {search.name!r}"), search.id
+
+
+def _read(database: Database, session: Session, job_id: str) -> distillation_pages.Row:
+    return distillation_pages.read_distillation(session, job_id)
+
+
+add_job_routes(router, Distillation, "distillations", DistillationDetail, _read)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from api.distillations.kind import KIND
 from api.distillations.prepare import (
     PreparedDistillation,
     address_of,
@@ -15,18 +16,19 @@ from api.distillations.prepare import (
 from api.distillations.status import note_end, note_progress
 from api.inputs.objective_preparation import OnPreparing
 from api.inputs.preparation import OnCorpus, Pinned, stored_latencies
-from api.jobs.files import checkpoints_of, output_folder, remove_run_files, run_folder
-from api.jobs.work import StoppedError, StoppedStatus, Work, at_work
+from api.jobs.context import JobContext, StoppedError
+from api.jobs.files import checkpoints_of, output_folder, run_folder
+from api.jobs.work import do_job
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.records import DistillationRecord
-from kdnas.db.repository import distillations
+from kdnas.db.repository import distillations, jobs
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
 from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_distilled
 from kdnas.distill.numerics import choose_device
 from kdnas.distill.tensorboard import RunEvents
-from kdnas.errors import CancelledError, ConflictError
+from kdnas.errors import CancelledError
 from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.search.checks import not_learned
@@ -73,10 +75,8 @@ def run_stored_distillation(
     on_corpus: OnCorpus = lambda _: None,
     on_preparing: OnPreparing = lambda *_: None,
     on_warning: Callable[[str], None] = lambda _: None,
-    claim: str | None = None,
-    stopped_status: StoppedStatus = "paused",
 ) -> DistillationOutcome:
-    """Run a stored distillation, or go on with it from its newest checkpoint.
+    """Run a stored distillation of the command line, or go on with it from its newest checkpoint.
 
     A request that was stored as it came in is prepared first, and stored with nothing left open.
 
@@ -90,47 +90,36 @@ def run_stored_distillation(
         on_corpus: is told how tokenising goes.
         on_preparing: is told how preparing the objective goes.
         on_warning: is told what the user should know before hours are spent.
-        claim: token of the coordinator's claim on it; None runs it for the command line.
-        stopped_status: what it is after ``should_stop``: ``paused``, or ``running`` still.
 
     Raises:
         ConflictError: it is finished or cancelled, or another process works on it.
         CancelledError: somebody cancelled it meanwhile; its checkpoints are removed.
         KdnasError: whatever kept it from going on; its status says so.
     """
+    told = Told(on_progress, on_corpus, on_preparing, on_warning)
+    ended: list[Distilled] = []
+    status = do_job(
+        distillation_id,
+        database,
+        settings,
+        lambda context: run_in(context, told, ended.append),
+        should_stop=should_stop,
+        clean_up=KIND.clean_up,
+    )
     with database.read() as session:
         record = distillations.get_distillation(session, distillation_id)
-    if record.status in {"succeeded", "cancelled"} and claim is None:
-        raise ConflictError(f"distillation {record.name!r} is {record.status}; start a new one")
+    if status == "cancelled":
+        raise CancelledError(
+            f"distillation {record.name!r} was cancelled, so this run has ended and its "
+            "checkpoints are removed; start a new one with kdnas full-distill"
+        )
     spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
     output = output_folder(settings, spec, record.id)
-    distilled: Distilled | None = None
-    with at_work(database, record, claim, should_stop, stopped_status) as work:
-        if work.status == "running":
-            if not is_export_of(output, record.id):  # a kill may have come after the export
-                refuse_used_folder(output)
-            told = _Told(on_progress, on_corpus, on_preparing, on_warning)
-            try:
-                distilled = _train(record, spec, output, database, settings, told, work)
-            except StoppedError:
-                work.rest()
-            else:
-                note_end(database, record, distilled, output, stopped_status)
-        with database.read() as session:
-            record = distillations.get_distillation(session, record.id)
-        if record.status in {"succeeded", "cancelled"}:
-            ended = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
-            remove_run_files(ended, settings, record.id)  # preparing has said where they are
-        if record.status == "cancelled":
-            raise CancelledError(
-                f"distillation {record.name!r} was cancelled, so this run has ended and its "
-                "checkpoints are removed; start a new one with kdnas full-distill"
-            )
-    return DistillationOutcome(record, output, distilled)
+    return DistillationOutcome(record, output, ended[0] if ended else None)
 
 
 @dataclass(frozen=True)
-class _Told:
+class Told:
     """Who is told what."""
 
     progress: OnProgress
@@ -139,59 +128,76 @@ class _Told:
     warning: Callable[[str], None]
 
 
-def _train(
-    record: DistillationRecord,
-    stored: DistillationSpec,
-    output: Path,
-    database: Database,
-    settings: Settings,
-    told: _Told,
-    work: Work,
-) -> Distilled:
+def run_in(
+    context: JobContext, told: Told, on_distilled: Callable[[Distilled], object] = lambda _: None
+) -> None:
+    """Do the work of a distillation on whose job this process is at work.
+
+    Args:
+        context: of the distillation.
+        told: who is told what.
+        on_distilled: is told what came of the training, finished or not.
+
+    Raises:
+        StoppedError: it was to stop.
+        KdnasError: whatever kept it from going on.
+    """
+    stored = DistillationSpec.read(dict(context.spec), context.called)
+    output = output_folder(context.settings, stored, context.id)
+    if not is_export_of(output, context.id):  # a kill may have come after the export
+        refuse_used_folder(output)
+    distilled = _train(context, stored, output, told)
+    on_distilled(distilled)
+    note_end(context, distilled, output)
+    if not distilled.finished:
+        raise StoppedError
+
+
+def _train(context: JobContext, stored: DistillationSpec, output: Path, told: Told) -> Distilled:
     """Train from the newest checkpoint, and export the student at the end.
 
     Raises:
         StoppedError: it was to stop before it began.
     """
+    database, settings, run_id = context.database, context.settings, context.id
 
     def on_corpus(progress: CorpusProgress) -> None:
         told.corpus(progress)
-        work.check()
+        context.check()
 
     def on_preparing(what: str, done: int, total: int) -> None:
         told.preparing(what, done, total)
-        work.check()
+        context.check()
 
     unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
     prepared = prepare_distillation(unnamed, settings, on_corpus, on_preparing)
     for text in prepared.warnings():
         told.warning(text)
-    work.check()
+    context.check()
     absolute = str(Path(stored.output).absolute()) if stored.output else None
     spec = prepared.spec.model_copy(update={"output": absolute})
-    checkpoints = checkpoints_of(spec, settings, record.id)
+    checkpoints = checkpoints_of(spec, settings, run_id)
     if spec.training.checkpoints is not None and stored.training.checkpoints is None:
-        checkpoints.take_over(checkpoints_of(stored, settings, record.id))  # begun without cluster
-    if spec != stored:
-        with database.write() as session:
-            distillations.set_distillation_spec(session, record.id, spec.to_json())
+        checkpoints.take_over(checkpoints_of(stored, settings, run_id))  # begun without cluster
+    with database.write() as session:
+        jobs.resolve(session, run_id, spec.to_json())
     pinned = prepared.pinned
-    events = run_folder(settings, record.id) / "tensorboard"
+    events = run_folder(settings, run_id) / "tensorboard"
     with RunEvents(events, max(checkpoints.steps(), default=0)) as written:
 
         def tell(progress: FullProgress) -> None:
-            note_progress(database, record.id, progress)
+            note_progress(database, run_id, progress)
             written.add(progress)
             told.progress(progress)
 
-        _run(spec, prepared, checkpoints, settings, tell, work.should_stop)
+        _run(spec, prepared, checkpoints, settings, tell, context.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
-    if distilled.finished and not is_export_of(output, record.id):
+    if distilled.finished and not is_export_of(output, run_id):
         output_loss, rate = distilled.best.losses.output, spec.training.learning_rate
         doubt = not_learned(output_loss, rate, "training.learning_rate")
         facts = CardFacts(
-            run_id=record.id,
+            run_id=run_id,
             corpus_fingerprint=pinned.corpus.fingerprint,
             corpus_sequences=len(pinned.corpus.train_indices),
             dtype=prepared.dtype,

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from api.http.schemas import Shape
-from api.searches.schemas import CurvePointShape, ListQuery, Text, sort_pattern
+from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from api.searches.schemas import CurvePointShape
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.distillation_pages import SORTS
 from kdnas.records import SearchStatus

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from api.jobs.work import StoppedStatus
+from api.jobs.context import JobContext
 from kdnas.db.engine import Database
-from kdnas.db.records import DistillationRecord, HeldOutReading
-from kdnas.db.repository import distillations
+from kdnas.db.records import HeldOutReading
+from kdnas.db.repository import distillations, jobs
 from kdnas.distill.full import Distilled, FullProgress
 
 
@@ -29,33 +29,22 @@ def note_progress(database: Database, distillation_id: str, progress: FullProgre
         )
 
 
-def note_end(
-    database: Database,
-    record: DistillationRecord,
-    distilled: Distilled,
-    output: Path,
-    stopped_status: StoppedStatus,
-) -> None:
+def note_end(context: JobContext, distilled: Distilled, output: Path) -> None:
     """Write down where a run ended: all readings, and the result if it is finished.
 
-    The status is written only where it is still ``running``: what was paused on its last step
+    The result is written only where the job is still ``running``: what was paused on its last step
     succeeds as soon as it is resumed.
     """
     readings = [HeldOutReading(point.step, point.losses) for point in distilled.held_out]
-    status = "succeeded" if distilled.finished else stopped_status
-    with database.write() as session:
+    with context.database.write() as session:
         distillations.set_distillation_progress(
-            session, record.id, distilled.steps, distilled.total_steps, held_out=readings
+            session, context.id, distilled.steps, distilled.total_steps, held_out=readings
         )
-        if distillations.locked_distillation(session, record.id).status != "running":
-            return
-        if distilled.finished:
+        if distilled.finished and jobs.locked_job(session, context.id).status == "running":
             distillations.set_distillation_result(
                 session,
-                record.id,
+                context.id,
                 metrics={"step": distilled.best.step, **asdict(distilled.best.losses)},
                 artefact=None,
                 output_path=str(output),
             )
-        if status != "running":
-            distillations.set_distillation_status(session, record.id, status)

@@ -99,7 +99,7 @@ def figures_before(prepared: PreparedEvaluation, database: Database) -> ModelFig
     same = tuple(
         row
         for row in rows
-        if row.spec.get("model", {}).get("fingerprint") == prepared.model.fingerprint
+        if row.decides.get("model", {}).get("fingerprint") == prepared.model.fingerprint
     )
     wanted = prepared.spec.latency
     conditions = _conditions([model], wanted)

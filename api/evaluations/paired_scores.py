@@ -103,7 +103,7 @@ def prediction_files(
     found = {}
     for record in records:
         file = evaluation_folder(settings, record.id) / PREDICTIONS_FILE
-        key = record.spec.get(evaluations.KEY)
+        key = record.decides.get(evaluations.KEY)
         if not file.is_file() and key is not None:
             first = evaluations.find_finished(session, key, record.task, record.seed)
             if first is not None:

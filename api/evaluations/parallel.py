@@ -238,7 +238,9 @@ class _Crew:
         stop, database = self._stopping.is_set, self._database
         try:
             record = take(self._prepared, planned, seed, database)
-            with at_work(database, record, None, stop, stopped_status(record)) as work:
+            with at_work(
+                database, self._settings, record.id, None, stop, stopped_status(record)
+            ) as work:
                 pair = evaluate_pair(
                     record, self._prepared, planned, ready.data, database, self._settings, tell,
                     work, ready.hyper, ready.fine_tune,

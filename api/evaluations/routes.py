@@ -26,13 +26,12 @@ from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
 from api.http.schemas import Page
 from api.inputs.data_roots import check_folder, check_model
-from api.searches.schemas import ActionRequest
+from api.jobs.routes import add_job_routes
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Evaluation
 from kdnas.db.repository import distillations, evaluation_pages, evaluations
 from kdnas.db.repository.evaluation_pages import EvaluationFilter
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import ConflictError, RequestError
 from kdnas.evaluation.choosing import tasks_with_data
 from kdnas.evaluation.report import Report, report_json
@@ -158,31 +157,6 @@ def read_report(
     return Response(write(report), media_type=media_type)
 
 
-@router.get("/evaluations/{evaluation}", response_model=EvaluationDetail)
-def read_evaluation(evaluation: Reference, database: DatabaseDep) -> Response:
-    """Read an evaluation with its spec."""
-    with database.read() as session:
-        return rendered(_row(session, evaluation))
-
-
-@router.patch("/evaluations/{evaluation}", response_model=EvaluationDetail)
-def change_evaluation(
-    evaluation: Reference, request: ActionRequest, database: DatabaseDep
-) -> Response:
-    """Pause, resume or cancel an evaluation; whoever works on it sees that soon."""
-    with database.write() as session:
-        found = evaluations.get_evaluation(session, evaluation)
-        apply_action(session, Evaluation, found.id, request.action)
-    with database.read() as session:
-        return rendered(_row(session, found.id))
-
-
-def _row(session: Session, evaluation: str) -> evaluation_pages.Row:
-    found = evaluations.get_evaluation(session, evaluation)
-    (row,) = evaluation_pages.read_evaluation_rows(session, [found.id])
-    return row
-
-
 def _checked(
     request: EvaluationSpec, database: Database, settings: Settings
 ) -> tuple[EvaluationSpec, str | None]:
@@ -215,3 +189,11 @@ def _checked(
         ref = str(FilePath(ref).expanduser().absolute())
     changes["model"] = request.model.model_copy(update={"ref": ref})
     return request.model_copy(update=changes), distillation_id
+
+
+def _read(database: Database, session: Session, job_id: str) -> evaluation_pages.Row:
+    (row,) = evaluation_pages.read_evaluation_rows(session, [job_id])
+    return row
+
+
+add_job_routes(router, Evaluation, "evaluations", EvaluationDetail, _read)

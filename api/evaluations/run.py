@@ -10,16 +10,17 @@ from typing import Any
 
 from api.evaluations.grid import chosen_trial
 from api.evaluations.prepare import PlannedTask, PreparedEvaluation, read_data
+from api.jobs.context import JobContext, StoppedStatus
 from api.jobs.files import (
     PREDICTIONS_FILE,
     evaluation_checkpoints,
     evaluation_folder,
     remove_evaluation_checkpoints,
 )
-from api.jobs.work import StoppedStatus, Work, at_work
+from api.jobs.work import at_work
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations
+from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import TaskData
 from kdnas.evaluation.finetune import KEPT_MODEL, finetune
@@ -106,7 +107,9 @@ def run_evaluation(
                 )
                 if hyper is None:
                     return EvaluationOutcome(tuple(finished), stopped=True)
-                with at_work(database, record, None, should_stop, stopped_status(record)) as work:
+                with at_work(
+                    database, settings, record.id, None, should_stop, stopped_status(record)
+                ) as work:
                     pair_or_none = evaluate_pair(
                         record, prepared, planned, data, database, settings, on_progress, work,
                         hyper,
@@ -223,7 +226,7 @@ def evaluate_pair(
     database: Database,
     settings: Settings,
     on_progress: OnProgress,
-    work: Work,
+    work: JobContext,
     hyper: FinetuneSettings,
     fine_tune: FineTune | None = None,
 ) -> FinishedPair | None:
@@ -266,11 +269,9 @@ def evaluate_pair(
     work.check_lease()
     _write_predictions(evaluation_folder(settings, record.id), result)
     with database.write() as session:
-        present = evaluations.locked_evaluation(session, record.id).status
+        present = jobs.locked_job(session, record.id).status
         if present == "running":
-            record = evaluations.set_evaluation_status(
-                session, record.id, "succeeded", metrics=result.to_json()
-            )
+            record = evaluations.set_figures(session, record.id, result.to_json())
     if present in {"paused", "queued"}:  # paused at its last moment, and perhaps resumed already
         return None
     remove_evaluation_checkpoints(settings, record.id)

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.http.schemas import Shape
-from api.searches.schemas import TEXT, ListQuery, Text, sort_pattern
+from api.http.schemas import TEXT, ListQuery, Shape, Text, sort_pattern
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.evaluation_pages import SORTS
 from kdnas.records import SearchStatus

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
+from api.evaluations.kind import KIND
 from api.evaluations.model_figures import figures_before, keep_figures
 from api.evaluations.prepare import PlannedTask, prepare_evaluation
 from api.evaluations.run import (
@@ -17,11 +18,10 @@ from api.evaluations.run import (
 )
 from api.evaluations.stored_report import stored_report
 from api.evaluations.student_card import add_to_card
-from api.jobs.files import remove_evaluation_checkpoints
-from api.jobs.work import StoppedError, StoppedStatus, Work, at_work
+from api.jobs.context import JobContext, StoppedError
+from api.jobs.work import do_job
 from kdnas.db.engine import Database
-from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations
+from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NoRoomError
 from kdnas.evaluation.training import FinetuneProgress
 from kdnas.records import SearchStatus
@@ -35,95 +35,81 @@ log = structlog.get_logger("kdnas.evaluation")
 
 def run_stored_evaluation(
     evaluation_id: str,
-    claim: str | None,
     database: Database,
     settings: Settings,
     should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
-    *,
-    stopped_status: StoppedStatus = "running",
 ) -> SearchStatus:
-    """Do a stored evaluation; one that is known is looked up.
+    """Do a stored evaluation of the command line; one that is known is looked up.
 
     Args:
         evaluation_id: of an evaluation that is not finished.
-        claim: token of the coordinator's claim on it; None does it for the command line.
         database: where it is stored.
         settings: of this process.
-        should_stop: asked between steps; True ends this run after a checkpoint.
+        should_stop: asked between steps; True pauses it after a checkpoint.
         on_progress: is told how it goes.
-        stopped_status: what it is then: ``paused``, or ``running`` still, to be taken up.
 
     Returns:
         The status that it has now.
 
     Raises:
         ConflictError: somebody else works on it.
-        KdnasError: it failed; its row says why.
+        KdnasError: it failed; its job says why.
     """
-    with database.read() as session:
-        record = evaluations.get_evaluation(session, evaluation_id)
-    with at_work(database, record, claim, should_stop, stopped_status) as work:
-        if work.status == "running":
-            try:
-                _evaluate(record, database, settings, work, on_progress, claim is not None)
-            except StoppedError:
-                work.rest()
-        with database.read() as session:
-            status = evaluations.get_evaluation(session, evaluation_id).status
-        if status == "cancelled":
-            remove_evaluation_checkpoints(settings, evaluation_id)
-    return status
+    return do_job(
+        evaluation_id,
+        database,
+        settings,
+        lambda context: run_in(context, on_progress),
+        should_stop=should_stop,
+        clean_up=KIND.clean_up,
+    )
 
 
-def _evaluate(
-    record: EvaluationRecord,
-    database: Database,
-    settings: Settings,
-    work: Work,
-    on_progress: Callable[[FinetuneProgress], None],
-    claimed: bool,
+def run_in(
+    context: JobContext, on_progress: Callable[[FinetuneProgress], None] = lambda _: None
 ) -> None:
     """Read model and data, and do what is not known yet.
 
     Raises:
-        StoppedError: it was to stop before it began.
+        StoppedError: it was to stop.
         NoRoomError: an older one comes to the same figures, and this one is for the service.
     """
+    database, settings = context.database, context.settings
+    with database.read() as session:
+        record = evaluations.get_evaluation(session, context.id)
     noted = Noted(database, record.id, on_progress)
 
     def on_task(name: str) -> None:
-        work.check()
+        context.check()
         noted(FinetuneProgress("reading data", 0, 1))
 
-    request = EvaluationSpec.read(record.spec[evaluations.REQUEST], f"evaluation {record.id}")
+    request = EvaluationSpec.read(dict(record.requested), f"evaluation {record.id}")
     prepared = prepare_evaluation(request, on_task)
-    work.check()
+    context.check()
     (planned,) = prepared.tasks
     about = what_decides(prepared, planned, record.seed)
     with database.write() as session:
-        if evaluations.locked_evaluation(session, record.id).status != "running":
+        if jobs.locked_job(session, record.id).status != "running":
             raise StoppedError  # known figures are looked up when it is resumed
         evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
         # Asked before the figures are looked for, so that one that ends in between is found.
-        twice = claimed and evaluations.is_older_at_work(session, record.id)
+        twice = context.claimed and evaluations.is_older_at_work(session, record.id)
         known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
         if known is not None:
-            evaluations.set_evaluation_status(
-                session, record.id, "succeeded", metrics=known.metrics
-            )
+            evaluations.set_figures(session, record.id, known.metrics)
             return
     if twice:
         raise NoRoomError(
             "another evaluation does the same at present; this one goes on when that has ended"
         )
-    work.check()
+    context.check()
 
     def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
         noted(progress)
 
     data = unchanged_data(prepared, planned)
-    work.check()
+    context.check()
     hyper = hyper_parameters(
         prepared,
         planned,
@@ -131,20 +117,22 @@ def _evaluate(
         database,
         settings,
         tell,
-        work.should_stop,
-        for_service=claimed,
+        context.should_stop,
+        for_service=context.claimed,
     )
     if hyper is None:
         raise StoppedError
     figures = figures_before(prepared, database)
-    work.check()
-    if evaluate_pair(record, prepared, planned, data, database, settings, tell, work, hyper):
-        keep_figures(figures, record.id, database)
-        with database.read() as session:
-            report = stored_report(session, settings, record.model, record.suite, ())
-        problem = add_to_card(prepared, report)
-        if problem is not None:
-            log.warning(problem, evaluation=record.id)
+    context.check()
+    done = evaluate_pair(record, prepared, planned, data, database, settings, tell, context, hyper)
+    if done is None:
+        raise StoppedError
+    keep_figures(figures, record.id, database)
+    with database.read() as session:
+        report = stored_report(session, settings, record.model, record.suite, ())
+    problem = add_to_card(prepared, report)
+    if problem is not None:
+        log.warning(problem, evaluation=record.id)
 
 
 class Noted:

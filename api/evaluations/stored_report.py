@@ -110,7 +110,7 @@ def _kept(records: Iterable[EvaluationRecord], ways: Mapping[str, Way]) -> list[
         if _way(record) != ways.get(record.task):
             continue
         # A model may have changed under its name: its newest version counts, not a mixture.
-        fingerprint = str(record.spec["model"].get("fingerprint"))
+        fingerprint = str(record.decides["model"].get("fingerprint"))
         if versions.setdefault(record.task, fingerprint) == fingerprint:
             kept.setdefault((record.task, record.seed), record)
     return [kept[key] for key in sorted(kept)]
@@ -121,4 +121,4 @@ def _measured(model: _Model, records: Iterable[EvaluationRecord]) -> Measured:
 
 
 def _way(record: EvaluationRecord) -> Way:
-    return record.spec["data"], json.dumps(record.spec["settings"], sort_keys=True)
+    return record.decides["data"], json.dumps(record.decides["settings"], sort_keys=True)

@@ -37,19 +37,13 @@ log = structlog.get_logger("kdnas.events")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a listener wants to hear of: one search, distillation or pipeline, or everything."""
+    """What a listener wants to hear of: one job with its parts, or everything."""
 
-    search_id: str | None = None
-    distillation_id: str | None = None
-    pipeline_id: str | None = None
+    job_id: str | None = None
 
     def fits(self, event: EventRecord) -> bool:
         """Whether an event is about it."""
-        return (
-            self.search_id in {None, event.search_id}
-            and self.distillation_id in {None, event.distillation_id}
-            and self.pipeline_id in {None, event.pipeline_id}
-        )
+        return self.job_id in {None, event.job_id, event.root_job_id}
 
 
 class EventHub:
@@ -160,14 +154,7 @@ class EventHub:
 
     def _read(self, subject: Subject, position: int) -> list[EventRecord]:
         with self._database.read() as session:
-            return events_since(
-                session,
-                position,
-                search_id=subject.search_id,
-                distillation_id=subject.distillation_id,
-                pipeline_id=subject.pipeline_id,
-                limit=PAGE,
-            )
+            return events_since(session, position, job_id=subject.job_id, limit=PAGE)
 
     def _newest(self) -> int:
         with self._database.read() as session:

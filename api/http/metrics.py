@@ -10,7 +10,9 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from api.jobs.registry import kinds
 from kdnas.db.engine import Database
+from kdnas.db.models import STATUSES
 from kdnas.db.repository.statistics import Statistics, read_statistics
 from kdnas.errors import DatabaseError
 
@@ -79,14 +81,9 @@ class _Stored(Collector):
             yield _gauge("kdnas_database_up", "Whether the database answers.", 0)
             return
         yield _gauge("kdnas_database_up", "Whether the database answers.", 1)
-        for name, counts in (
-            ("searches", found.searches),
-            ("distillations", found.distillations),
-            ("evaluations", found.evaluations),
-            ("pipelines", found.pipelines),
-            ("latency_builds", found.latency_builds),
-            ("candidates", found.candidates),
-        ):
+        nothing = dict.fromkeys(STATUSES, 0)
+        counted = {kind.plural: found.jobs.get(kind.name, nothing) for kind in kinds().values()}
+        for name, counts in {**counted, "candidates": found.candidates}.items():
             text = f"Number of {name.replace('_', ' ')} by status."
             family = GaugeMetricFamily(f"kdnas_{name}", text, labels=["status"])
             for status, number in counts.items():

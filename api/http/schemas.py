@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -19,6 +20,28 @@ Limit = Annotated[
 Cursor = Annotated[
     str | None, Query(max_length=500, description="`next_cursor` of the page before.")
 ]
+
+
+TEXT = r"^[^\x00]*$"
+"""PostgreSQL takes no text with a zero character."""
+
+Text = Annotated[str, Field(max_length=200, pattern=TEXT)]
+
+
+def sort_pattern(names: Iterable[object]) -> str:
+    """The pattern of ``sort``: a name, with a minus to fall instead of to rise."""
+    return f"^-?({'|'.join(str(name) for name in names)})$"
+
+
+class ListQuery(BaseModel):
+    """What every list takes; a parameter that it does not take is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(PAGE_LENGTH, ge=1, le=LONGEST_PAGE, description="Length of the page.")
+    cursor: str | None = Field(
+        None, max_length=1000, description="`next_cursor` of the page before."
+    )
 
 
 class Shape(BaseModel):
@@ -64,9 +87,9 @@ class EventShape(Shape):
 
     id: int
     type: str
-    search_id: str | None
-    distillation_id: str | None
-    pipeline_id: str | None
+    kind: str | None = Field(description="Kind of the job that it happened to.")
+    job_id: str | None
+    root_job_id: str | None = Field(description="The job whose page tells of it.")
     created_at: datetime
     payload: dict[str, Any]
 

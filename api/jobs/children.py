@@ -11,14 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import structlog
 
-from kdnas.db.repository.claims import Claim, QueueTable
+from kdnas.db.repository.claims import Claim
 from kdnas.settings import Settings
-
-Kind = Literal["search", "distillation", "evaluation", "latency"]
 
 CLUSTER_START_SECONDS = 60.0
 _PYTHON = (sys.executable, "-P", "-m")  # -P: a file of the working folder shadows no module
@@ -29,31 +26,28 @@ log = structlog.get_logger("kdnas.coordinator")
 
 @dataclass
 class Child:
-    """A process that works on a claimed row.
+    """A process that works on a claimed job.
 
     Attributes:
-        unwanted_since: when the row was first seen paused or cancelled (monotonic clock).
+        unwanted_since: when the job was first seen paused or cancelled (monotonic clock).
     """
 
-    kind: Kind
-    table: QueueTable
+    kind: str
     claim: Claim
     process: subprocess.Popen[bytes]
     unwanted_since: float | None = field(default=None)
 
     @classmethod
-    def start(
-        cls, kind: Kind, table: QueueTable, claim: Claim, environment: Mapping[str, str]
-    ) -> Child:
+    def start(cls, kind: str, claim: Claim, environment: Mapping[str, str]) -> Child:
         """Start a runner; its stdin is a pipe that closes when this process ends."""
         process = subprocess.Popen(
-            [*_PYTHON, "api.jobs.runner", kind, claim.row_id],
+            [*_PYTHON, "api.jobs.runner", claim.job_id],
             env={**environment, "KDNAS_CLAIM": claim.owner.token},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C is for the coordinator, which then drains
         )
-        return cls(kind, table, claim, process)
+        return cls(kind, claim, process)
 
     def forget(self) -> None:
         """Close the pipe of a process that has ended."""
@@ -140,19 +134,6 @@ def _first_line(process: subprocess.Popen[str], give_up: Callable[[], bool]) -> 
         except queue.Empty:
             continue
     return ""
-
-
-def needs_cluster(kind: Kind, spec: Mapping[str, Any]) -> bool:
-    """Whether a piece of work runs on Ray and names no cluster itself."""
-    if kind == "search":
-        backend = spec.get("backend") or {}
-        return backend.get("name", "ray") == "ray" and not backend.get("address")
-    if kind == "distillation":
-        training = spec.get("training") or {}
-        return training.get("num_workers", 1) > 1 and not training.get("address")
-    if kind == "evaluation":
-        return bool((spec.get("request") or {}).get("grid"))
-    return False
 
 
 def share_of_cores(environment: Mapping[str, str], at_once: int) -> dict[str, str]:

@@ -11,28 +11,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
 import psutil
 import structlog
 
 from api.jobs.children import (
     Child,
-    Kind,
     LocalCluster,
     child_environment,
-    needs_cluster,
     share_of_cores,
     usable_cores,
 )
-from api.jobs.cleanup import Cleanup
+from api.jobs.kind import JobKind
 from api.jobs.pauses import Pauses
+from api.jobs.registry import kinds
 from api.jobs.webhook import Webhook
-from api.pipelines.advance import advance_all
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
-from kdnas.db.repository import claims, leases
-from kdnas.db.repository.claims import QueueTable
+from kdnas.db.models import Job
+from kdnas.db.repository import claims, jobs, leases
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import DatabaseError, NotFoundError
 from kdnas.settings import Settings
@@ -51,13 +47,6 @@ RUNNER_BYTES = 1024**3
 MOST_RUNNING = 8
 CLUSTER_SECONDS = 2.0
 _EXIT_LEFT_ALONE = 75
-
-_TABLES: Final[dict[Kind, QueueTable]] = {
-    "search": Search,
-    "distillation": Distillation,
-    "evaluation": Evaluation,
-    "latency": LatencyBuild,
-}
 
 log = structlog.get_logger("kdnas.coordinator")
 
@@ -85,12 +74,13 @@ class Coordinator:
         self._address = ray_address or settings.ray_address
         told = max_running or settings.max_running
         self.max_running = told or default_max_running(self._address)
-        self._max_evaluations = told or default_max_running()  # they train here, cluster or not
+        self._max_sharing = told or default_max_running()  # they train here, cluster or not
         self._environment = child_environment(settings)
         if self._address:
             self._environment["KDNAS_RAY_ADDRESS"] = self._address
         self._cluster = LocalCluster(self._environment)
-        self._cleanup = Cleanup(settings, database)
+        self._settings = settings
+        self._cleaned: set[str] = set()
         self._webhook = Webhook.from_settings(settings, database)
         self._children: list[Child] = []
         self._pauses = Pauses()
@@ -139,10 +129,11 @@ class Coordinator:
                 if now - looked >= LOOK_SECONDS:
                     looked = now
                     self._end_unwanted()
-                    advance_all(self._database)
+                    for kind in kinds().values():
+                        kind.move_on(self._database)
                 if now - cleaned >= CLEAN_SECONDS:
                     cleaned = now
-                    self._cleanup.run()
+                    self._clean_up()
                 self._start_what_waits()
             except DatabaseError as error:
                 log.error("database out of reach", reason=str(error))
@@ -157,45 +148,56 @@ class Coordinator:
         found = True
         while found and not self._stopping.is_set():
             found = False
-            for kind, table in _TABLES.items():
-                if len(self._children) < self.max_running and self._start_next(kind, table):
+            for kind in kinds().values():
+                room = len(self._children) < self.max_running
+                if kind.run is not None and room and self._start_next(kind):
                     found = True
 
-    def _start_next(self, kind: Kind, table: QueueTable) -> bool:
-        num_beside = sum(child.kind == kind for child in self._children)
-        if kind == "evaluation" and num_beside >= self._max_evaluations:
+    def _start_next(self, kind: JobKind) -> bool:
+        num_beside = sum(child.kind == kind.name for child in self._children)
+        if kind.shares_cores and num_beside >= self._max_sharing:
             return False
-        # A runner lets go of its row a moment before it ends.
-        resting = self._pauses.resting() | {child.claim.row_id for child in self._children}
+        # A runner lets go of its job a moment before it ends.
+        resting = self._pauses.resting() | {child.claim.job_id for child in self._children}
         with self._database.read() as session:  # a writer would hold up others on SQLite
-            num_waiting = len(claims.waiting(session, table, resting))
+            num_waiting = len(claims.waiting(session, kind.name, resting))
         if not num_waiting:
             return False
         owner = LeaseOwner.of_this_process("service")
         with self._database.write() as session:
-            claim = claims.claim_next(session, table, owner, CLAIM_SECONDS, resting)
+            claim = claims.claim_next(session, kind.name, owner, CLAIM_SECONDS, resting)
         if claim is None:
             return False
         environment = self._environment
-        if needs_cluster(kind, claim.spec) and not self._address:
+        if kind.needs_cluster(claim.requested) and not self._address:
             environment = environment | self._cluster.variables(self._stopping.is_set)
             if self._stopping.is_set():
                 with self._database.write() as session:
-                    leases.release(session, table, claim.row_id, owner)
+                    leases.release(session, Job, claim.job_id, owner)
                 return False
-        if kind == "evaluation":  # all cores for one; a part of them for each of several
-            at_once = min(self._max_evaluations, num_waiting + num_beside)
+        if kind.shares_cores:  # all cores for one; a part of them for each of several
+            at_once = min(self._max_sharing, num_waiting + num_beside)
             environment = environment | share_of_cores(environment, at_once)
-        child = Child.start(kind, table, claim, environment)
+        child = Child.start(kind.name, claim, environment)
         self._children.append(child)
         log.info(
             "runner started",
-            **{kind: claim.row_id},
+            **{kind.name: claim.job_id},
             name=claim.name,
             pid=child.process.pid,
             taken_up=claim.taken_up,
         )
         return True
+
+    def _clean_up(self) -> None:
+        """Remove what processes that were killed would have removed; twice does no harm."""
+        for kind in kinds().values():
+            kind.tidy(self._database, self._settings)
+            with self._database.read() as session:
+                ended = claims.ended(session, kind.name)
+            for job_id in set(ended) - self._cleaned:
+                kind.clean_up(job_id, self._database, self._settings)
+                self._cleaned.add(job_id)
 
     def _reap(self, draining: bool = False) -> None:
         """See to runners that have ended; if the database is out of reach, again later."""
@@ -205,44 +207,44 @@ class Coordinator:
             self._children.remove(child)
             log.info(
                 "runner ended",
-                **{child.kind: child.claim.row_id},
+                **{child.kind: child.claim.job_id},
                 pid=child.process.pid,
                 exit_code=child.process.returncode,
             )
 
     def _settle(self, child: Child, draining: bool) -> None:
         """Let go of a row, and write down a death that nobody asked for."""
-        row_id, owner = child.claim.row_id, child.claim.owner
+        job_id, owner = child.claim.job_id, child.claim.owner
         asked_for = draining or child.unwanted_since is not None
         left_alone = child.process.returncode == _EXIT_LEFT_ALONE
         if left_alone and not asked_for:
-            seconds = self._pauses.lengthen(row_id)
-            log.info("tried again later", **{child.kind: row_id}, pause_seconds=seconds)
+            seconds = self._pauses.lengthen(job_id)
+            log.info("tried again later", **{child.kind: job_id}, pause_seconds=seconds)
         else:
-            self._pauses.forget(row_id)
+            self._pauses.forget(job_id)
         with self._database.write() as session:
             if asked_for or left_alone or child.process.returncode == 0:
                 try:
-                    leases.release(session, child.table, row_id, owner)
+                    leases.release(session, Job, job_id, owner)
                 except NotFoundError:
-                    log.info("deleted meanwhile", **{child.kind: row_id})
+                    log.info("deleted meanwhile", **{child.kind: job_id})
                 return
-            deaths = claims.note_death(session, child.table, row_id, owner, child.ending())
+            deaths = claims.note_death(session, job_id, owner, child.ending())
         if deaths:
-            log.error("runner died", **{child.kind: row_id}, how=child.ending(), deaths=deaths)
+            log.error("runner died", **{child.kind: job_id}, how=child.ending(), deaths=deaths)
 
     def _end_unwanted(self) -> None:
         """Kill runners that do not see that their row was paused or cancelled."""
         now = time.monotonic()
         for child in self._children:
             with self._database.read() as session:
-                wanted = claims.is_running(session, child.table, child.claim.row_id)
+                wanted = jobs.status_of(session, child.claim.job_id) == "running"
             if wanted:
                 child.unwanted_since = None
             elif child.unwanted_since is None:
                 child.unwanted_since = now
             elif now - child.unwanted_since > PATIENCE_SECONDS:
-                log.error("runner killed: it did not stop", **{child.kind: child.claim.row_id})
+                log.error("runner killed: it did not stop", **{child.kind: child.claim.job_id})
                 child.process.kill()
 
     def _drain(self) -> None:
@@ -253,7 +255,7 @@ class Coordinator:
         for child in self._children:
             if child.process.poll() is None:
                 log.error(
-                    "runner killed: it did not end in time", **{child.kind: child.claim.row_id}
+                    "runner killed: it did not end in time", **{child.kind: child.claim.job_id}
                 )
                 child.process.kill()
                 child.process.wait()

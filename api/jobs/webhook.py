@@ -18,16 +18,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
 
-from kdnas.db.engine import Database, Session
+from kdnas.db.engine import Database
 from kdnas.db.models import FINAL_STATUSES
 from kdnas.db.records import EventRecord
-from kdnas.db.repository import distillations, evaluations, pipelines, searches
+from kdnas.db.repository import jobs
 from kdnas.db.repository.events import append_event, events_since, last_event, last_event_id
 from kdnas.errors import DatabaseError, NotFoundError, SpecError
 from kdnas.settings import Settings
@@ -171,12 +171,12 @@ class Webhook:
         ).encode()
 
     def _subject(self, event: EventRecord) -> Mapping[str, Any]:
-        kind = event.type.removesuffix("_status")
+        assert event.kind is not None  # it is an end
         with self._database.read() as session:
             try:
-                return {kind: _SUBJECTS[kind](session, event)}
+                return {event.kind: jobs.get_job(session, event.job_id or "").outcome}
             except NotFoundError:  # deleted a moment ago
-                return {kind: None}
+                return {event.kind: None}
 
     def _note(self, event: EventRecord, kind: str, detail: str) -> None:
         """Write down how far was told; without a subject, since searches can be deleted."""
@@ -201,46 +201,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-def _search(session: Session, event: EventRecord) -> dict[str, Any]:
-    found = searches.get_search(session, event.search_id or "")
-    return {"id": found.id, "name": found.name}
-
-
-def _distillation(session: Session, event: EventRecord) -> dict[str, Any]:
-    found = distillations.get_distillation(session, event.distillation_id or "")
-    return {
-        "id": found.id,
-        "name": found.name,
-        "architecture": str(found.architecture),
-        "losses": dict(found.metrics),
-    }
-
-
-def _evaluation(session: Session, event: EventRecord) -> dict[str, Any]:
-    found = evaluations.get_evaluation(session, event.payload["evaluation"])
-    return {
-        "id": found.id,
-        "model": found.model,
-        "suite": found.suite,
-        "task": found.task,
-        "seed": found.seed,
-        "score": found.metrics.get("main"),
-    }
-
-
-def _pipeline(session: Session, event: EventRecord) -> dict[str, Any]:
-    found = pipelines.get_pipeline(session, event.pipeline_id or "")
-    return {"id": found.id, "name": found.name, "stage": found.stage}
-
-
-_SUBJECTS: Final[Mapping[str, Callable[[Session, EventRecord], dict[str, Any]]]] = {
-    "search": _search,
-    "distillation": _distillation,
-    "evaluation": _evaluation,
-    "pipeline": _pipeline,
-}
-_ENDS: Final = frozenset(f"{kind}_status" for kind in _SUBJECTS)
-
-
 def _is_end(event: EventRecord) -> bool:
-    return event.type in _ENDS and event.payload.get("status") in FINAL_STATUSES
+    ended = event.payload.get("status") in FINAL_STATUSES
+    return ended and event.kind is not None and event.type == f"{event.kind}_status"

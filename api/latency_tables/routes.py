@@ -10,8 +10,9 @@ from fastapi.responses import Response
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
-from api.http.schemas import Page
+from api.http.schemas import ListQuery, Page
 from api.inputs.data_roots import check_model
+from api.jobs.routes import add_job_routes
 from api.latency_tables.schemas import (
     BuildQuery,
     EntryQuery,
@@ -20,12 +21,10 @@ from api.latency_tables.schemas import (
     LatencyTableRequest,
     LatencyTableShape,
 )
-from api.searches.schemas import ActionRequest, ListQuery
-from kdnas.db.engine import Session
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import LatencyBuild
 from kdnas.db.repository import latency_pages
 from kdnas.db.repository.latency_builds import create_build
-from kdnas.db.repository.transitions import apply_action
 from kdnas.search_space import SearchSpace
 
 Build = Annotated[str, Path(description="Id of a latency build.", max_length=200)]
@@ -89,18 +88,8 @@ def list_latency_builds(query: Annotated[BuildQuery, Query()], database: Databas
     return rendered_page(page)
 
 
-@router.get("/latency-builds/{build}", response_model=LatencyBuildShape)
-def read_latency_build(build: Build, database: DatabaseDep) -> Response:
-    """Read how far the build of a latency table is."""
-    with database.read() as session:
-        return rendered(latency_pages.read_build(session, build))
+def _read(database: Database, session: Session, job_id: str) -> latency_pages.Row:
+    return latency_pages.read_build(session, job_id)
 
 
-@router.patch("/latency-builds/{build}", response_model=LatencyBuildShape)
-def change_latency_build(build: Build, request: ActionRequest, database: DatabaseDep) -> Response:
-    """Pause, resume or cancel the build of a latency table; what measures it sees that soon."""
-    with database.write() as session:
-        found = latency_pages.read_build(session, build)
-        apply_action(session, LatencyBuild, found["id"], request.action)
-    with database.read() as session:
-        return rendered(latency_pages.read_build(session, build))
+add_job_routes(router, LatencyBuild, "latency-builds", LatencyBuildShape, _read)

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.http.schemas import Page, Shape
-from api.searches.schemas import ListQuery, sort_pattern
+from api.http.schemas import ListQuery, Page, Shape, sort_pattern
 from kdnas.db.repository.latency_pages import SORTS
 from kdnas.records import SearchStatus
 from kdnas.specs.base import Spec

@@ -23,6 +23,7 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     explored,
+    jobs,
     latencies,
     pipelines,
     searches,
@@ -63,7 +64,7 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
         spec.search.to_json(),
         name=None if taken else name,
         owner_kind=owner_kind,
-        pipeline_id=record.id,
+        parent_id=record.id,
     )
     pipelines.set_pipeline_search(session, record.id, search.id)
     return pipelines.get_pipeline(session, record.id)
@@ -82,7 +83,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     Raises:
         NotFoundError: no such pipeline.
     """
-    pipelines.locked_pipeline(session, pipeline_id)
+    jobs.locked_job(session, pipeline_id)
     record = pipelines.get_pipeline(session, pipeline_id)
     search, members = _parts(session, record)
     step = next_step(_state(record, search, members))
@@ -102,7 +103,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     if step.stage != record.stage:
         pipelines.set_pipeline_stage(session, record.id, step.stage)
     if step.status != record.status:
-        pipelines.set_pipeline_status(session, record.id, step.status, reason)
+        jobs.set_status(session, record.id, step.status, reason)
     return pipelines.get_pipeline(session, record.id)
 
 
@@ -135,7 +136,7 @@ def advance_all(database: Database) -> None:
             log.warning("pipeline not moved on", pipeline=record.id, reason=str(error))
         except RequestError as error:
             with database.write() as session:
-                pipelines.set_pipeline_status(session, record.id, "failed", str(error))
+                jobs.set_status(session, record.id, "failed", str(error))
         except DatabaseError:
             raise
         except Exception:  # one odd pipeline must not hold up all others
@@ -199,7 +200,7 @@ def _choose(
             name=name,
             owner_kind=record.owner_kind,
             search_id=search.id,
-            pipeline_id=record.id,
+            parent_id=record.id,
         )
         pipelines.set_member_distillation(session, member_id, made.id)
     return None

@@ -13,6 +13,7 @@ from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
 from api.http.schemas import Page
 from api.inputs.data_roots import check_pipeline
+from api.jobs.routes import add_job_routes
 from api.pipelines.advance import begin_pipeline
 from api.pipelines.report import build_pipeline_report, report_json
 from api.pipelines.report_formats import as_csv, as_latex, as_markdown
@@ -24,11 +25,9 @@ from api.pipelines.schemas import (
     PipelineReportQuery,
     PipelineShape,
 )
-from api.searches.schemas import ActionRequest
-from kdnas.db.engine import Session
+from kdnas.db.engine import Database, Session
 from kdnas.db.models import Pipeline
-from kdnas.db.repository import pipeline_pages, pipelines
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.repository import jobs, pipeline_pages
 from kdnas.specs.pipeline import PipelineSpec
 
 TEXTS: dict[str, tuple[str, Callable[[PipelineReport], str]]] = {
@@ -56,7 +55,7 @@ def create_pipeline(
         location = f"/api/v1/pipelines/{record.id}"
         return Answer(PipelineDetail.model_validate(row), location=location)
 
-    return once.answer(202, create, pipelines.require_pipeline)
+    return once.answer(202, create, jobs.require_job)
 
 
 @router.get("/pipelines", response_model=Page[PipelineShape])
@@ -73,14 +72,6 @@ def list_pipelines(query: Annotated[PipelineQuery, Query()], database: DatabaseD
             cursor=query.cursor,
         )
     return rendered_page(page)
-
-
-@router.get("/pipelines/{pipeline}", response_model=PipelineDetail)
-def read_pipeline(pipeline: Reference, database: DatabaseDep) -> Response:
-    """Read a pipeline with its request and its members."""
-    with database.read() as session:
-        found = pipelines.get_pipeline(session, pipeline)
-        return rendered(pipeline_pages.read_pipeline(session, found.id))
 
 
 @router.get(
@@ -106,18 +97,8 @@ def read_report(
     return Response(write(report), media_type=media_type)
 
 
-@router.patch("/pipelines/{pipeline}", response_model=PipelineDetail)
-def change_pipeline(pipeline: Reference, request: ActionRequest, database: DatabaseDep) -> Response:
-    """Pause, resume or cancel a pipeline with all of its parts."""
-    with database.write() as session:
-        found = pipelines.get_pipeline(session, pipeline)
-        apply_action(session, Pipeline, found.id, request.action)
-    with database.read() as session:
-        return rendered(pipeline_pages.read_pipeline(session, found.id))
+def _read(database: Database, session: Session, job_id: str) -> pipeline_pages.Row:
+    return pipeline_pages.read_pipeline(session, job_id)
 
 
-@router.delete("/pipelines/{pipeline}", status_code=204)
-def delete_pipeline(pipeline: Reference, database: DatabaseDep) -> None:
-    """Delete a pipeline that is not running; search, students and scores are kept."""
-    with database.write() as session:
-        pipelines.delete_pipeline(session, pipelines.get_pipeline(session, pipeline).id)
+add_job_routes(router, Pipeline, "pipelines", PipelineDetail, _read)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from api.jobs.lease import held_lease
 from api.pipelines.advance import advance
 from kdnas.db.engine import Database
-from kdnas.db.models import Pipeline
+from kdnas.db.models import Job
 from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
-from kdnas.db.repository import distillations, evaluations, pipelines, searches
+from kdnas.db.repository import jobs, pipelines, searches
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, DatabaseError
-from kdnas.records import SearchRecord, SearchStatus
+from kdnas.records import SearchRecord
 
 Part = SearchRecord | DistillationRecord | EvaluationRecord
 
@@ -66,7 +66,7 @@ def run_stored_pipeline(
             f"pipeline {record.name!r} is the service's, which goes on with it; resume it there"
         )
     owner = LeaseOwner.of_this_process("cli")
-    with held_lease(database, Pipeline, pipeline_id, owner):
+    with held_lease(database, Job, pipeline_id, owner):
         _take_up(database, pipeline_id)
         try:
             _go_on(database, pipeline_id, doers, should_stop)
@@ -96,7 +96,9 @@ def _go_on(
         except (ConflictError, DatabaseError):
             raise
         except Exception as error:
-            if _status(database, part) not in {"failed", "cancelled"}:
+            with database.read() as session:
+                status = jobs.status_of(session, part.id)
+            if status not in {"failed", "cancelled"}:
                 raise
             doers.failed(part, error)
 
@@ -113,28 +115,20 @@ def _next_part(database: Database, record: PipelineRecord) -> Part | None:
     return next((part for part in parts if part.status in {"queued", "running"}), None)
 
 
-def _status(database: Database, part: Part) -> SearchStatus:
-    with database.read() as session:
-        if isinstance(part, SearchRecord):
-            return searches.get_search(session, part.id).status
-        if isinstance(part, DistillationRecord):
-            return distillations.get_distillation(session, part.id).status
-        return evaluations.get_evaluation(session, part.id).status
-
-
 def _take_up(database: Database, pipeline_id: str) -> None:
     """Set a pipeline running, and queue again what was paused or has failed."""
     with database.write() as session:
-        row = pipelines.locked_pipeline(session, pipeline_id)
-        for part in pipelines.locked_parts(session, row):
+        row = jobs.locked_job(session, pipeline_id)
+        for part in jobs.locked_children(session, pipeline_id):
             if part.status in {"paused", "failed"}:
-                pipelines.set_part_status(session, part, "queued")
+                jobs.change_status(session, part, "queued")
         if row.status != "running":
-            pipelines.set_pipeline_status(session, pipeline_id, "running")
+            jobs.change_status(session, row, "running")
 
 
 def _rest(database: Database, pipeline_id: str) -> None:
     """Write down that this run has ended before the pipeline has, unless somebody did so."""
     with database.write() as session:
-        if pipelines.locked_pipeline(session, pipeline_id).status in {"queued", "running"}:
-            pipelines.set_pipeline_status(session, pipeline_id, "paused")
+        row = jobs.locked_job(session, pipeline_id)
+        if row.status in {"queued", "running"}:
+            jobs.change_status(session, row, "paused")

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.distillations.schemas import DistillationShape
-from api.http.schemas import Shape
-from api.searches.schemas import ListQuery, Text, sort_pattern
+from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.pipeline_pages import SORTS, PipelineFilter
 from kdnas.records import MemberRole, PipelineStage, SearchStatus

@@ -9,14 +9,13 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
 from api.http.rendering import answered, as_json, page_as_json
-from api.http.schemas import Page
+from api.http.schemas import ListQuery, Page
 from api.searches.remembered import explored_states, remembered
 from api.searches.routes import Reference
 from api.searches.schemas import (
     Candidates,
     CoverageShape,
     EpisodeShape,
-    ListQuery,
     Points,
     Ranking,
 )

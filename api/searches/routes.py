@@ -10,13 +10,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered_page, sorting
 from api.http.schemas import Page
 from api.inputs.data_roots import check_paths
+from api.jobs.routes import add_job_routes
 from api.searches.export import MEDIA_TYPES, ExportFormat, export_chunks
 from api.searches.remembered import explored_states, remembered, remembered_figures
 from api.searches.schemas import (
-    ActionRequest,
     CandidateShape,
     SearchDetail,
     SearchQuery,
@@ -25,8 +25,7 @@ from api.searches.schemas import (
 from controller.strategies import build_strategy
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Search
-from kdnas.db.repository import explored, search_pages, searches
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.repository import explored, jobs, search_pages, searches
 from kdnas.records import SearchRecord
 from kdnas.search.summary import summarise_states
 from kdnas.search_space import SearchSpace
@@ -56,7 +55,7 @@ def create_search(
         body = SearchDetail.model_validate(_detail(database, session, record))
         return Answer(body, location=f"/api/v1/searches/{record.id}")
 
-    return once.answer(202, create, searches.require_search)
+    return once.answer(202, create, jobs.require_job)
 
 
 @router.get("/searches", response_model=Page[SearchShape])
@@ -74,30 +73,6 @@ def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep)
             cursor=query.cursor,
         )
     return rendered_page(page)
-
-
-@router.get("/searches/{search}", response_model=SearchDetail)
-def read_search(search: Reference, database: DatabaseDep) -> Response:
-    """Read a search with its spec, and with what it found so far."""
-    with database.read() as session:
-        return rendered(_detail(database, session, searches.get_search(session, search)))
-
-
-@router.patch("/searches/{search}", response_model=SearchDetail)
-def change_search(search: Reference, request: ActionRequest, database: DatabaseDep) -> Response:
-    """Pause, resume or cancel a search; whoever works on it sees that within two seconds."""
-    with database.write() as session:
-        record = searches.get_search(session, search)
-        apply_action(session, Search, record.id, request.action)
-    with database.read() as session:
-        return rendered(_detail(database, session, searches.get_search(session, record.id)))
-
-
-@router.delete("/searches/{search}", status_code=204)
-def delete_search(search: Reference, database: DatabaseDep) -> None:
-    """Delete a search that is not running, with all that belongs to it; losses are kept."""
-    with database.write() as session:
-        searches.delete_search(session, searches.get_search(session, search).id)
 
 
 @router.get(
@@ -159,3 +134,10 @@ def _found(database: Database, session: Session, record: SearchRecord) -> dict[s
         **search_pages.search_figures(session, record),
         "summary": summarise_states(record, counts, states, NUM_BEST),
     }
+
+
+def _read(database: Database, session: Session, job_id: str) -> dict[str, Any]:
+    return _detail(database, session, searches.get_search(session, job_id))
+
+
+add_job_routes(router, Search, "searches", SearchDetail, _read)

@@ -24,7 +24,8 @@ from api.inputs.preparation import (
     possible_start,
     store_warnings,
 )
-from api.jobs.work import StoppedError, StoppedStatus, Work, at_work
+from api.jobs.context import JobContext, StoppedError
+from api.jobs.work import do_job
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
@@ -34,8 +35,7 @@ from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import candidates, searches
-from kdnas.errors import ConflictError
+from kdnas.db.repository import candidates, jobs, searches
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import (
     EmbeddingShape,
@@ -212,11 +212,8 @@ def run_stored_search(
     watchers: Watchers | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     max_hours: float | None = None,
-    *,
-    claim: str | None = None,
-    stopped_status: StoppedStatus = "paused",
 ) -> SearchStatus:
-    """Run a stored search, or go on with it where it was cut off.
+    """Run a stored search of the command line, or go on with it where it was cut off.
 
     A request that was stored as it came in is prepared first, and stored with nothing left open.
 
@@ -225,10 +222,8 @@ def run_stored_search(
         database: where it is stored.
         settings: of this process.
         watchers: who is told what happens.
-        should_stop: asked between results, and while inputs are prepared; True ends this run.
+        should_stop: asked between results, and while inputs are prepared; True pauses it.
         max_hours: of this run; None takes the spec's.
-        claim: token of the coordinator's claim on it; None runs it for the command line.
-        stopped_status: what the search is after ``should_stop``: ``paused``, or ``running`` still.
 
     Returns:
         The status that it has now; another party may have written it.
@@ -238,75 +233,89 @@ def run_stored_search(
         KdnasError: whatever kept it from going on; its status says so.
     """
     watchers = watchers or Watchers()
-    with database.read() as session:
-        record = searches.get_search(session, search_id)
-    if record.status in {"succeeded", "cancelled"} and claim is None:
-        raise ConflictError(f"search {record.name!r} is {record.status}; start a new one")
-    with at_work(database, record, claim, should_stop, stopped_status) as work:
-        if work.status != "running":
-            return work.status
-        try:
-            spec, prepared, table = _prepare_stored(record, database, settings, watchers, work)
-        except StoppedError:
-            return work.rest()
-        if max_hours is not None:
-            limits = spec.limits.model_copy(update={"max_hours": max_hours})
-            spec = spec.model_copy(update={"limits": limits})
-        journal = DatabaseJournal(database)
-        setup = SearchSetup(
-            search_id=record.id,
-            spec=spec,
-            space=prepared.space,
-            latencies=table,
-            params_millions=prepared.params_millions,
-            context=journal.save_context(prepared.context),
-            teacher=teacher_architecture(prepared.pinned.teacher.shape),
+    return do_job(
+        search_id,
+        database,
+        settings,
+        lambda context: run_in(context, watchers, max_hours),
+        should_stop=should_stop,
+    )
+
+
+def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = None) -> None:
+    """Do the work of a search on whose job this process is at work.
+
+    Args:
+        context: of the search.
+        watchers: who is told what happens.
+        max_hours: of this run; None takes the spec's.
+
+    Raises:
+        StoppedError: it was to stop.
+        KdnasError: whatever kept it from going on.
+    """
+    spec, prepared, table = _prepare_stored(context, watchers)
+    if max_hours is not None:
+        limits = spec.limits.model_copy(update={"max_hours": max_hours})
+        spec = spec.model_copy(update={"limits": limits})
+    journal = DatabaseJournal(context.database)
+    setup = SearchSetup(
+        search_id=context.id,
+        spec=spec,
+        space=prepared.space,
+        latencies=table,
+        params_millions=prepared.params_millions,
+        context=journal.save_context(prepared.context),
+        teacher=teacher_architecture(prepared.pinned.teacher.shape),
+    )
+    settings = context.settings
+    with _connected(spec, settings):
+        status = run_search(
+            setup,
+            build_strategy(spec.controller, prepared.space, spec.seed),
+            build_backend(
+                spec.backend.name,
+                prepared.context,
+                backend_plan(spec.backend, settings.store_url),
+            ),
+            journal,
+            on_progress=watchers.search,
+            should_stop=context.should_stop,
+            stopped_status=context.stopped_status,
         )
-        with _connected(spec, settings):
-            return run_search(
-                setup,
-                build_strategy(spec.controller, prepared.space, spec.seed),
-                build_backend(
-                    spec.backend.name,
-                    prepared.context,
-                    backend_plan(spec.backend, settings.store_url),
-                ),
-                journal,
-                on_progress=watchers.search,
-                should_stop=work.should_stop,
-                stopped_status=stopped_status,
-            )
+    if status != "succeeded":
+        raise StoppedError
 
 
 def _prepare_stored(
-    record: SearchRecord, database: Database, settings: Settings, watchers: Watchers, work: Work
+    context: JobContext, watchers: Watchers
 ) -> tuple[SearchSpec, PreparedSearch, LatencyTable]:
     """Prepare a stored search and write down what that has decided.
 
     Raises:
         StoppedError: it was to stop meanwhile.
     """
+    database = context.database
 
     def on_corpus(progress: CorpusProgress) -> None:
         watchers.corpus(progress)
-        work.check()
+        context.check()
 
     def on_preparing(what: str, done: int, total: int) -> None:
         watchers.preparing(what, done, total)
-        work.check()
+        context.check()
 
     def on_latency(share: float, text: str) -> None:
         watchers.latency(share, text)
-        work.check()
+        context.check()
 
-    stored = SearchSpec.read(dict(record.spec), f"search {record.name!r}")
-    prepared = prepare_search(stored, settings, on_corpus, on_preparing)
+    stored = SearchSpec.read(dict(context.spec), context.called)
+    prepared = prepare_search(stored, context.settings, on_corpus, on_preparing)
     for text in prepared.warnings:
         watchers.warning(text)
-    work.check()
-    if prepared.spec != stored:
-        with database.write() as session:
-            searches.set_search_spec(session, record.id, prepared.spec.to_json())
+    context.check()
+    with database.write() as session:
+        jobs.resolve(session, context.id, prepared.spec.to_json())
     table = ensure_latencies(
         database,
         prepared.spec.latency,
@@ -314,11 +323,11 @@ def _prepare_stored(
         prepared.space,
         on_latency,
         watchers.waiting,
-        work.check,
+        context.check,
     )
     with database.write() as session:
-        searches.set_search_facts(session, record.id, _facts(prepared, table))
-    work.check()
+        searches.set_search_facts(session, context.id, _facts(prepared, table))
+    context.check()
     return prepared.spec, prepared, table
 
 

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from api.http.schemas import LONGEST_PAGE, PAGE_LENGTH, Shape
+from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository.candidate_pages import SORTS as CANDIDATE_SORTS
 from kdnas.db.repository.candidate_pages import CandidateFilter
 from kdnas.db.repository.search_pages import SORTS as SEARCH_SORTS
 from kdnas.db.repository.search_pages import SearchFilter
-from kdnas.db.repository.transitions import Action
 from kdnas.records import CandidateStatus, LossName, SearchStatus
 
 LARGEST_NUMBER = 2**31 - 1
-TEXT = r"^[^\x00]*$"
-"""PostgreSQL takes no text with a zero character."""
-
 LOSS_START = "Held-out relative loss before the first step; null where it was not read."
 
 Number = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
-Text = Annotated[str, Field(max_length=200, pattern=TEXT)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 Attempted = Literal["succeeded", "failed", "interrupted"]
-
-
-def sort_pattern(names: Iterable[object]) -> str:
-    """The pattern of ``sort``: a name, with a minus to fall instead of to rise."""
-    return f"^-?({'|'.join(str(name) for name in names)})$"
-
-
-class ListQuery(BaseModel):
-    """What every list takes; a parameter that it does not take is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    limit: int = Field(PAGE_LENGTH, ge=1, le=LONGEST_PAGE, description="Length of the page.")
-    cursor: str | None = Field(
-        None, max_length=1000, description="`next_cursor` of the page before."
-    )
 
 
 class SearchQuery(ListQuery):
@@ -101,14 +79,6 @@ class CandidateQuery(ListQuery):
 def _given(query: CandidateQuery, prefix: str, names: tuple[str, ...]) -> dict[str, float]:
     values = {name: getattr(query, prefix + name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-class ActionRequest(BaseModel):
-    """What is to be done."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    action: Action
 
 
 class BestShape(Shape):

@@ -101,22 +101,27 @@ def cancel(distillation: Reference, as_json: options.Json = False) -> None:
 
     A running one stops within seconds, whichever process runs it.
     """
-    from api.jobs.cancellation import cancel_stored_distillation
+    from api.jobs.cancellation import cancel_job
     from kdnas.cli.full_distill import distillation_json
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository import distillations
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
     with open_database(settings) as database:
-        done = cancel_stored_distillation(distillation, database, settings)
+        with database.read() as session:
+            found = distillations.get_distillation(session, distillation)
+        holder = cancel_job(found.id, database, settings)
+        with database.read() as session:
+            done = distillations.get_distillation(session, found.id)
     if as_json:
-        typer.echo(json.dumps(distillation_json(done.record)))
+        typer.echo(json.dumps(distillation_json(done)))
         return
-    if done.holder is None:
-        typer.echo(f"cancelled {done.record.name}; its checkpoints are removed")
+    if holder is None:
+        typer.echo(f"cancelled {done.name}; its checkpoints are removed")
     else:
         typer.echo(
-            f"cancelled {done.record.name}; process {done.holder.pid} on {done.holder.host}, which "
+            f"cancelled {done.name}; process {holder.pid} on {holder.host}, which "
             "works on it, stops within seconds and removes its checkpoints"
         )
 

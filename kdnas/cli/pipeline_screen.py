@@ -245,9 +245,7 @@ def _evaluate(
             done = f"{progress.phase} {progress.done} of {progress.total}"
             shown.at(progress.done / max(1, progress.total), 1, f"{name}: {done}")
 
-        run_stored_evaluation(
-            record.id, None, database, settings, interrupt, tell, stopped_status="paused"
-        )
+        run_stored_evaluation(record.id, database, settings, interrupt, tell)
     with database.read() as session:
         now = evaluations.get_evaluation(session, record.id)
     if now.status == "succeeded":

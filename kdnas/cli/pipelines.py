@@ -64,7 +64,7 @@ def show(
     from kdnas.cli.launch import check_output
     from kdnas.cli.pipeline_screen import show_pipeline
     from kdnas.db.migrate import open_database
-    from kdnas.db.models import Pipeline
+    from kdnas.db.models import Job
     from kdnas.db.repository import leases, pipelines
     from kdnas.settings import Settings
 
@@ -74,7 +74,7 @@ def show(
     with open_database(settings) as database:
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
-            holder = leases.holder(session, Pipeline, found.id)
+            holder = leases.holder(session, Job, found.id)
         show_pipeline(found.id, database, settings, output, as_json, quiet=as_json)
     if as_json:
         return
@@ -92,13 +92,18 @@ def cancel(pipeline: Reference, as_json: options.Json = False) -> None:
 
     What works on it stops within seconds; what has succeeded is kept.
     """
-    from api.jobs.cancellation import cancel_stored_pipeline
+    from api.jobs.cancellation import cancel_job
     from kdnas.db.migrate import open_database
+    from kdnas.db.repository import pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
     with open_database(settings) as database:
-        done = cancel_stored_pipeline(pipeline, database, settings)
+        with database.read() as session:
+            found = pipelines.get_pipeline(session, pipeline)
+        cancel_job(found.id, database, settings)
+        with database.read() as session:
+            done = pipelines.get_pipeline(session, found.id)
     if as_json:
         typer.echo(json.dumps({"id": done.id, "name": done.name, "status": done.status}))
     else:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
 
@@ -84,15 +84,10 @@ class LeaseColumns:
     lease_process_started: Mapped[float | None]
     lease_expires_at: Mapped[datetime | None]
 
-
-class WorkColumns:
-    """State and times of a piece of work that a user asked for."""
-
-    status: Mapped[str]
-    error: Mapped[str | None]
-    created_at: Mapped[datetime] = mapped_column(default=lambda: utc_now())
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    @property
+    def called(self) -> str:
+        """What the row is called in a sentence."""
+        return type(self).__name__.lower()
 
 
 RowNumber = BigInteger().with_variant(Integer, "sqlite")

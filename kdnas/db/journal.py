@@ -8,8 +8,8 @@ from typing import cast
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.repository import candidates as repository
+from kdnas.db.repository import jobs, searches
 from kdnas.db.repository import losses as loss_table
-from kdnas.db.repository import searches
 from kdnas.records import (
     Candidate,
     Episode,
@@ -135,7 +135,7 @@ class DatabaseJournal:
     ) -> SearchStatus:
         """Change a search's status, with an event, if it is one of ``among``; return what it is."""
         with self._database.write() as session:
-            present = searches.locked_search(session, search_id).status
-            if among is not None and present not in among:
-                return cast(SearchStatus, present)
-            return searches.set_search_status(session, search_id, status, error).status
+            row = jobs.locked_job(session, search_id)
+            if among is None or row.status in among:
+                jobs.change_status(session, row, status, error)
+            return cast(SearchStatus, row.status)

@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, MetaData, func, select, text
 
 import kdnas
 from kdnas.db.engine import Database, make_engine, parse_url, prepare_folder, shown, translated
@@ -99,6 +99,21 @@ def check(database_url: str) -> list[str]:
             connection, opts={"compare_type": True, "target_metadata": METADATA}
         )
         return [_in_words(difference) for difference in compare_metadata(context, METADATA)]
+
+
+def row_counts(database_url: str) -> dict[str, int]:
+    """Rows of each table of a database as it is, of whichever revision.
+
+    Raises:
+        DatabaseError: out of reach.
+    """
+    with _connected(database_url, writes=False) as connection:
+        tables = MetaData()
+        tables.reflect(connection)
+        return {
+            name: connection.scalar(select(func.count()).select_from(table)) or 0
+            for name, table in sorted(tables.tables.items())
+        }
 
 
 def _in_words(difference: object) -> str:

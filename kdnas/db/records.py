@@ -43,7 +43,10 @@ class DistillationRecord:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRecord:
-    """A stored evaluation of a model on a task with a seed."""
+    """A stored evaluation of a model on a task with a seed.
+
+    ``resolved`` is what decides its figures, None until model and data were read.
+    """
 
     id: str
     model: str
@@ -52,7 +55,8 @@ class EvaluationRecord:
     suite: str
     task: str
     seed: int
-    spec: Mapping[str, Any]
+    requested: Mapping[str, Any]
+    resolved: Mapping[str, Any] | None
     metrics: Mapping[str, Any]
     status: SearchStatus
     owner_kind: OwnerKind
@@ -61,6 +65,11 @@ class EvaluationRecord:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+    @property
+    def decides(self) -> Mapping[str, Any]:
+        """What decides its figures; nothing until model and data were read."""
+        return self.resolved or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +186,18 @@ class DistillationOverview:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """Something that happened; ``pipeline_id`` also where it happened to a pipeline's part."""
+    """Something that happened.
+
+    ``job_id`` and ``kind`` are those of the job that it happened to, ``root_job_id`` that of the
+    job whose page tells of it; None for what concerns the service alone.
+    """
 
     id: int
     type: str
     payload: Mapping[str, Any]
-    search_id: str | None
-    distillation_id: str | None
-    pipeline_id: str | None
+    kind: str | None
+    job_id: str | None
+    root_job_id: str | None
     created_at: datetime
 
 

@@ -23,6 +23,7 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     events,
+    jobs,
     latencies,
     searches,
 )
@@ -94,8 +95,8 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
     )
     with database.write() as session:
         failed = searches.create_search(session, spec("gpu-trial"), name="gpu-trial")
-        searches.set_search_status(session, failed.id, "running")
-        searches.set_search_status(
+        jobs.set_status(session, failed.id, "running")
+        jobs.set_status(
             session,
             failed.id,
             "failed",
@@ -154,7 +155,7 @@ def add_search(
         search_id = _running_search(database, name, asked)
     else:
         with database.write() as session:
-            searches.set_search_status(session, search_id, "running")
+            jobs.set_status(session, search_id, "running")
     whole = episodes if finished_episodes is None else finished_episodes
     picks = _picks(episodes, candidates_each, strategy, random.Random(seed))
     for number in range(1, whole + 1):
@@ -165,7 +166,7 @@ def add_search(
         add_episode(database, search_id, whole + 1, picks[whole], epsilon=epsilon, finished=11)
     else:
         with database.write() as session:
-            searches.set_search_status(session, search_id, "succeeded")
+            jobs.set_status(session, search_id, "succeeded")
     _spread_times(database, search_id, began)
     return search_id
 
@@ -261,7 +262,7 @@ def train(
     if steps == 0 and until is None:
         readings = [HeldOutReading(0, Losses(1.3, 1.2, 1.04, 1.0))]
     with database.write() as session:
-        distillations.set_distillation_status(session, distillation_id, "running")
+        jobs.set_status(session, distillation_id, "running")
         distillations.set_distillation_progress(
             session, distillation_id, end, steps, points, readings
         )
@@ -272,7 +273,7 @@ def train(
                 metrics={"relative": readings[-1].losses.relative, "output": 0.31},
                 output_path=f"/data/models/{name}",
             )
-            distillations.set_distillation_status(session, distillation_id, "succeeded")
+            jobs.set_status(session, distillation_id, "succeeded")
 
 
 def add_evaluations(
@@ -303,7 +304,7 @@ def add_evaluations(
             if pair.task in scores:
                 score(session, row_id, model, scores[pair.task] + chance.gauss(0, 0.004))
             elif pair.seed == 0:
-                evaluations.set_evaluation_status(session, row_id, "running")
+                jobs.set_status(session, row_id, "running")
                 evaluations.note_evaluation_progress(session, row_id, "training", 120, 240, 0.61)
     return ids[0]
 
@@ -313,9 +314,9 @@ def score(session: Session, evaluation_id: str, model: str, value: float) -> Non
     found = evaluations.get_evaluation(session, evaluation_id)
     about = {"key": found.id, "model": {"ref": model}, "data": found.task, "settings": {}}
     evaluations.note_prepared(session, found.id, about)
-    evaluations.set_evaluation_status(session, found.id, "running")
+    jobs.set_status(session, found.id, "running")
     result = _task_result(found, value)
-    evaluations.set_evaluation_status(session, found.id, "succeeded", metrics=result.to_json())
+    evaluations.set_figures(session, found.id, result.to_json())
 
 
 FIGURES = {
@@ -423,7 +424,7 @@ def _params(architecture: Architecture) -> float:
 def _running_search(database: Database, name: str, asked: dict[str, Any]) -> str:
     with database.write() as session:
         row = searches.create_search(session, asked, name=name, owner_kind="service")
-        searches.set_search_status(session, row.id, "running")
+        jobs.set_status(session, row.id, "running")
     return row.id
 
 
@@ -446,7 +447,7 @@ def _spread_times(database: Database, search_id: str, began: datetime) -> None:
         if row.finished_at is not None:
             row.finished_at = began + length * (number - 1)
         at = 0
-        for event in events.events_since(session, search_id=search_id, limit=100_000):
+        for event in events.events_since(session, job_id=search_id, limit=100_000):
             at = event.payload.get("episode", at)
             past = at if event.type in ("episode_finished", "search_status") and at else at - 1
             position = event.payload.get("position")

@@ -22,6 +22,7 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     explored,
+    jobs,
     pipelines,
     searches,
 )
@@ -80,7 +81,7 @@ def add_pipeline(
             session, asked.model_dump(mode="json"), name=name, owner_kind="service"
         )
         pipelines.set_pipeline_search(session, row.id, search_id)
-        pipelines.set_pipeline_status(session, row.id, "running")
+        jobs.set_status(session, row.id, "running")
         searches.set_search_facts(session, search_id, _facts())
         if stage != "search":
             pipelines.set_pipeline_stage(session, row.id, "distillation")
@@ -93,7 +94,7 @@ def add_pipeline(
             pipelines.set_pipeline_stage(session, row.id, "distillation" if failing else stage)
             if stage == "done":
                 status: SearchStatus = "failed" if failing else "succeeded"
-                pipelines.set_pipeline_status(session, row.id, status, WHY if failing else None)
+                jobs.set_status(session, row.id, status, WHY if failing else None)
     _date(database, row.id, began)
     return row.id
 
@@ -107,7 +108,7 @@ def end_evaluations(database: Database, pipeline_id: str, home: Path | None = No
                     pair = NewEvaluation(one.suite, one.task, one.seed, {})
                     _finish(session, one.id, pair, member, home, fails=False)
         pipelines.set_pipeline_stage(session, pipeline_id, "done")
-        pipelines.set_pipeline_status(session, pipeline_id, "succeeded")
+        jobs.set_status(session, pipeline_id, "succeeded")
 
 
 def _spec(session: Session, name: str, search_id: str, parts: Mapping[str, Any]) -> PipelineSpec:
@@ -223,10 +224,10 @@ def _distil(
                     output_path=f"/data/models/{name}-{member.position}",
                 )
             if is_late and member is not students[-2]:
-                distillations.set_distillation_status(session, made, "queued")
+                jobs.set_status(session, made, "queued")
             elif until is not None and failing:
                 why = "the loss is not finite at step 500; use a lower learning rate"
-                distillations.set_distillation_status(session, made, "failed", why)
+                jobs.set_status(session, made, "failed", why)
 
 
 def _held_out(architecture: Architecture, steps: int) -> float:
@@ -262,7 +263,7 @@ def _evaluate(
                     fails = failing and member is ready[-1] and number == len(pairs) - 1
                     _finish(session, row_id, pair, member, home, fails)
                 elif number == 2:
-                    evaluations.set_evaluation_status(session, row_id, "running")
+                    jobs.set_status(session, row_id, "running")
                     evaluations.note_evaluation_progress(
                         session, row_id, "training", 120, 240, 0.61
                     )
@@ -277,15 +278,15 @@ def _finish(
     fails: bool,
 ) -> None:
     evaluations.note_prepared(session, row_id, {"key": row_id})
-    evaluations.set_evaluation_status(session, row_id, "running")
+    jobs.set_status(session, row_id, "running")
     if fails:
         why = "out of memory; use a smaller batch_size"
-        evaluations.set_evaluation_status(session, row_id, "failed", why)
+        jobs.set_status(session, row_id, "failed", why)
         return
     undistilled = member.role == "undistilled"
     right = answers(member.architecture, pair.task, pair.seed, undistilled=undistilled)
     metrics = _result(pair, fmean(right)).to_json()
-    evaluations.set_evaluation_status(session, row_id, "succeeded", metrics=metrics)
+    evaluations.set_figures(session, row_id, metrics)
     if home is not None:
         folder = home / "evaluations" / row_id
         folder.mkdir(parents=True)

@@ -49,6 +49,9 @@ LEASE = {
 }
 
 
+PHASE = {"phase": "training", "phase_since": BEGAN + timedelta(minutes=1), "worked_seconds": 4.5}
+
+
 def fill(session: Session) -> None:
     """Write the rows into an empty, migrated database; the same ones each time."""
     numbers = count(1)
@@ -101,7 +104,8 @@ def fill(session: Session) -> None:
             m.TaskDistillation(
                 id=f"task-{ending}",
                 name=f"task-{ending}",
-                spec={"task": "SST-2", "method": "universal-kd"},
+                owner_kind=owner,
+                requested={"task": "SST-2", "method": "universal-kd"},
                 task="SST-2",
                 method="universal-kd",
                 seed=0,
@@ -115,12 +119,13 @@ def fill(session: Session) -> None:
             session,
             m.LatencyBuild(
                 id=f"latency-{status}",
-                spec={
+                requested={
                     "teacher": {"ref": "bert-base-uncased"},
                     "latency": {"device": "cpu"},
                     "space": "paper",
                 },
-                share=1.0 if status == "succeeded" else 0.25,
+                done=100 if status == "succeeded" else 25,
+                total=100,
                 profile_id="profile-1" if status == "succeeded" else None,
                 **_work(status),
             ),
@@ -178,7 +183,7 @@ def _work(status: str) -> dict[str, Any]:
         "created_at": BEGAN,
         "started_at": None if status == "queued" else BEGAN + timedelta(minutes=1),
         "finished_at": BEGAN + timedelta(minutes=9) if status in FINAL_STATUSES else None,
-        **(LEASE if status == "running" else {}),
+        **({**LEASE, **PHASE} if status == "running" else {}),
     }
 
 
@@ -191,7 +196,10 @@ def _search(
         m.Search(
             id=search,
             name=search,
-            spec=demo_data.spec(search, episodes=1),
+            requested=demo_data.spec(search, episodes=1),
+            resolved=None if status == "queued" else demo_data.spec(search, episodes=1),
+            note="the one of March" if status == "succeeded" else None,
+            labels=["march"] if status == "succeeded" else [],
             facts=None if status == "queued" else {"head_multiple": 1, "warnings": []},
             owner_kind=owner,
             **_work(status),
@@ -200,12 +208,15 @@ def _search(
     _add(
         session,
         m.Event(
-            search_id=search,
+            job_id=search,
+            root_job_id=search,
             type=f"search_{status}",
             payload={"search_id": search, "status": status},
             created_at=BEGAN,
         ),
     )
+    if status == "succeeded":
+        _add(session, m.JobLabel(job_id=search, label="march"))
     if status == "queued":
         return
     _add(
@@ -297,11 +308,11 @@ def _distillation(session: Session, ending: str, status: str, owner: str) -> Non
             id=distillation,
             name=distillation,
             architecture=STUDENT,
-            spec={"architecture": STUDENT, "training": {"steps": 100}},
+            requested={"architecture": STUDENT, "training": {"steps": 100}},
             owner_kind=owner,
             search_id=f"search-{ending}" if owner == "service" else None,
-            step=100 if status == "succeeded" else 40,
-            total_steps=None if status == "queued" else 100,
+            done=100 if status == "succeeded" else 40,
+            total=None if status == "queued" else 100,
             metrics={"relative": 0.2} if status == "succeeded" else {},
             artefact=f"distillations/{distillation}" if status == "succeeded" else None,
             output_path=None,
@@ -322,7 +333,8 @@ def _distillation(session: Session, ending: str, status: str, owner: str) -> Non
             loss_output=0.7,
         ),
         m.Event(
-            distillation_id=distillation,
+            job_id=distillation,
+            root_job_id=distillation,
             type=f"distillation_{status}",
             payload={"distillation_id": distillation, "status": status},
             created_at=BEGAN,
@@ -341,9 +353,11 @@ def _evaluation(session: Session, ending: str, status: str, owner: str) -> None:
             suite="glue",
             task="SST-2",
             seed=0,
-            spec={"request": {"suite": "glue", "tasks": ["SST-2"], "seeds": 1}},
+            requested={"suite": "glue", "tasks": ["SST-2"], "seeds": 1},
             owner_kind=owner,
-            share=1.0 if status == "succeeded" else 0.5,
+            resolved={"key": "key-1"} if status == "succeeded" else None,
+            done=100 if status == "succeeded" else 50,
+            total=100,
             metrics={"accuracy": 0.9} if status == "succeeded" else {},
             **_work(status),
         ),
@@ -351,8 +365,10 @@ def _evaluation(session: Session, ending: str, status: str, owner: str) -> None:
     _add(
         session,
         m.Event(
+            job_id=evaluation,
+            root_job_id=f"distillation-{ending}",
             type=f"evaluation_{status}",
-            payload={"evaluation_ids": [evaluation], "status": status},
+            payload={"evaluation": evaluation, "status": status},
             created_at=BEGAN,
         ),
     )
@@ -366,7 +382,7 @@ def _pipeline(session: Session, ending: str, status: str, owner: str) -> None:
             m.Pipeline(
                 id=pipeline,
                 name=pipeline,
-                spec=pipeline_spec(name=pipeline).to_json(),
+                requested=pipeline_spec(name=pipeline).to_json(),
                 owner_kind=owner,
                 stage=stage,
                 search_id=f"search-{ending}",
@@ -377,7 +393,8 @@ def _pipeline(session: Session, ending: str, status: str, owner: str) -> None:
         _add(
             session,
             m.Event(
-                pipeline_id=pipeline,
+                job_id=pipeline,
+                root_job_id=pipeline,
                 type=f"pipeline_{status}",
                 payload={"pipeline_id": pipeline, "status": status},
                 created_at=BEGAN,
@@ -406,10 +423,11 @@ def _pipeline(session: Session, ending: str, status: str, owner: str) -> None:
             id=f"evaluation-of-member-{ending}",
             model="bert-base-uncased",
             pipeline_member_id=f"member-{ending}-chosen",
+            parent_id=pipeline,
             suite="glue",
             task="RTE",
             seed=1,
-            spec={"request": {"suite": "glue", "tasks": ["RTE"], "seeds": 2}},
+            requested={"suite": "glue", "tasks": ["RTE"], "seeds": 2},
             owner_kind=owner,
             **_work(status),
         ),

@@ -11,7 +11,7 @@ from typing import Any
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Candidate, Episode, SearchState
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs, searches
 from kdnas.records import LossName, SearchStatus
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import SearchSpace
@@ -63,8 +63,8 @@ def add_many_candidates(
             session, spec.to_json(), name=name, owner_kind="service"
         ).id
         _write(session, search_id, rows)
-        searches.set_search_status(session, search_id, "running")
-        searches.set_search_status(session, search_id, status)
+        jobs.set_status(session, search_id, "running")
+        jobs.set_status(session, search_id, status)
     return search_id
 
 

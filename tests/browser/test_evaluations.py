@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import evaluations
+from kdnas.db.repository import evaluations, jobs
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.testing.demo_data import add_evaluations
 from kdnas.testing.tiny_tasks import write_sst2
@@ -129,7 +129,7 @@ def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> Non
     first.get_by_role("button", name="Pause").click()
     expect(runs.filter(has_text="paused")).to_have_count(1)
     with empty.database.write() as session:
-        evaluations.set_evaluation_status(
+        jobs.set_status(
             session, rows[0].id, "failed", "the device is out of memory; take smaller batches"
         )
     expect(runs.filter(has_text="the device is out of memory")).to_have_count(1)

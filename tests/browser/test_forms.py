@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import distillations, latency_builds, latency_pages, searches
+from kdnas.db.repository import distillations, jobs, latency_builds, latency_pages, searches
 
 pytestmark = pytest.mark.browser
 
@@ -95,7 +95,7 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
     }
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
-        searches.delete_search(session, stored.id)
+        jobs.delete_job(session, stored.id)
 
 
 def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:
@@ -186,7 +186,7 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
         latency_builds.note_build_share(session, build["id"], 0.4)
     expect(builds.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "40")
     with service.database.write() as session:
-        latency_builds.set_build_status(session, build["id"], "failed", "the machine is too busy")
+        jobs.set_status(session, build["id"], "failed", "the machine is too busy")
     expect(builds).to_contain_text("the machine is too busy")
     builds.get_by_role("button", name="Resume").click()
     expect(builds.locator(".chip")).to_have_text("queued")

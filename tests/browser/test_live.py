@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import distillations, searches
+from kdnas.db.repository import distillations, jobs, searches
 from kdnas.records import CurvePoint, Losses
 from kdnas.testing import demo_data
 
@@ -61,7 +61,7 @@ def begin_search(service: Service, name: str, episodes: int = 3) -> str:
     asked = demo_data.spec(name, episodes=episodes, candidates=len(PICKS))
     with service.database.write() as session:
         search = searches.create_search(session, asked, name=name, owner_kind="service")
-        searches.set_search_status(session, search.id, "running")
+        jobs.set_status(session, search.id, "running")
     return search.id
 
 
@@ -99,7 +99,7 @@ def test_episodes_and_candidates_arrive_without_a_reload(page: Page, empty: Serv
     expect(log.locator("li").first).to_contain_text("Episode 1 ended")
 
     with empty.database.write() as session:
-        searches.set_search_status(session, search_id, "succeeded")
+        jobs.set_status(session, search_id, "succeeded")
     expect(page.locator("#summary .chip")).to_have_text("succeeded")
     assert page.get_by_role("button", name="Pause").count() == 0
     assert was_not_reloaded(page)
@@ -232,7 +232,7 @@ def test_what_others_named_is_text_and_no_markup(page: Page, empty: Service) -> 
     search_id = begin_search(empty, "named")
     with empty.database.write() as session:
         error = "<img src=x onerror=\"console.error('script ran')\"><b>bold</b>"
-        searches.set_search_status(session, search_id, "failed", error)
+        jobs.set_status(session, search_id, "failed", error)
     page.goto(f"{empty.url}/searches/named")
     expect(page.locator("#summary .notice.bad")).to_have_text(re.compile("<img src=x"))
     expect(page.locator("#log")).to_contain_text("<b>bold</b>")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs, searches
 from kdnas.db.repository.events import append_event
 from kdnas.records import SearchFacts
 from kdnas.testing import demo_data
@@ -234,7 +234,7 @@ def test_what_preparing_a_search_found_amiss_is_seen(page: Page, service: Servic
         search = searches.get_search(session, "distil-bert-week-09")
         facts = SearchFacts({}, {}, {}, 1, None, "p", "f", "t", 10.0, [text])
         searches.set_search_facts(session, search.id, facts)
-        append_event(session, "search_warning", {"text": text}, search_id=search.id)
+        append_event(session, "search_warning", {"text": text}, job_id=search.id)
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     expect(page.locator("#summary .notice.warn")).to_have_text(text)
     expect(page.locator("#log li").filter(has_text=f"Warning: {text}")).to_have_count(1)
@@ -391,4 +391,4 @@ def test_a_long_name_leaves_the_other_columns_in_sight(
         expect(page.get_by_role("columnheader", name="Ended")).to_be_in_viewport(ratio=1)
     finally:
         with service.database.write() as session:
-            searches.delete_search(session, search.id)
+            jobs.delete_job(session, search.id)

@@ -19,7 +19,7 @@ import yaml
 
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database, upgrade
-from kdnas.db.models import Attempt, Candidate, Distillation, Search
+from kdnas.db.models import Attempt, Candidate, Search
 from kdnas.db.repository import candidates, distillations, events, leases, searches
 from kdnas.db.repository.latency_builds import create_build, get_build
 from kdnas.db.repository.transitions import apply_action
@@ -77,7 +77,7 @@ class Place:
 
     def act(self, search_id: str, action: Any) -> None:
         with self.database.write() as session:
-            apply_action(session, Search, search_id, action)
+            apply_action(session, search_id, action)
 
     def status(self, search_id: str) -> str:
         with self.database.read() as session:
@@ -299,7 +299,7 @@ def test_sigterm_gives_work_back_within_ten_seconds(sqlite_place: Place) -> None
     with here.coordinator("--max-running", "2"):
         here.wait_for(lambda: here.status(search_id) == "succeeded" and step() > record.step)
         with here.database.write() as session:
-            apply_action(session, Distillation, distillation_id, "cancel")
+            apply_action(session, distillation_id, "cancel")
         here.wait_for(lambda: not checkpoints.parent.exists(), 15)
     assert here.outcome(search_id) == here.expected
 

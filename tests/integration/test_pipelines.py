@@ -91,7 +91,7 @@ def check_whole(database: Database, pipeline_id: str) -> None:
     with database.read() as session:
         record = pipelines.get_pipeline(session, pipeline_id)
         episodes = candidates.list_episodes(session, record.search_id or "")
-        told = events.events_since(session, pipeline_id=pipeline_id, limit=10_000)
+        told = events.events_since(session, job_id=pipeline_id, limit=10_000)
     assert (record.status, record.stage, record.error) == ("succeeded", "done", None)
     assert [len(episode.candidates) for episode in episodes] == [2]
     kinds = Counter(event.type for event in told)

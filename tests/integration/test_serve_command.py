@@ -138,7 +138,7 @@ def test_events_of_another_process_are_streamed_until_the_service_ends(
             wait_for(live, "retry: 2000")
             with database.write() as session:
                 for i in range(3):
-                    append_event(session, "noted", {"i": i}, search_id=search.id)
+                    append_event(session, "noted", {"i": i}, job_id=search.id)
             for lines in (every, later, live):
                 wait_for(lines, "id: 4")
             assert "kdnas_event_clients 3.0" in running.get("/metrics")[1]

@@ -5,33 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
-from api.distillations import routes as distillations
-from api.evaluations import routes as evaluations
 from api.http.routes import architectures, docs, events, health, login, reference, schemas, session
-from api.latency_tables import routes as latency_tables
-from api.pipelines import routes as pipelines
-from api.searches import candidate_routes as candidates
-from api.searches import episode_routes as episodes
-from api.searches import routes as searches
-from api.searches import space_routes as search_space
+from api.jobs import routes as jobs
+from api.jobs.registry import kinds
 
-API_ROUTERS: tuple[APIRouter, ...] = (
-    session.router,
-    docs.router,
-    events.router,
-    searches.router,
-    episodes.router,
-    candidates.router,
-    distillations.router,
-    evaluations.router,
-    pipelines.router,
-    latency_tables.router,
-    architectures.router,
-    search_space.router,
-    reference.router,
-    schemas.router,
-)
-"""What answers under ``/api/v1``."""
+BEFORE: tuple[APIRouter, ...] = (session.router, docs.router, events.router, jobs.router)
+AFTER: tuple[APIRouter, ...] = (architectures.router, reference.router, schemas.router)
+"""What answers under ``/api/v1`` before and after the routes of each kind of job."""
 
 ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, login.router)
 """What answers at the root: probes, and the pages of the dashboard."""
@@ -39,7 +19,8 @@ ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, login.router)
 
 def add_routes(app: FastAPI) -> None:
     """Give the application all of its routes."""
-    for router in API_ROUTERS:
+    of_kinds = (router for kind in kinds().values() for router in kind.routes())
+    for router in (*BEFORE, *of_kinds, *AFTER):
         app.include_router(router, prefix="/api/v1")
     for router in ROOT_ROUTERS:
         app.include_router(router)

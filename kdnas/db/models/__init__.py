@@ -2,18 +2,18 @@
 
 ::
 
-    searches ─┬─ episodes ── candidates ─┬─ attempts
-              ├─ search_states           └─ distillation_losses ── mini_kd_contexts
-              ├─ controller_states
-              └─ events
-    latency_profiles ─┬─ latencies
-                      └─ latency_builds
-    distillations ─┬─ distillation_curves
-                   ├─ distillation_readings
-                   └─ evaluations
-    pipelines ── pipeline_members ─┬─ distillations
-                                   └─ evaluations
-    grids · task_distillations · idempotency_keys
+    jobs ─┬─ searches ─┬─ episodes ── candidates ─┬─ attempts
+          │            ├─ search_states           └─ distillation_losses ── mini_kd_contexts
+          │            └─ controller_states
+          ├─ distillations ─┬─ distillation_curves
+          │                 └─ distillation_readings
+          ├─ evaluations · task_distillations
+          ├─ latency_builds ── latency_profiles ── latencies
+          ├─ pipelines ── pipeline_members ─┬─ distillations
+          │                                 └─ evaluations
+          ├─ job_labels
+          └─ events
+    grids · idempotency_keys
 """
 
 from kdnas.db.models.distillations import (
@@ -23,6 +23,7 @@ from kdnas.db.models.distillations import (
     TaskDistillation,
 )
 from kdnas.db.models.evaluations import Evaluation, Grid
+from kdnas.db.models.jobs import Job, JobLabel, kind_of
 from kdnas.db.models.latencies import Latency, LatencyBuild, LatencyProfile
 from kdnas.db.models.pipelines import Pipeline, PipelineMember
 from kdnas.db.models.searches import (
@@ -54,6 +55,8 @@ __all__ = [
     "Event",
     "Grid",
     "IdempotencyKey",
+    "Job",
+    "JobLabel",
     "Latency",
     "LatencyBuild",
     "LatencyProfile",
@@ -63,4 +66,5 @@ __all__ = [
     "Search",
     "SearchState",
     "TaskDistillation",
+    "kind_of",
 ]

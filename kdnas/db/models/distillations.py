@@ -4,47 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-)
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from kdnas.db.base import (
-    Base,
-    LeaseColumns,
-    WorkColumns,
-    new_id,
-    one_of,
-)
-from kdnas.db.models.values import (
-    OWNER_KINDS,
-    STATUSES,
-)
+from kdnas.db.base import Base
+from kdnas.db.models.evaluations import Evaluation
+from kdnas.db.models.jobs import Job, job_key
 
 
-class Distillation(WorkColumns, LeaseColumns, Base):
+class Distillation(Job):
     """A full distillation; ``search_id`` is the search whose inputs it took, if it took any."""
 
     __tablename__ = "distillations"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        one_of("owner_kind", OWNER_KINDS),
-        Index(None, "status", "id"),
-        Index(None, "search_id"),
-    )
+    __table_args__: Any = (Index(None, "search_id"),)
+    __mapper_args__ = {"polymorphic_identity": "distillation"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
-    name: Mapped[str] = mapped_column(unique=True)
+    id: Mapped[str] = job_key()
     architecture: Mapped[str]
-    spec: Mapped[dict[str, Any]]
-    owner_kind: Mapped[str]
     search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
-    step: Mapped[int] = mapped_column(default=0)
-    total_steps: Mapped[int | None]
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     artefact: Mapped[str | None]
     output_path: Mapped[str | None]
+
+    resumed_by = "kdnas full-distill --resume {name}"
+    listed_by = "distillations list"
+    told_when_created = ("architecture",)
+
+    @property
+    def result(self) -> str | None:
+        """Where its student is."""
+        return f"its student is in {self.output_path}" if self.output_path else None
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Its student and the losses that came out."""
+        return {
+            **super().outcome,
+            "architecture": self.architecture,
+            "losses": dict(self.metrics),
+        }
+
+    def progress_mark(self, session: Session) -> int:
+        """Return the step of its last held-out reading."""
+        last = select(func.max(DistillationReading.step))
+        return session.scalar(last.where(DistillationReading.distillation_id == self.id)) or 0
+
+    def standing_on(self, session: Session) -> list[Job]:
+        """Return its pipeline, and evaluations of its student."""
+        scored = select(Evaluation).where(
+            Evaluation.distillation_id == self.id, Evaluation.parent_id.is_(None)
+        )
+        return [*super().standing_on(session), *session.scalars(scored.order_by(Evaluation.id))]
 
 
 class DistillationCurvePoint(Base):
@@ -75,19 +85,14 @@ class DistillationReading(Base):
     loss_output: Mapped[float]
 
 
-class TaskDistillation(WorkColumns, LeaseColumns, Base):
+class TaskDistillation(Job):
     """A distillation for one task, by Universal-KD or one of its baselines."""
 
     __tablename__ = "task_distillations"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        Index(None, "status", "id"),
-        Index(None, "task", "method"),
-    )
+    __table_args__: Any = (Index(None, "task", "method"),)
+    __mapper_args__ = {"polymorphic_identity": "task_distillation"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
-    name: Mapped[str] = mapped_column(unique=True)
-    spec: Mapped[dict[str, Any]]
+    id: Mapped[str] = job_key()
     task: Mapped[str]
     method: Mapped[str]
     seed: Mapped[int]

@@ -5,44 +5,29 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-)
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from kdnas.db.base import (
-    Base,
-    LeaseColumns,
-    WorkColumns,
-    new_id,
-    one_of,
-    utc_now,
-)
-from kdnas.db.models.values import (
-    OWNER_KINDS,
-    STATUSES,
-)
+from kdnas.db.base import Base, LeaseColumns, utc_now
+from kdnas.db.models.jobs import Job, job_key
 
 
-class Evaluation(WorkColumns, LeaseColumns, Base):
-    """A model's figures on one task of a suite with one seed; ``share`` of the work is done.
+class Evaluation(Job):
+    """A model's figures on one task of a suite with one seed.
 
-    ``spec`` of the service's has the ``request`` for this pair; once it is prepared, and of the
-    command line's from the beginning, what decides the figures (``repository.evaluations``).
+    ``resolved`` is what decides the figures, with a ``key`` that names it
+    (``repository.evaluations``). ``done`` of ``total`` are steps of its training.
     """
 
     __tablename__ = "evaluations"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        one_of("owner_kind", OWNER_KINDS),
-        Index(None, "status", "id"),
+    __table_args__: Any = (
         Index(None, "model", "suite", "task"),
         Index(None, "distillation_id"),
         Index(None, "pipeline_member_id"),
     )
+    __mapper_args__ = {"polymorphic_identity": "evaluation"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    id: Mapped[str] = job_key()
     model: Mapped[str]
     distillation_id: Mapped[str | None] = mapped_column(
         ForeignKey("distillations.id", ondelete="SET NULL")
@@ -53,10 +38,32 @@ class Evaluation(WorkColumns, LeaseColumns, Base):
     suite: Mapped[str]
     task: Mapped[str]
     seed: Mapped[int]
-    spec: Mapped[dict[str, Any]]
-    owner_kind: Mapped[str]
-    share: Mapped[float] = mapped_column(default=0.0)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+    resumed_by = "the `kdnas evaluate` that started it, run again"
+
+    @property
+    def called(self) -> str:
+        """What it is called in a sentence."""
+        return f"the evaluation on {self.task} with seed {self.seed}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its events say of it besides what happened."""
+        named = {name: getattr(self, name) for name in ("model", "suite", "task", "seed")}
+        return {"evaluation": self.id, **named}
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What was evaluated, and the score."""
+        about = {name: value for name, value in self.about.items() if name != "evaluation"}
+        return {"id": self.id, **about, "score": self.metrics.get("main")}
+
+    def event_root(self, session: Session) -> str:
+        """Return the pipeline's, or the distillation whose student it evaluates, or itself."""
+        if self.parent_id is None and self.distillation_id is not None:
+            return session.get_one(Job, self.distillation_id).event_root(session)
+        return super().event_root(session)
 
 
 class Grid(LeaseColumns, Base):

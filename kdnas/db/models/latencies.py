@@ -5,24 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-    UniqueConstraint,
-)
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from kdnas.db.base import (
-    Base,
-    LeaseColumns,
-    WorkColumns,
-    new_id,
-    one_of,
-    utc_now,
-)
-from kdnas.db.models.values import (
-    STATUSES,
-)
+from kdnas.db.base import Base, new_id, utc_now
+from kdnas.db.models.jobs import Job, job_key
 
 
 class LatencyProfile(Base):
@@ -65,25 +52,18 @@ class Latency(Base):
     measured: Mapped[bool]
 
 
-class LatencyBuild(WorkColumns, LeaseColumns, Base):
+class LatencyBuild(Job):
     """A latency table that somebody asked the service for.
 
-    ``spec`` is ``{"teacher": TeacherSpec, "latency": LatencySpec, "space": SpaceSpec}`` as plain
-    JSON. A coordinator claims a queued row like a search's and has ``python -m api.jobs.runner
-    latency ID`` build the table; that notes ``share`` (0 to 1) on the way and ``profile_id`` at the
-    end.
+    ``requested`` is ``{"teacher": TeacherSpec, "latency": LatencySpec, "space": SpaceSpec}`` as
+    plain JSON; ``done`` are per cent, and ``profile_id`` is the table that came out.
     """
 
     __tablename__ = "latency_builds"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        Index(None, "status", "id"),
-        Index(None, "profile_id"),
-    )
+    __table_args__: Any = (Index(None, "profile_id"),)
+    __mapper_args__ = {"polymorphic_identity": "latency_build"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
-    spec: Mapped[dict[str, Any]]
-    share: Mapped[float] = mapped_column(default=0.0)
+    id: Mapped[str] = job_key()
     profile_id: Mapped[str | None] = mapped_column(
         ForeignKey("latency_profiles.id", ondelete="SET NULL")
     )

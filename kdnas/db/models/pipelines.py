@@ -4,51 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-    UniqueConstraint,
-)
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from kdnas.db.base import (
-    Base,
-    LeaseColumns,
-    WorkColumns,
-    new_id,
-    one_of,
-)
-from kdnas.db.models.values import (
-    MEMBER_ROLES,
-    OWNER_KINDS,
-    PIPELINE_STAGES,
-    STATUSES,
-)
+from kdnas.db.base import Base, new_id, one_of
+from kdnas.db.models.jobs import Job, job_key
+from kdnas.db.models.values import MEMBER_ROLES, PIPELINE_STAGES
 
 
-class Pipeline(WorkColumns, LeaseColumns, Base):
-    """Search, then distillation, then evaluation, as one request.
+class Pipeline(Job):
+    """Search, then distillation, then evaluation, as one request; its parts are its children.
 
     ``notes`` are sentences for the reader of its results, such as a budget under which the search
     found nothing.
     """
 
     __tablename__ = "pipelines"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        one_of("owner_kind", OWNER_KINDS),
-        one_of("stage", PIPELINE_STAGES),
-        Index(None, "status", "id"),
-        Index(None, "search_id"),
-    )
+    __table_args__: Any = (one_of("stage", PIPELINE_STAGES), Index(None, "search_id"))
+    __mapper_args__ = {"polymorphic_identity": "pipeline"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
-    name: Mapped[str] = mapped_column(unique=True)
-    spec: Mapped[dict[str, Any]]
-    owner_kind: Mapped[str]
+    id: Mapped[str] = job_key()
     stage: Mapped[str] = mapped_column(default="search")
     search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="SET NULL"))
     notes: Mapped[list[Any]] = mapped_column(default=list)
+
+    resumed_by = "kdnas launch --resume {name}"
+    listed_by = "pipelines list"
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """How far it came."""
+        return {**super().outcome, "stage": self.stage}
 
 
 class PipelineMember(Base):

@@ -11,52 +11,70 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     UniqueConstraint,
+    func,
+    or_,
+    select,
     text,
 )
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from kdnas.db.base import (
     Base,
-    LeaseColumns,
     RowNumber,
-    WorkColumns,
     new_id,
     one_of,
     utc_now,
 )
+from kdnas.db.models.distillations import Distillation
+from kdnas.db.models.jobs import Job, job_key
 from kdnas.db.models.values import (
     ATTEMPT_OUTCOMES,
     CANDIDATE_STATUSES,
-    OWNER_KINDS,
-    STATUSES,
 )
 
 
-class Search(WorkColumns, LeaseColumns, Base):
-    """A search: what was asked for, and where it stands.
+class Search(Job):
+    """A search: its job, and what preparing it has found out.
 
     ``facts`` is a :class:`~kdnas.records.SearchFacts` as JSON, null until it was prepared.
     """
 
     __tablename__ = "searches"
-    __table_args__ = (
-        one_of("status", STATUSES),
-        one_of("owner_kind", OWNER_KINDS),
-        Index(None, "status", "id"),
-    )
+    __mapper_args__ = {"polymorphic_identity": "search"}
 
-    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
-    name: Mapped[str] = mapped_column(unique=True)
-    spec: Mapped[dict[str, Any]]
+    id: Mapped[str] = job_key()
     facts: Mapped[dict[str, Any] | None]
-    owner_kind: Mapped[str]
+
+    resumed_by = "kdnas search --resume {name}"
+    listed_by = "searches list"
+
+    def progress_mark(self, session: Session) -> int:
+        """Count the candidates that have ended."""
+        ended = (Candidate.search_id == self.id, Candidate.finished_at.is_not(None))
+        return session.scalar(select(func.count()).where(*ended)) or 0
+
+    def standing_on(self, session: Session) -> list[Job]:
+        """Return its pipeline, and distillations that took their inputs from it."""
+        taken = select(Distillation).where(
+            Distillation.search_id == self.id,
+            or_(
+                Distillation.parent_id.is_(None),
+                Distillation.parent_id.is_distinct_from(self.parent_id),
+            ),
+        )
+        return [*super().standing_on(session), *session.scalars(taken.order_by(Distillation.id))]
+
+    def before_delete(self, session: Session) -> None:
+        """Lock its candidates first, as a late result does."""
+        own = select(Candidate.id).where(Candidate.search_id == self.id)
+        session.execute(own.with_for_update())
 
 
 class Episode(Base):
     """A round of a search, numbered from 1; bests are indices of states in the space."""
 
     __tablename__ = "episodes"
-    __table_args__ = (CheckConstraint("number >= 1", name="number"),)
+    __table_args__: Any = (CheckConstraint("number >= 1", name="number"),)
 
     search_id: Mapped[str] = mapped_column(
         ForeignKey("searches.id", ondelete="CASCADE"), primary_key=True

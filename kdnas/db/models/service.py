@@ -33,22 +33,22 @@ class IdempotencyKey(Base):
 
 
 class Event(Base):
-    """Something that happened; ids rise in the order of the commits (``repository.events``)."""
+    """Something that happened; ids rise in the order of the commits (``repository.events``).
+
+    ``job_id`` is the job that it happened to, ``root_job_id`` the one whose page tells of it: the
+    first of its parents, or the job itself. Both are null for what concerns the service alone.
+    """
 
     __tablename__ = "events"
     __table_args__ = (
-        Index(None, "search_id", "id"),
-        Index(None, "distillation_id", "id"),
-        Index(None, "pipeline_id", "id"),
+        Index(None, "job_id", "id"),
+        Index(None, "root_job_id", "id"),
         {"sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(RowNumber, primary_key=True)
-    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id", ondelete="CASCADE"))
-    distillation_id: Mapped[str | None] = mapped_column(
-        ForeignKey("distillations.id", ondelete="CASCADE")
-    )
-    pipeline_id: Mapped[str | None] = mapped_column(ForeignKey("pipelines.id", ondelete="SET NULL"))
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    root_job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     type: Mapped[str]
     payload: Mapped[dict[str, Any]]
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -13,9 +13,9 @@ from kdnas.architecture import Architecture
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
 from kdnas.db.repository.events import append_event
+from kdnas.db.repository.jobs import locked_job, require_job
 from kdnas.db.repository.losses import add_losses
 from kdnas.db.repository.search_states import note_attempts, note_finished, note_proposed
-from kdnas.db.repository.searches import locked_search, require_search
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CandidateStatus, KnownLosses, Losses, MiniKDResult, Proposal
 
@@ -59,7 +59,7 @@ def begin_episode(
         NotFoundError: no such search.
         ConflictError: the number is not the next one, or the last episode is not finished.
     """
-    locked_search(session, search_id)
+    locked_job(session, search_id)
     past = session.scalars(select(Episode.finished_at).where(Episode.search_id == search_id)).all()
     if number != len(past) + 1 or None in past:
         raise ConflictError(
@@ -101,7 +101,7 @@ def begin_episode(
     session.add_all(rows)
     note_proposed(session, search_id, rows)
     payload = {"episode": number, "epsilon": epsilon, "num_candidates": len(rows)}
-    append_event(session, "episode_started", payload, search_id=search_id)
+    append_event(session, "episode_started", payload, job_id=search_id)
     return _episode(row, rows)
 
 
@@ -118,7 +118,7 @@ def end_episode(
         NotFoundError: no such search or episode.
         ConflictError: the episode is finished.
     """
-    locked_search(session, search_id)
+    locked_job(session, search_id)
     row = session.get(Episode, (search_id, number))
     if row is None:
         raise NotFoundError(f"search {search_id} has no episode {number}; begin it first")
@@ -131,7 +131,7 @@ def end_episode(
         )
     )
     payload = {"episode": number, "controller_loss": controller_loss}
-    append_event(session, "episode_finished", payload, search_id=search_id)
+    append_event(session, "episode_finished", payload, job_id=search_id)
     return _episode(row, _candidates(session, search_id, number))
 
 
@@ -141,7 +141,7 @@ def list_episodes(session: Session, search_id: str) -> list[records.Episode]:
     Raises:
         NotFoundError: no such search.
     """
-    require_search(session, search_id)
+    require_job(session, search_id)
     rows = session.scalars(
         select(Episode).where(Episode.search_id == search_id).order_by(Episode.number)
     ).all()
@@ -157,7 +157,7 @@ def controller_state(session: Session, search_id: str) -> bytes | None:
     Raises:
         NotFoundError: no such search.
     """
-    require_search(session, search_id)
+    require_job(session, search_id)
     return session.scalar(
         select(ControllerState.state).where(ControllerState.search_id == search_id)
     )
@@ -199,7 +199,7 @@ def interrupt_attempts(session: Session, candidate_ids: Sequence[str], reason: s
 
 def close_open_attempts(session: Session, search_id: str, reason: str) -> int:
     """Interrupt whatever a dead driver of the search left open; returns how many that were."""
-    require_search(session, search_id)
+    require_job(session, search_id)
     left = session.scalars(
         select(Candidate.id).where(Candidate.search_id == search_id, Candidate.status == "running")
     ).all()
@@ -344,7 +344,7 @@ def _finish(
         "reward": reward,
         "error": row.error,
     }
-    append_event(session, "candidate_finished", payload, search_id=row.search_id)
+    append_event(session, "candidate_finished", payload, job_id=row.search_id)
     return _record(row)
 
 
@@ -353,7 +353,7 @@ def _append_for_group(
 ) -> None:
     for search_id in sorted({row.search_id for row in rows}):
         ids = [row.id for row in rows if row.search_id == search_id]
-        append_event(session, kind, {"candidates": ids, **payload}, search_id=search_id)
+        append_event(session, kind, {"candidates": ids, **payload}, job_id=search_id)
 
 
 def _episode(row: Episode, candidates: Iterable[Candidate]) -> records.Episode:

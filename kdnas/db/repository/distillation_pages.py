@@ -68,7 +68,8 @@ def list_distillations(
 
 def read_distillation(session: Session, distillation_id: str) -> Row:
     """Read one distillation as the list has it, with its ``spec``; it has to be there."""
-    query = select(*_columns(), Distillation.spec).where(Distillation.id == distillation_id)
+    query = select(*_columns(), Distillation.spec.label("spec"))
+    query = query.where(Distillation.id == distillation_id)
     row = session.execute(query).one()
     (found,) = _with_losses(session, [dict(row._mapping)])
     return found
@@ -102,8 +103,8 @@ def _columns() -> list[Any]:
         Distillation.owner_kind,
         Distillation.architecture,
         Distillation.search_id,
-        Distillation.step,
-        Distillation.total_steps,
+        func.coalesce(Distillation.done, 0).label("step"),
+        Distillation.total.label("total_steps"),
         Distillation.metrics,
         Distillation.output_path.label("output"),
         Distillation.error,

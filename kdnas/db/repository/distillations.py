@@ -9,9 +9,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
-from kdnas.db.base import utc_now
 from kdnas.db.models import (
-    FINAL_STATUSES,
     Distillation,
     DistillationCurvePoint,
     DistillationReading,
@@ -23,9 +21,10 @@ from kdnas.db.records import (
     OwnerKind,
 )
 from kdnas.db.repository import leases
-from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.db.repository.names import add_named, find_named
-from kdnas.errors import ConflictError, NotFoundError
+from kdnas.db.repository.events import append_event
+from kdnas.db.repository.jobs import get_job, locked_job
+from kdnas.db.repository.names import add_job
+from kdnas.errors import ConflictError
 from kdnas.records import CurvePoint, Losses, SearchStatus
 
 UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
@@ -42,7 +41,7 @@ def create_distillation(
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
     search_id: str | None = None,
-    pipeline_id: str | None = None,
+    parent_id: str | None = None,
 ) -> DistillationRecord:
     """Write a queued distillation, with an event.
 
@@ -53,27 +52,22 @@ def create_distillation(
         name: to call it by; None invents one.
         owner_kind: who is to do it.
         search_id: where its inputs come from.
-        pipeline_id: of which pipeline it is a part.
+        parent_id: the job that asks for it.
 
     Raises:
         ConflictError: the name is taken, or another one is to write into the same folder.
     """
     _refuse_shared_output(session, spec.get("output"))
-    values = {
-        "spec": dict(spec),
-        "architecture": str(architecture),
-        "owner_kind": owner_kind,
-        "search_id": search_id,
-        "status": "queued",
-    }
-    row = add_named(session, Distillation, name, values)
-    payload = {"name": row.name, "architecture": row.architecture}
-    append_event(
+    row = add_job(
         session,
-        "distillation_created",
-        payload,
-        distillation_id=row.id,
-        pipeline_id=pipeline_id,
+        Distillation,
+        spec,
+        name=name,
+        owner_kind=owner_kind,
+        parent_id=parent_id,
+        architecture=str(architecture),
+        search_id=search_id,
+        metrics={},
     )
     return _record(row)
 
@@ -101,10 +95,7 @@ def get_distillation(session: Session, reference: str) -> DistillationRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    row = find_named(session, Distillation, reference)
-    if row is None:
-        raise NotFoundError(_unknown(reference))
-    return _record(row)
+    return _record(get_job(session, reference, Distillation))
 
 
 def distillations_of(
@@ -137,46 +128,6 @@ def list_distillations(
     return [_record(row) for row in session.scalars(query)]
 
 
-def set_distillation_status(
-    session: Session,
-    distillation_id: str,
-    status: SearchStatus,
-    error: str | None = None,
-    *,
-    expected: Collection[SearchStatus] | None = None,
-) -> DistillationRecord:
-    """Change a distillation's status, with an event.
-
-    Raises:
-        NotFoundError: no such distillation.
-        ConflictError: its status is not among ``expected``.
-    """
-    row = locked_distillation(session, distillation_id)
-    if expected is not None and row.status not in expected:
-        raise ConflictError(
-            f"distillation {row.name!r} is {row.status}, so it cannot become {status}; that takes "
-            f"{' or '.join(expected)}"
-        )
-    now = utc_now()
-    row.status, row.error = status, error
-    if status == "running" and row.started_at is None:
-        row.started_at = now
-    row.finished_at = now if status in FINAL_STATUSES else None
-    payload = {"status": status, "error": error}
-    append_event(session, "distillation_status", payload, distillation_id=row.id)
-    return _record(row)
-
-
-def set_distillation_spec(session: Session, distillation_id: str, spec: Mapping[str, Any]) -> None:
-    """Store a distillation's request anew, now with nothing left open.
-
-    Raises:
-        NotFoundError: no such distillation.
-    """
-    locked_distillation(session, distillation_id).spec = dict(spec)
-    session.flush()
-
-
 def set_distillation_progress(
     session: Session,
     distillation_id: str,
@@ -192,8 +143,8 @@ def set_distillation_progress(
     Raises:
         NotFoundError: no such distillation.
     """
-    row = locked_distillation(session, distillation_id)
-    row.step, row.total_steps = step, total_steps
+    row = locked_job(session, distillation_id, Distillation)
+    row.done, row.total = step, total_steps
     if points:
         session.execute(
             delete(DistillationCurvePoint).where(
@@ -234,7 +185,7 @@ def set_distillation_progress(
         "loss": points[-1].loss if points else None,
         "relative": held_out[-1].losses.relative if held_out else None,
     }
-    append_event(session, "distillation_progress", payload, distillation_id=row.id)
+    append_event(session, "distillation_progress", payload, job_id=row.id)
 
 
 def set_distillation_result(
@@ -250,7 +201,7 @@ def set_distillation_result(
     Raises:
         NotFoundError: no such distillation.
     """
-    row = locked_distillation(session, distillation_id)
+    row = locked_job(session, distillation_id, Distillation)
     row.metrics, row.artefact, row.output_path = dict(metrics), artefact, output_path
     session.flush()
 
@@ -261,8 +212,7 @@ def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoin
     Raises:
         NotFoundError: no such distillation.
     """
-    if session.get(Distillation, distillation_id) is None:
-        raise NotFoundError(_unknown(distillation_id))
+    get_job(session, distillation_id, Distillation)
     query = (
         select(DistillationCurvePoint)
         .where(DistillationCurvePoint.distillation_id == distillation_id)
@@ -277,8 +227,7 @@ def distillation_readings(session: Session, distillation_id: str) -> list[HeldOu
     Raises:
         NotFoundError: no such distillation.
     """
-    if session.get(Distillation, distillation_id) is None:
-        raise NotFoundError(_unknown(distillation_id))
+    get_job(session, distillation_id, Distillation)
     query = (
         select(DistillationReading)
         .where(DistillationReading.distillation_id == distillation_id)
@@ -318,30 +267,16 @@ def _reading(row: DistillationReading) -> HeldOutReading:
     return HeldOutReading(row.step, losses)
 
 
-def locked_distillation(session: Session, distillation_id: str) -> Distillation:
-    """The row of a distillation, kept from other writers until the end of the transaction."""
-    row = session.get(
-        Distillation, distillation_id, with_for_update=ROW_LOCK, populate_existing=True
-    )
-    if row is None:
-        raise NotFoundError(_unknown(distillation_id))
-    return row
-
-
-def _unknown(reference: str) -> str:
-    return f"there is no distillation {reference!r}; `kdnas distillations list` shows all"
-
-
 def _record(row: Distillation) -> DistillationRecord:
     return DistillationRecord(
         id=row.id,
-        name=row.name,
+        name=row.name or row.id,
         architecture=Architecture.parse(row.architecture),
         spec=row.spec,
         status=cast(SearchStatus, row.status),
         owner_kind=cast(OwnerKind, row.owner_kind),
-        step=row.step,
-        total_steps=row.total_steps,
+        step=row.done or 0,
+        total_steps=row.total,
         metrics=row.metrics,
         artefact=row.artefact,
         output_path=row.output_path,

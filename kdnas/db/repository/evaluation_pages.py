@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sqlalchemy import case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.models import Distillation, Evaluation
 from kdnas.db.records import OwnerKind
@@ -30,6 +30,8 @@ FIGURES = ("metrics", "official_split", "notes", "seconds", "steps")
 MOST_MODELS = 500
 
 Row = dict[str, Any]
+
+MadeBy = aliased(Distillation, flat=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,7 @@ def list_evaluation_page(
     Raises:
         RequestError: the cursor is that of another list.
     """
-    query = select(*_columns()).outerjoin(
-        Distillation, Distillation.id == Evaluation.distillation_id
-    )
+    query = select(*_columns()).outerjoin(MadeBy, MadeBy.id == Evaluation.distillation_id)
     if wanted.status:
         query = query.where(Evaluation.status.in_(wanted.status))
     for column, value in (
@@ -81,12 +81,12 @@ def list_evaluation_page(
 def read_evaluation_rows(session: Session, ids: Sequence[str]) -> list[Row]:
     """Read evaluations as the list has them, with their ``spec``, in the order of their ids."""
     query = (
-        select(*_columns(), Evaluation.spec)
-        .outerjoin(Distillation, Distillation.id == Evaluation.distillation_id)
+        select(*_columns(), Evaluation.requested, Evaluation.resolved)
+        .outerjoin(MadeBy, MadeBy.id == Evaluation.distillation_id)
         .where(Evaluation.id.in_(ids))
         .order_by(Evaluation.id)
     )
-    return [_with_figures(dict(row._mapping)) for row in session.execute(query)]
+    return [_with_request(_with_figures(dict(row._mapping))) for row in session.execute(query)]
 
 
 def list_evaluated_models(session: Session) -> list[Row]:
@@ -97,17 +97,22 @@ def list_evaluated_models(session: Session) -> list[Row]:
             Evaluation.model,
             Evaluation.suite,
             Evaluation.distillation_id,
-            func.max(Distillation.name).label("distillation_name"),
+            func.max(MadeBy.name).label("distillation_name"),
             func.count().label("num_evaluations"),
             func.sum(_is("succeeded")).label("num_succeeded"),
             func.sum(_is("queued", "running")).label("num_unfinished"),
         )
-        .outerjoin(Distillation, Distillation.id == Evaluation.distillation_id)
+        .outerjoin(MadeBy, MadeBy.id == Evaluation.distillation_id)
         .group_by(Evaluation.model, Evaluation.suite, Evaluation.distillation_id)
         .order_by(last.desc())
         .limit(MOST_MODELS)
     )
     return [dict(row._mapping) for row in session.execute(query)]
+
+
+def _share() -> Any:
+    """How much of the training is done, 0 to 1."""
+    return func.coalesce(1.0 * Evaluation.done / func.nullif(Evaluation.total, 0), 0.0)
 
 
 def _is(*statuses: str) -> Any:
@@ -119,13 +124,13 @@ def _columns() -> list[Any]:
         Evaluation.id,
         Evaluation.model,
         Evaluation.distillation_id,
-        Distillation.name.label("distillation_name"),
+        MadeBy.name.label("distillation_name"),
         Evaluation.suite,
         Evaluation.task,
         Evaluation.seed,
         Evaluation.status,
         Evaluation.owner_kind,
-        Evaluation.share,
+        _share().label("share"),
         Evaluation.metrics.label("result"),
         Evaluation.error,
         Evaluation.created_at,
@@ -139,3 +144,10 @@ def _with_figures(row: Row) -> Row:
     result = row.pop("result")
     figures = {name: result.get(name) for name in FIGURES}
     return {**row, "score": result.get("main"), **figures}
+
+
+def _with_request(row: Row) -> Row:
+    """Show what was asked for and what it was resolved to as one document."""
+    requested, resolved = row.pop("requested"), row.pop("resolved")
+    asked = {} if requested == resolved else {"request": requested}
+    return {**row, "spec": {**asked, **(resolved or {})}}

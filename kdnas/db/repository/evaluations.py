@@ -1,8 +1,7 @@
 """Evaluations: a row for a model, a task and a seed.
 
-A row's spec holds a ``key`` that names all that decides the figures; work that was done before
-is found by it. A row that the service was asked for has the ``request`` in its spec, and no key
-until somebody has read model and data.
+What a row's request is resolved to holds a ``key`` that names all that decides the figures; work
+that was done before is found by it. There is none until somebody has read model and data.
 """
 
 from __future__ import annotations
@@ -14,19 +13,17 @@ from typing import Any, cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import new_id, utc_now
-from kdnas.db.models import FINAL_STATUSES, Distillation, Evaluation, PipelineMember
+from kdnas.db.base import new_id
+from kdnas.db.models import Distillation, Evaluation, PipelineMember
 from kdnas.db.records import EvaluationRecord, OwnerKind
 from kdnas.db.repository import leases
-from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.errors import NotFoundError
+from kdnas.db.repository.events import append_event
+from kdnas.db.repository.jobs import change_status, get_job, locked_job, note_phase
+from kdnas.db.repository.names import add_job
 from kdnas.records import SearchStatus
 
 KEY = "key"
-"""Entry of a row's spec."""
-
-REQUEST = "request"
-"""Entry of the spec of a row that the service was asked for: the request for this pair."""
+"""Entry of what decides the figures (``resolved``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def create_evaluations(
     owner_kind: OwnerKind = "service",
     pipeline_member_id: str | None = None,
 ) -> list[str]:
-    """Queue evaluations, with one event; returns their ids in order.
+    """Queue evaluations, with events; returns their ids in order.
 
     Args:
         session: of a write transaction.
@@ -60,34 +57,23 @@ def create_evaluations(
     """
     wanted = list(wanted)
     ids = sorted(new_id() for _ in wanted)  # the order in which they are taken up
-    rows = [
-        Evaluation(
-            id=row_id,
-            spec={REQUEST: dict(one.request)},
+    for job_id, one in zip(ids, wanted, strict=True):
+        add_job(
+            session,
+            Evaluation,
+            one.request,
+            invent_name=False,
+            job_id=job_id,
+            owner_kind=owner_kind,
+            parent_id=_pipeline_of(session, pipeline_member_id),
             model=model,
             suite=one.suite,
             task=one.task,
             seed=one.seed,
             distillation_id=distillation_id,
-            owner_kind=owner_kind,
             pipeline_member_id=pipeline_member_id,
-            status="queued",
+            metrics={},
         )
-        for row_id, one in zip(ids, wanted, strict=True)
-    ]
-    session.add_all(rows)
-    payload = {
-        "evaluations": ids,
-        "model": model,
-        "suites": list(dict.fromkeys(row.suite for row in rows)),
-    }
-    append_event(
-        session,
-        "evaluations_created",
-        payload,
-        distillation_id=distillation_id,
-        pipeline_id=_pipeline_of(session, pipeline_member_id),
-    )
     return ids
 
 
@@ -116,17 +102,20 @@ def take_evaluation(
     row = session.scalar(_of_key(task, seed, str(spec[KEY])))
     if row is None:
         known = distillation_id and session.get(Distillation, distillation_id)
-        row = Evaluation(
-            spec=dict(spec),
+        row = add_job(
+            session,
+            Evaluation,
+            spec,
+            invent_name=False,
+            owner_kind="cli",
             model=model,
             suite=suite,
             task=task,
             seed=seed,
             distillation_id=distillation_id if known else None,
-            owner_kind="cli",
-            status="queued",
+            metrics={},
         )
-        session.add(row)
+        row.resolved = dict(spec)
         session.flush()
     return _record(row)
 
@@ -144,7 +133,7 @@ def _of_key(task: str, seed: int, key: str) -> Any:
             Evaluation.task == task,
             Evaluation.seed == seed,
             Evaluation.status != "cancelled",
-            Evaluation.spec[KEY].as_string() == key,
+            Evaluation.resolved[KEY].as_string() == key,
         )
         .order_by(Evaluation.status != "succeeded", Evaluation.id)
         .limit(1)
@@ -157,10 +146,7 @@ def get_evaluation(session: Session, evaluation_id: str) -> EvaluationRecord:
     Raises:
         NotFoundError: no such evaluation.
     """
-    row = None if "\0" in evaluation_id else session.get(Evaluation, evaluation_id)
-    if row is None:
-        raise NotFoundError(_unknown(evaluation_id))
-    return _record(row)
+    return _record(get_job(session, evaluation_id, Evaluation))
 
 
 def list_evaluations(
@@ -206,29 +192,19 @@ def evaluations_of(
     return found
 
 
-def set_evaluation_status(
-    session: Session,
-    evaluation_id: str,
-    status: SearchStatus,
-    error: str | None = None,
-    *,
-    metrics: Mapping[str, Any] | None = None,
+def set_figures(
+    session: Session, evaluation_id: str, metrics: Mapping[str, Any]
 ) -> EvaluationRecord:
-    """Change an evaluation's status, with an event; ``metrics`` are the figures that came out.
+    """Write down that an evaluation has succeeded, with the figures that came out.
 
     Raises:
         NotFoundError: no such evaluation.
     """
-    row = locked_evaluation(session, evaluation_id)
-    now = utc_now()
-    row.status, row.error = status, error
-    if status == "running" and row.started_at is None:
-        row.started_at = now
-    row.finished_at = now if status in FINAL_STATUSES else None
-    if metrics is not None:
-        row.metrics, row.share = dict(metrics), 1.0
-    payload = {**_subject(row), "status": status, "error": error}
-    _append(session, row, "evaluation_status", payload)
+    row = locked_job(session, evaluation_id, Evaluation)
+    row.metrics = dict(metrics)
+    row.total = row.total or 1
+    row.done = row.total
+    change_status(session, row, "succeeded")
     return _record(row)
 
 
@@ -248,17 +224,18 @@ def note_evaluation_progress(
     Raises:
         NotFoundError: no such evaluation.
     """
-    row = locked_evaluation(session, evaluation_id)
+    row = locked_job(session, evaluation_id, Evaluation)
     if phase == "training":
-        row.share = min(done / total, 1.0) if total else 0.0
-    payload = {**_subject(row), "phase": phase, "done": done, "total": total, "loss": loss}
-    _append(session, row, "evaluation_progress", payload)
+        row.done, row.total = min(done, total), total
+    note_phase(session, evaluation_id, phase)
+    payload = {**row.about, "phase": phase, "done": done, "total": total, "loss": loss}
+    append_event(session, "evaluation_progress", payload, job_id=evaluation_id)
 
 
 def note_in_results(session: Session, ids: Iterable[str], name: str, value: Any) -> None:
     """Set an entry of the figures of evaluations that have succeeded; no event tells of it."""
     for evaluation_id in sorted(ids):
-        row = locked_evaluation(session, evaluation_id)
+        row = locked_job(session, evaluation_id, Evaluation)
         row.metrics = {**(row.metrics or {}), name: value}
     session.flush()
 
@@ -274,15 +251,15 @@ def note_prepared(
     Args:
         session: of a write transaction.
         evaluation_id: a row that the service was asked for.
-        about: what decides the figures, a ``key`` among it; stands beside the request.
+        about: what decides the figures, a ``key`` among it.
         distillation_id: of the distillation that made the model; one that is not in this database
             is left out.
 
     Raises:
         NotFoundError: no such evaluation.
     """
-    row = locked_evaluation(session, evaluation_id)
-    row.spec = {REQUEST: row.spec[REQUEST], **about}
+    row = locked_job(session, evaluation_id, Evaluation)
+    row.resolved = dict(about)
     if distillation_id and session.get(Distillation, distillation_id):
         row.distillation_id = distillation_id
     session.flush()
@@ -297,7 +274,7 @@ def is_older_at_work(session: Session, evaluation_id: str) -> bool:
     Raises:
         NotFoundError: no such evaluation.
     """
-    row = locked_evaluation(session, evaluation_id)
+    row = locked_job(session, evaluation_id, Evaluation)
     older = select(Evaluation).where(
         Evaluation.id < row.id,
         Evaluation.task == row.task,
@@ -306,49 +283,21 @@ def is_older_at_work(session: Session, evaluation_id: str) -> bool:
     )
     now = leases.database_time(session)
     return any(
-        leases.live_holder(other, now) is not None and other.spec.get(entry) == row.spec.get(entry)
+        leases.live_holder(other, now) is not None and _comes_to_the_same(other, row)
         for other in session.scalars(older)
-        for entry in [KEY if KEY in other.spec else REQUEST]
     )
 
 
-def locked_evaluation(session: Session, evaluation_id: str) -> Evaluation:
-    """The row of an evaluation, kept from other writers until the end of the transaction.
-
-    Raises:
-        NotFoundError: no such evaluation.
-    """
-    row = session.get(Evaluation, evaluation_id, with_for_update=ROW_LOCK, populate_existing=True)
-    if row is None:
-        raise NotFoundError(_unknown(evaluation_id))
-    return row
-
-
-def _append(session: Session, row: Evaluation, kind: str, payload: Mapping[str, Any]) -> None:
-    append_event(
-        session,
-        kind,
-        payload,
-        distillation_id=row.distillation_id,
-        pipeline_id=_pipeline_of(session, row.pipeline_member_id),
-    )
+def _comes_to_the_same(one: Evaluation, other: Evaluation) -> bool:
+    if one.resolved is None:
+        return one.requested == other.requested
+    return other.resolved is not None and one.resolved[KEY] == other.resolved[KEY]
 
 
 def _pipeline_of(session: Session, member_id: str | None) -> str | None:
     if member_id is None:
         return None
     return session.scalar(select(PipelineMember.pipeline_id).where(PipelineMember.id == member_id))
-
-
-def _subject(row: Evaluation) -> dict[str, Any]:
-    """What an event says of the row that it is about."""
-    return {
-        "evaluation": row.id,
-        "model": row.model,
-        "suite": row.suite,
-        "task": row.task,
-        "seed": row.seed,
-    }
 
 
 def _record(row: Evaluation) -> EvaluationRecord:
@@ -360,17 +309,14 @@ def _record(row: Evaluation) -> EvaluationRecord:
         suite=row.suite,
         task=row.task,
         seed=row.seed,
-        spec=row.spec,
+        requested=row.requested,
+        resolved=row.resolved,
         metrics=row.metrics,
         status=cast(SearchStatus, row.status),
         owner_kind=cast(OwnerKind, row.owner_kind),
-        share=row.share,
+        share=min((row.done or 0) / row.total, 1.0) if row.total else 0.0,
         error=row.error,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
     )
-
-
-def _unknown(evaluation_id: str) -> str:
-    return f"there is no evaluation {evaluation_id!r}"

@@ -61,14 +61,14 @@ def _state(row: Sequence[Any]) -> ExploredState:
 
 def newest_event(session: Session, search_id: str) -> int:
     """Id of a search's newest event: while it is the same, its states are."""
-    return session.scalar(select(func.max(Event.id)).where(Event.search_id == search_id)) or 0
+    return session.scalar(select(func.max(Event.id)).where(Event.job_id == search_id)) or 0
 
 
 def newest_events(session: Session, search_ids: Collection[str]) -> dict[str, int]:
     """Id of the newest event of each search."""
     newest = (
         select(func.max(Event.id))
-        .where(Event.search_id == Search.id)
+        .where(Event.job_id == Search.id)
         .correlate(Search)
         .scalar_subquery()
     )

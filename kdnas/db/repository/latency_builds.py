@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import utc_now
-from kdnas.db.models import FINAL_STATUSES, LatencyBuild
+from kdnas.db.models import LatencyBuild
 from kdnas.db.records import LatencyBuildRecord
-from kdnas.db.repository.events import ROW_LOCK
-from kdnas.errors import NotFoundError
+from kdnas.db.repository.jobs import change_status, get_job, locked_job
+from kdnas.db.repository.names import add_job
 from kdnas.records import SearchStatus
 
 
 def create_build(session: Session, spec: Mapping[str, Any]) -> LatencyBuildRecord:
     """Write a queued build; ``spec`` has ``teacher``, ``latency`` and perhaps ``space``."""
-    row = LatencyBuild(spec=dict(spec), status="queued")
-    session.add(row)
-    session.flush()
-    return _record(row)
+    return _record(add_job(session, LatencyBuild, spec, invent_name=False))
 
 
 def get_build(session: Session, build_id: str) -> LatencyBuildRecord:
@@ -30,51 +25,18 @@ def get_build(session: Session, build_id: str) -> LatencyBuildRecord:
     Raises:
         NotFoundError: no such build.
     """
-    row = session.get(LatencyBuild, build_id)
-    if row is None:
-        raise NotFoundError(_unknown(build_id))
-    return _record(row)
+    return _record(get_job(session, build_id, LatencyBuild))
 
 
-def locked_build(session: Session, build_id: str) -> LatencyBuild:
-    """The row of a build, kept from other writers until the end of the transaction.
+def set_built(session: Session, build_id: str, profile_id: str) -> None:
+    """Write down that a build has succeeded, and which table came out.
 
     Raises:
         NotFoundError: no such build.
     """
-    row = session.get(LatencyBuild, build_id, with_for_update=ROW_LOCK, populate_existing=True)
-    if row is None:
-        raise NotFoundError(_unknown(build_id))
-    return row
-
-
-def set_build_status(
-    session: Session,
-    build_id: str,
-    status: SearchStatus,
-    error: str | None = None,
-    *,
-    profile_id: str | None = None,
-) -> None:
-    """Change a build's status; ``profile_id`` names the table that came out.
-
-    Raises:
-        NotFoundError: no such build.
-    """
-    row = locked_build(session, build_id)
-    now = utc_now()
-    row.status, row.error = status, error
-    if status == "running" and row.started_at is None:
-        row.started_at = now
-    row.finished_at = now if status in FINAL_STATUSES else None
-    if profile_id is not None:
-        row.profile_id, row.share = profile_id, 1.0
-    session.flush()
-
-
-def note_build_share(session: Session, build_id: str, share: float) -> None:
-    """Note how far a build is, from 0 to 1."""
-    session.execute(update(LatencyBuild).where(LatencyBuild.id == build_id).values(share=share))
+    row = locked_job(session, build_id, LatencyBuild)
+    row.profile_id, row.done, row.total = profile_id, 100, 100
+    change_status(session, row, "succeeded")
 
 
 def _record(row: LatencyBuild) -> LatencyBuildRecord:
@@ -82,14 +44,10 @@ def _record(row: LatencyBuild) -> LatencyBuildRecord:
         id=row.id,
         spec=row.spec,
         status=cast(SearchStatus, row.status),
-        share=row.share,
+        share=(row.done or 0) / (row.total or 100),
         profile_id=row.profile_id,
         error=row.error,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
     )
-
-
-def _unknown(build_id: str) -> str:
-    return f"there is no latency build {build_id!r}"

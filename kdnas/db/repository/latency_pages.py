@@ -188,9 +188,11 @@ def _build_columns() -> list[Any]:
     return [
         LatencyBuild.id,
         LatencyBuild.status,
-        LatencyBuild.share,
+        func.coalesce(1.0 * LatencyBuild.done / func.nullif(LatencyBuild.total, 0), 0.0).label(
+            "share"
+        ),
         LatencyBuild.profile_id.label("latency_table_id"),
-        LatencyBuild.spec,
+        LatencyBuild.spec.label("spec"),
         LatencyBuild.error,
         LatencyBuild.created_at,
         LatencyBuild.started_at,

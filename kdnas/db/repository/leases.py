@@ -77,7 +77,7 @@ def acquire(
     held = live_holder(row, now)
     if held is not None and not mine:
         raise ConflictError(
-            f"{_noun(table)} {row_id} is being worked on by the {held.kind} in process "
+            f"{row.called} is being worked on by the {held.kind} in process "
             f"{held.pid} on {held.host} until {row.lease_expires_at:%H:%M:%S} UTC; stop that "
             "process, or wait"
         )
@@ -102,9 +102,7 @@ def renew(
     row = _locked(session, table, row_id)
     if row.lease_token != owner.token:
         taker = f"process {row.lease_pid} took it over" if row.lease_token else "it was released"
-        raise ConflictError(
-            f"the lease on {_noun(table)} {row_id} is lost: {taker}; nothing more is written"
-        )
+        raise ConflictError(f"the lease on {row.called} is lost: {taker}; nothing more is written")
     row.lease_expires_at = database_time(session) + timedelta(seconds=lease_seconds)
     session.flush()
 

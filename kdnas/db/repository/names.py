@@ -1,19 +1,24 @@
-"""Names for what the user did not name."""
+"""Jobs by name: finding one, adding one, and names for what the user did not name."""
 
 from __future__ import annotations
 
+import difflib
 import secrets
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
-from kdnas.db.models import Distillation, Pipeline, Search
+from kdnas.db.models import Job, kind_of
+from kdnas.db.repository.events import append_event
 from kdnas.db.repository.upsert import insert
-from kdnas.errors import ConflictError
+from kdnas.errors import ConflictError, NotFoundError
 
-Row = TypeVar("Row", Search, Distillation, Pipeline)
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+_NAMES_LOOKED_AT = 1000
 
 # fmt: off
 _QUALITIES = (
@@ -33,47 +38,110 @@ _CREATURES = (
 # fmt: on
 
 
-def find_named(session: Session, table: type[Row], reference: str) -> Row | None:
-    """Find a row by id or name; None if there is neither."""
+def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
+    """Find a job of a table, or of any kind, by id or name.
+
+    Raises:
+        NotFoundError: there is neither; says which name is nearest.
+        ConflictError: jobs of several kinds have the name.
+    """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
-        return None
-    return session.get(table, reference) or session.scalar(
-        select(table).where(table.name == reference)
-    )
+        raise NotFoundError(unknown(session, table, reference))
+    row = session.get(table, reference)
+    if row is not None:
+        return row
+    found = list(session.scalars(select(table).where(table.name == reference).limit(2)))
+    if not found:
+        raise NotFoundError(unknown(session, table, reference))
+    if len(found) > 1:
+        raise ConflictError(
+            f"{reference!r} is the name of {' and of '.join(f'a {row.noun}' for row in found)}; "
+            "say which one by its id"
+        )
+    return found[0]
 
 
-def add_named(session: Session, table: type[Row], name: str | None, values: dict[str, Any]) -> Row:
-    """Write a row under a name of its own; invents one such as ``quiet-otter-3f9c`` if need be.
+def unknown(session: Session, table: type[Job], reference: str) -> str:
+    """Say that there is no such job, and which name is nearest."""
+    query = select(table.name).where(table.name.is_not(None)).order_by(table.id.desc())
+    known = [str(name) for name in session.scalars(query.limit(_NAMES_LOOKED_AT))]
+    near = difflib.get_close_matches(reference, known, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else f"; `kdnas {table.listed_by}` shows all"
+    return f"there is no {noun_of(table)} {reference!r}{meant}"
+
+
+def noun_of(table: type[Job]) -> str:
+    """The word for the jobs of a table in a sentence."""
+    return "job" if table is Job else kind_of(table).replace("_", " ")
+
+
+def add_job(
+    session: Session,
+    table: type[AnyJob],
+    requested: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    invent_name: bool = True,
+    job_id: str | None = None,
+    parent_id: str | None = None,
+    owner_kind: str = "service",
+    labels: Sequence[str] = (),
+    **own: Any,
+) -> AnyJob:
+    """Write a queued job, with an event; invents a name such as ``quiet-otter-3f9c`` if need be.
 
     The conflict is asked for instead of caught: a savepoint would hide the reason when the disk
     is full, since SQLite then drops the savepoint with the transaction.
 
+    Args:
+        session: of a write transaction.
+        table: of its kind.
+        requested: what the user asked for, as plain JSON.
+        name: to call it by.
+        invent_name: whether to make up a name where none is given.
+        job_id: None makes one.
+        parent_id: the job that asks for it.
+        owner_kind: who is to do it, ``cli`` or ``service``.
+        labels: for finding it again.
+        own: columns of its kind's own table.
+
     Raises:
         ConflictError: the wanted name is taken.
     """
+    values = {
+        "kind": kind_of(table),
+        "requested": dict(requested),
+        "parent_id": parent_id,
+        "owner_kind": owner_kind,
+        "status": "queued",
+        "labels": list(labels),
+    }
     row_id = None
     while row_id is None:
+        called = name or (_pleasant_name() if invent_name else None)
         row_id = session.scalar(
-            insert(session, table)
-            .values(id=new_id(), name=name or _pleasant_name(), **values)
-            .on_conflict_do_nothing(index_elements=["name"])
-            .returning(table.id)
+            insert(session, cast(Table, Job.__table__))
+            .values(id=job_id or new_id(), name=called, **values)
+            .on_conflict_do_nothing(index_elements=["kind", "name"])
+            .returning(Job.id)
         )
         if row_id is None and name is not None:
             refuse_taken_name(session, table, name)
-    return session.get_one(table, row_id)
+    session.execute(cast(Table, table.__table__).insert().values(id=row_id, **own))
+    row = session.get_one(table, row_id)
+    payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
+    append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
+    return row
 
 
-def refuse_taken_name(session: Session, table: type[Row], name: str) -> None:
-    """Raise ConflictError if a row has this name; what is not over can be gone on with."""
+def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
+    """Raise ConflictError if a job of this kind has this name; what is not over can be resumed."""
     status = session.scalar(select(table.status).where(table.name == name))
     if status is None:
         return
     unfinished = status in ("running", "paused", "failed")
     way = "resume it by that name, or choose another" if unfinished else "choose another name"
-    raise ConflictError(
-        f"there is already a {table.__name__.lower()} named {name!r} ({status}); {way}"
-    )
+    raise ConflictError(f"there is already a {noun_of(table)} named {name!r} ({status}); {way}")
 
 
 def _pleasant_name() -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sqlalchemy import case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.models import Distillation, Evaluation, Pipeline, PipelineMember, Search
 from kdnas.db.records import EvaluationRecord, MemberRecord, OwnerKind
@@ -25,6 +25,8 @@ SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
 }
 
 Row = dict[str, Any]
+
+Found = aliased(Search, flat=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def list_pipeline_page(
     Raises:
         RequestError: the cursor is that of another list.
     """
-    query = select(*_columns()).outerjoin(Search, Search.id == Pipeline.search_id)
+    query = select(*_columns()).outerjoin(Found, Found.id == Pipeline.search_id)
     if wanted.status:
         query = query.where(Pipeline.status.in_(wanted.status))
     if wanted.owner_kind is not None:
@@ -69,8 +71,8 @@ def read_pipeline(session: Session, pipeline_id: str) -> Row:
     A member has its distillation as the list of distillations has it, and its evaluations short.
     """
     query = (
-        select(*_columns(), Pipeline.notes, Pipeline.spec)
-        .outerjoin(Search, Search.id == Pipeline.search_id)
+        select(*_columns(), Pipeline.notes, Pipeline.spec.label("spec"))
+        .outerjoin(Found, Found.id == Pipeline.search_id)
         .where(Pipeline.id == pipeline_id)
     )
     (row,) = _with_counts(session, [dict(session.execute(query).one()._mapping)])
@@ -88,8 +90,8 @@ def _columns() -> list[Any]:
         Pipeline.owner_kind,
         Pipeline.stage,
         Pipeline.search_id,
-        Search.name.label("search_name"),
-        Search.status.label("search_status"),
+        Found.name.label("search_name"),
+        Found.status.label("search_status"),
         Pipeline.error,
         Pipeline.created_at,
         Pipeline.started_at,

@@ -16,13 +16,9 @@ from kdnas.db.models import (
     STATUSES,
     Attempt,
     Candidate,
-    Distillation,
     Episode,
-    Evaluation,
     Event,
-    LatencyBuild,
-    Pipeline,
-    Search,
+    Job,
 )
 
 HOUR = timedelta(hours=1)
@@ -33,11 +29,7 @@ class Statistics:
     """How much there is of everything.
 
     Attributes:
-        searches: status → searches.
-        distillations: status → full distillations.
-        evaluations: status → evaluations, one for each model, task and seed.
-        pipelines: status → pipelines.
-        latency_builds: status → latency tables that were asked for.
+        jobs: kind → status → jobs, for the kinds that have any.
         candidates: status → candidates of all searches.
         num_reused: candidates whose loss was looked up.
         num_episodes_finished: of all searches.
@@ -47,11 +39,7 @@ class Statistics:
         last_event_id: how many events there were.
     """
 
-    searches: Mapping[str, int]
-    distillations: Mapping[str, int]
-    evaluations: Mapping[str, int]
-    pipelines: Mapping[str, int]
-    latency_builds: Mapping[str, int]
+    jobs: Mapping[str, Mapping[str, int]]
     candidates: Mapping[str, int]
     num_reused: int
     num_episodes_finished: int
@@ -75,11 +63,7 @@ def read_statistics(session: Session) -> Statistics:
     )
     num_in_training, num_workers = session.execute(training).one()
     return Statistics(
-        searches=_by_status(session, Search.status, STATUSES),
-        distillations=_by_status(session, Distillation.status, STATUSES),
-        evaluations=_by_status(session, Evaluation.status, STATUSES),
-        pipelines=_by_status(session, Pipeline.status, STATUSES),
-        latency_builds=_by_status(session, LatencyBuild.status, STATUSES),
+        jobs=_by_kind(session),
         candidates=_by_status(session, Candidate.status, CANDIDATE_STATUSES),
         num_reused=session.scalar(reused) or 0,
         num_episodes_finished=session.scalar(episodes) or 0,
@@ -88,6 +72,14 @@ def read_statistics(session: Session) -> Statistics:
         num_trained_last_hour=session.scalar(trained) or 0,
         last_event_id=session.scalar(select(func.max(Event.id))) or 0,
     )
+
+
+def _by_kind(session: Session) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    query = select(Job.kind, Job.status, func.count()).group_by(Job.kind, Job.status)
+    for kind, status, number in session.execute(query):
+        found.setdefault(kind, dict.fromkeys(STATUSES, 0))[status] = number
+    return found
 
 
 def _by_status(

@@ -61,7 +61,7 @@ def test_a_page_carries_the_event_from_which_on_it_follows(
     with database.write() as session:
         search = searches.create_search(session, {}, name="seen")
         for number in range(150):
-            append_event(session, "episode_started", {"episode": number}, search_id=search.id)
+            append_event(session, "episode_started", {"episode": number}, job_id=search.id)
         last = last_event_id(session)
     for reference in ("seen", search.id):
         text = client.get(f"/searches/{reference}").text

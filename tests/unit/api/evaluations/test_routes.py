@@ -21,7 +21,7 @@ from api.http.schemas import Page
 from api.jobs.files import PREDICTIONS_FILE, evaluation_folder
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.repository import distillations, evaluations, events
+from kdnas.db.repository import distillations, evaluations, events, jobs
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.settings import Settings
@@ -86,9 +86,7 @@ def store(
                 seed=seed,
                 distillation_id=distillation_id,
             )
-            evaluations.set_evaluation_status(
-                session, row.id, "succeeded", metrics=result.to_json()
-            )
+            evaluations.set_figures(session, row.id, result.to_json())
         ids.append(row.id)
     return ids
 
@@ -100,7 +98,7 @@ def distilled(database: Database, name: str, output: Path | None) -> str:
             distillations.set_distillation_result(
                 session, row.id, metrics={}, output_path=str(output)
             )
-            distillations.set_distillation_status(session, row.id, "succeeded")
+            jobs.set_status(session, row.id, "succeeded")
     return row.id
 
 

@@ -93,7 +93,7 @@ class Place:
 
     def act(self, row_id: str, action: Action) -> None:
         with self.database.write() as session:
-            apply_action(session, Evaluation, row_id, action)
+            apply_action(session, row_id, action)
 
     def row(self, row_id: str) -> EvaluationRecord:
         with self.database.read() as session:

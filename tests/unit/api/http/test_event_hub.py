@@ -27,7 +27,7 @@ def write(database: Database, number: int = 1, search_id: str | None = None) -> 
     last = 0
     for i in range(number):
         with database.write() as session:
-            last = append_event(session, "noted", {"i": i}, search_id=search_id)
+            last = append_event(session, "noted", {"i": i}, job_id=search_id)
     return last
 
 

@@ -25,6 +25,7 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     events,
+    jobs,
     leases,
     searches,
 )
@@ -162,7 +163,7 @@ def test_a_runner_that_does_not_see_a_pause_is_killed(
     search_id = queue(database, "paused")
     os.kill(runner_pid(coordinator), signal.SIGSTOP)
     with database.write() as session:
-        apply_action(session, Search, search_id, "pause")
+        apply_action(session, search_id, "pause")
     wait_until(lambda: coordinator.running == 0)
     assert read(database, search_id).status == "paused"
     with database.read() as session:
@@ -239,16 +240,16 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
     new = NewCandidate(Proposal(0, "random"), SMALL, 1.0, 0.5, 10.0)
     with database.write() as session:
         search = searches.create_search(session, SPEC, name="left")
-        searches.set_search_status(session, search.id, "running")
+        jobs.set_status(session, search.id, "running")
         episode = candidates.begin_episode(session, search.id, 1, None, None, None, [new])
         candidates.start_attempts(session, [episode.candidates[0].id], "gone")
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
         made = distillations.create_distillation(session, spec.to_json(), SMALL)
-        distillations.set_distillation_status(session, made.id, "cancelled")
+        jobs.set_status(session, made.id, "cancelled")
         training = {"checkpoints": str(settings.home / "elsewhere")}
         spec = DistillationSpec.read(spec.to_json() | {"training": training}, "test")
         done = distillations.create_distillation(session, spec.to_json(), SMALL)
-        distillations.set_distillation_status(session, done.id, "succeeded")
+        jobs.set_status(session, done.id, "succeeded")
         at_work = distillations.create_distillation(session, spec.to_json(), SMALL)
     folder = settings.home / "distillations" / made.id / "checkpoints" / "step-000000001"
     ended, kept = (settings.home / "elsewhere" / row.id / folder.name for row in (done, at_work))
@@ -262,7 +263,7 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
     assert not ended.parent.exists()
     assert kept.is_dir()
     with database.write() as session:
-        apply_action(session, Search, search.id, "cancel")
+        apply_action(session, search.id, "cancel")
     cleanup.run()
     with database.read() as session:
         (candidate,) = candidates.list_episodes(session, search.id)[0].candidates

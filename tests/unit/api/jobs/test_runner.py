@@ -84,7 +84,7 @@ def test_preparing_is_told_about_once_a_second(
     with database.read() as session:
         told = [
             (event.payload["text"], event.payload["share"])
-            for event in events.events_since(session, search_id=search.id)
+            for event in events.events_since(session, job_id=search.id)
             if event.type == "search_preparing"
         ]
     assert told == [
@@ -106,7 +106,7 @@ def test_a_warning_is_told_once_also_after_a_restart(database: Database) -> None
         told = {
             row.id: [
                 (event.type, event.payload)
-                for event in events.events_since(session, search_id=row.id)
+                for event in events.events_since(session, job_id=row.id)
                 if event.type != "search_created"
             ]
             for row in (search, other)

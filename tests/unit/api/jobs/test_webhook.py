@@ -20,7 +20,7 @@ from api.jobs import webhook
 from api.jobs.webhook import Webhook, signature
 from kdnas.db.engine import Database
 from kdnas.db.models import Event
-from kdnas.db.repository import evaluations, events, pipelines, searches
+from kdnas.db.repository import evaluations, events, jobs, pipelines, searches
 from kdnas.errors import SpecError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -84,8 +84,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def end(database: Database, name: str, status: SearchStatus = "succeeded") -> None:
     with database.write() as session:
         made = searches.create_search(session, {}, name=name)
-        searches.set_search_status(session, made.id, "running")
-        searches.set_search_status(session, made.id, status)
+        jobs.set_status(session, made.id, "running")
+        jobs.set_status(session, made.id, status)
 
 
 @contextmanager
@@ -190,10 +190,10 @@ def test_every_kind_of_end_is_told(database: Database, receiver: Receiver) -> No
         with database.write() as session:
             pairs = [evaluations.NewEvaluation("glue", "RTE", 3, {})]
             (row_id,) = evaluations.create_evaluations(session, pairs, model="minilm")
-            evaluations.set_evaluation_status(session, row_id, "running")
-            evaluations.set_evaluation_status(session, row_id, "succeeded", metrics={"main": 0.6})
+            jobs.set_status(session, row_id, "running")
+            evaluations.set_figures(session, row_id, {"main": 0.6})
             made = pipelines.create_pipeline(session, {}, name="whole")
-            pipelines.set_pipeline_status(session, made.id, "failed", "no student")
+            jobs.set_status(session, made.id, "failed", "no student")
         receiver.wait_for(2)
     first, second = (json.loads(body) for _, body in receiver.heard)
     assert first["evaluation"] == {

@@ -7,7 +7,7 @@ import pytest
 from api.jobs.work import at_work
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
-from kdnas.db.repository import leases, searches
+from kdnas.db.repository import jobs, leases, searches
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import NoRoomError, OutOfReachError, TrainingError
 from kdnas.records import SearchRecord
@@ -18,7 +18,7 @@ def claimed(database: Database) -> SearchRecord:
     """A search that a coordinator has claimed with the token ``claim``."""
     with database.write() as session:
         record = searches.create_search(session, {}, owner_kind="service")
-        searches.set_search_status(session, record.id, "running")
+        jobs.set_status(session, record.id, "running")
         leases.acquire(
             session, Search, record.id, LeaseOwner.of_this_process("service", "claim"), 60
         )

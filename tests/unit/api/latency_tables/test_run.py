@@ -79,7 +79,7 @@ def test_a_cancelled_build_stops(place: Place, monkeypatch: pytest.MonkeyPatch) 
     def cancel_and_wait() -> bool:
         with place.database.write() as session:
             if latency_builds.get_build(session, build_id).status == "running":
-                apply_action(session, LatencyBuild, build_id, "cancel")
+                apply_action(session, build_id, "cancel")
         time.sleep(0.5)  # the watcher sees it
         return False
 
@@ -99,7 +99,7 @@ def test_a_build_that_is_cancelled_at_its_last_moment_stays_so(
 
     def cancel_first(spec: TeacherSpec, store: Store) -> TeacherHandle:
         with place.database.write() as session:
-            apply_action(session, LatencyBuild, build_id, "cancel")
+            apply_action(session, build_id, "cancel")
         if fails:
             raise TeacherError("it is not there any more")
         return prepare(spec, store)

@@ -21,8 +21,8 @@ from kdnas.db.engine import Database
 from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import (
     distillations,
-    evaluations,
     events,
+    jobs,
     latencies,
     pipelines,
     searches,
@@ -74,12 +74,12 @@ def end_students(database: Database, pipeline_id: str, failing: int | None = Non
         with database.write() as session:
             made = member.distillation.id
             if place == failing:
-                distillations.set_distillation_status(session, made, "failed", "out of memory")
+                jobs.set_status(session, made, "failed", "out of memory")
                 continue
             distillations.set_distillation_result(
                 session, made, metrics={}, output_path=f"/students/{made}"
             )
-            distillations.set_distillation_status(session, made, "succeeded")
+            jobs.set_status(session, made, "succeeded")
     with database.write() as session:
         advance(session, pipeline_id)
 
@@ -90,11 +90,9 @@ def end_scores(database: Database, pipeline_id: str, failing: int | None = None)
     for place, one in enumerate(e for e in found if e.status == "queued"):
         with database.write() as session:
             if place == failing:
-                evaluations.set_evaluation_status(session, one.id, "failed", "no data")
+                jobs.set_status(session, one.id, "failed", "no data")
             else:
-                evaluations.set_evaluation_status(
-                    session, one.id, "succeeded", metrics={"main": 0.9}
-                )
+                jobs.set_status(session, one.id, "succeeded", metrics={"main": 0.9})
     with database.write() as session:
         advance(session, pipeline_id)
 
@@ -195,7 +193,7 @@ def test_from_the_search_to_the_end(database: Database) -> None:
     assert (done.status, done.stage, done.error) == ("succeeded", "done", None)
     assert done.finished_at is not None
     with database.read() as session:
-        told = events.events_since(session, pipeline_id=record.id, limit=10_000)
+        told = events.events_since(session, job_id=record.id, limit=10_000)
     stages = [e.payload["stage"] for e in told if e.type == "pipeline_stage"]
     assert stages == ["distillation", "evaluation", "done"]
     assert {"search_created", "distillation_created"} <= {e.type for e in told}
@@ -236,7 +234,7 @@ def test_a_failure_leaves_the_others_and_is_tried_again(
 def test_a_search_that_does_not_end_well(database: Database, status: Any, words: str) -> None:
     record = begun(database, name="lone")
     with database.write() as session:
-        searches.set_search_status(session, record.search_id or "", status, "no GPU")
+        jobs.set_status(session, record.search_id or "", status, "no GPU")
     advance_all(database)
     ended = read(database, record.id)
     assert ended.status == "failed"
@@ -246,7 +244,7 @@ def test_a_search_that_does_not_end_well(database: Database, status: Any, words:
 def test_a_search_that_is_deleted_meanwhile(database: Database) -> None:
     record = begun(database)
     with database.write() as session:
-        searches.delete_search(session, record.search_id or "")
+        jobs.delete_job(session, record.search_id or "")
     advance_all(database)
     assert "was deleted" in str(read(database, record.id).error)
 
@@ -262,11 +260,11 @@ def test_a_budget_under_which_nothing_is(database: Database) -> None:
 def test_paused_parts_rest_and_go_on(database: Database) -> None:
     record = begun(database)
     with database.write() as session:
-        searches.set_search_status(session, record.search_id or "", "paused")
+        jobs.set_status(session, record.search_id or "", "paused")
     advance_all(database)
     assert read(database, record.id).status == "paused"
     with database.write() as session:
-        searches.set_search_status(session, record.search_id or "", "queued")
+        jobs.set_status(session, record.search_id or "", "queued")
     advance_all(database)
     assert read(database, record.id).status == "running"
 
@@ -337,7 +335,7 @@ def test_a_pipeline_from_before_there_were_undistilled_students_goes_on(
     stored = dict(read(database, record.id).spec)
     baselines = {key: v for key, v in stored["baselines"].items() if key != "undistilled"}
     with database.write() as session:
-        pipelines.set_pipeline_spec(session, record.id, stored | {"baselines": baselines})
+        jobs.resolve(session, record.id, stored | {"baselines": baselines})
     end_students(database, record.id)
     found = client.get(f"{PIPELINES}/old").json()
     assert (found["status"], found["stage"]) == ("running", "evaluation")
@@ -447,9 +445,9 @@ def test_a_stored_request_that_cannot_be_read_fails_alone(database: Database) ->
     record = begun(database, name="odd")
     other = begun(database, name="even")
     with database.write() as session:
-        pipelines.set_pipeline_spec(session, record.id, {"unknown": 1})
+        jobs.resolve(session, record.id, {"unknown": 1})
         for one in (record, other):
-            searches.set_search_status(session, one.search_id or "", "failed", "why")
+            jobs.set_status(session, one.search_id or "", "failed", "why")
     advance_all(database)
     assert "unknown" in str(read(database, record.id).error)
     assert "why" in str(read(database, other.id).error)
@@ -461,7 +459,7 @@ def test_a_pipeline_that_stumbles_holds_up_nobody(
     first, second = begun(database, name="first"), begun(database, name="second")
     for one in (first, second):
         with database.write() as session:
-            searches.set_search_status(session, one.search_id or "", "running")
+            jobs.set_status(session, one.search_id or "", "running")
     whole = pipeline_advance.advance
 
     def stumbling(session: Any, pipeline_id: str) -> PipelineRecord:

@@ -22,7 +22,7 @@ from api.pipelines.results import ModelLine, PipelineReport
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs
 from kdnas.errors import NotFoundError
 from kdnas.records import PipelineStage
 from kdnas.settings import Settings
@@ -60,7 +60,7 @@ def used(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         add("failed", searched, failing=True)
         add("orphan", deleted, stage="distillation")
         with database.write() as session:
-            searches.delete_search(session, deleted)
+            jobs.delete_job(session, deleted)
         yield Used(database, settings)
 
 

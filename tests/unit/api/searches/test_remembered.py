@@ -16,7 +16,7 @@ from api.searches.remembered import explored_states, remembered
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs, searches
 from kdnas.records import Proposal
 from kdnas.search.protocols import NewCandidate
 from kdnas.settings import Settings
@@ -49,7 +49,7 @@ def test_found_once_until_something_happens(database: Database) -> None:
 
     assert [ask("a"), ask("a"), ask("b"), ask("a")] == [0, 0, 1, 0]
     with database.write() as session:
-        searches.set_search_status(session, search_id, "running")
+        jobs.set_status(session, search_id, "running")
     assert [ask("a"), ask("a"), ask("b")] == [2, 2, 3]
 
 
@@ -81,7 +81,7 @@ def test_an_older_view_does_not_replace_a_newer_one(database: Database) -> None:
     with database.read() as old:
         searches.get_search(old, search_id)  # its view begins here
         with database.write() as session:
-            searches.set_search_status(session, search_id, "running")
+            jobs.set_status(session, search_id, "running")
         with database.read() as new:
             assert remembered(database, new, search_id, "x", lambda: "new") == "new"
         assert remembered(database, old, search_id, "x", lambda: "old") == "old"

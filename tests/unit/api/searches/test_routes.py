@@ -29,7 +29,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Search
-from kdnas.db.repository import searches
+from kdnas.db.repository import jobs, searches
 from kdnas.db.repository.candidate_pages import FIELDS
 from kdnas.records import SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
@@ -224,7 +224,7 @@ def test_a_running_search_is_not_deleted(client: TestClient, database: Database)
     client.post(SEARCHES, json={"name": "mine"})
     with database.write() as session:
         row = searches.get_search(session, "mine")
-        searches.set_search_status(session, row.id, "running")
+        jobs.set_status(session, row.id, "running")
     assert client.delete(f"{SEARCHES}/mine").status_code == 409
 
 

@@ -16,7 +16,7 @@ from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Distillation
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import distillations, leases
+from kdnas.db.repository import distillations, jobs, leases
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.errors import ConflictError, NotFoundError, SpecError
 from kdnas.records import CurvePoint, Losses, SearchStatus
@@ -62,7 +62,7 @@ def add(
                 output_path="students/mine",
             )
         error = "the disk is full" if status == "failed" else None
-        distillations.set_distillation_status(session, made.id, status, error)
+        jobs.set_status(session, made.id, status, error)
     return made.id
 
 

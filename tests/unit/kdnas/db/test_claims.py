@@ -15,7 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Search
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import claims, distillations, evaluations, events, leases, searches
+from kdnas.db.repository import claims, distillations, evaluations, events, jobs, leases, searches
 from kdnas.db.repository.claims import QueueTable, claim_next, note_death, waiting
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.latency_builds import create_build, get_build
@@ -75,7 +75,7 @@ def test_what_is_not_for_a_coordinator(database: Database) -> None:
         searches.create_search(session, {}, name="mine", owner_kind="cli")
         for status in ("paused", "cancelled", "failed", "succeeded"):
             row = searches.create_search(session, {}, name=status, owner_kind="service")
-            searches.set_search_status(session, row.id, status)  # type: ignore[arg-type]
+            jobs.set_status(session, row.id, status)  # type: ignore[arg-type]
     assert claim(database, Search) is None
 
 
@@ -227,7 +227,7 @@ def test_a_death_leaves_other_peoples_rows_alone(database: Database) -> None:
     with database.write() as session:
         assert note_death(session, Search, row_id, mine, "gone") == 0
         assert leases.holder(session, Search, row_id) is not None
-        apply_action(session, Search, row_id, "cancel")
+        apply_action(session, row_id, "cancel")
     with database.write() as session:
         assert note_death(session, Search, row_id, other, "gone") == 0
     assert status_of(database, Search, row_id) == "cancelled"

@@ -9,7 +9,7 @@ import pytest
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Search
-from kdnas.db.repository import candidates, events, leases, losses, searches
+from kdnas.db.repository import candidates, events, jobs, leases, losses, searches
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.records import MiniKDContext
 from kdnas.search.protocols import Journal
@@ -105,7 +105,7 @@ def test_every_step_leaves_an_event(
     journal.end_episode(search_id, 1, None, b"state")
     with database.read() as session:
         everything = events.events_since(session)
-        later = events.events_since(session, everything[3].id, search_id=search_id)
+        later = events.events_since(session, everything[3].id, job_id=search_id)
         assert events.last_event_id(session) == everything[-1].id
     assert [event.type for event in everything] == [
         "search_created",
@@ -129,7 +129,7 @@ def test_deleting_a_search_leaves_the_losses(
     journal.finish_candidate(first.id, CONTEXT, result_of(first.id, SMALL), 0.5, None)
     journal.end_episode(search_id, 1, None, b"state")
     with database.write() as session:
-        searches.delete_search(session, search_id)
+        jobs.delete_job(session, search_id)
     assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KNOWN}
     with database.read() as session:
         assert events.events_since(session) == []

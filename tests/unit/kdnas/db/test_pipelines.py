@@ -6,12 +6,13 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Evaluation, Pipeline, Search
+from kdnas.db.models import Evaluation, Search
 from kdnas.db.records import MemberFigures, NewMember, Reason
 from kdnas.db.repository import (
     distillations,
     evaluations,
     events,
+    jobs,
     pipeline_pages,
     pipelines,
     searches,
@@ -38,8 +39,8 @@ def make(database: Database, name: str = "whole") -> dict[str, str]:
         pipeline = pipelines.create_pipeline(session, {"a": 1}, name=name, owner_kind="service")
         search = searches.create_search(session, {}, name=name, owner_kind="service")
         pipelines.set_pipeline_search(session, pipeline.id, search.id)
-        searches.set_search_status(session, search.id, "succeeded")
-        pipelines.set_pipeline_status(session, pipeline.id, "running")
+        jobs.set_status(session, search.id, "succeeded")
+        jobs.set_status(session, pipeline.id, "running")
         pipelines.set_pipeline_stage(session, pipeline.id, "distillation")
         other = NewMember((Reason("random", "seed 0"),), SMALLER)
         ids = pipelines.add_members(
@@ -51,14 +52,14 @@ def make(database: Database, name: str = "whole") -> dict[str, str]:
             row = distillations.create_distillation(
                 session, {}, SMALL, name=f"{name}-{role}", owner_kind="service"
             )
-            distillations.set_distillation_status(session, row.id, status)  # type: ignore[arg-type]
+            jobs.set_status(session, row.id, status)  # type: ignore[arg-type]
             pipelines.set_member_distillation(session, made[role], row.id)
             made[f"{role} student"] = row.id
         pairs = [NewEvaluation("glue", "RTE", seed, {}) for seed in (0, 1)]
         first, second = evaluations.create_evaluations(
             session, pairs, model="/student", pipeline_member_id=made["chosen"]
         )
-        evaluations.set_evaluation_status(session, first, "succeeded", metrics={"main": 0.5})
+        evaluations.set_figures(session, first, {"main": 0.5})
     return made | {"evaluated": first, "queued": second}
 
 
@@ -140,22 +141,22 @@ def test_what_is_done_to_a_pipeline_is_done_to_its_parts(database: Database) -> 
     done = {"search": "succeeded", "chosen student": "succeeded", "evaluated": "succeeded"}
     for action, after in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
         with database.write() as session:
-            apply_action(session, Pipeline, made["pipeline"], action)  # type: ignore[arg-type]
+            apply_action(session, made["pipeline"], action)  # type: ignore[arg-type]
         changed = dict.fromkeys(("pipeline", "other student", "queued"), after)
         assert statuses() == done | changed
     with pytest.raises(ConflictError, match="start a new pipeline"), database.write() as session:
-        apply_action(session, Pipeline, made["pipeline"], "resume")
+        apply_action(session, made["pipeline"], "resume")
 
 
 def test_events_of_all_parts_are_the_pipelines(database: Database) -> None:
     made = make(database)
     with database.write() as session:
         pipelines.set_pipeline_search(session, made["pipeline"], made["search"])
-        searches.set_search_status(session, made["search"], "running")
-        distillations.set_distillation_status(session, made["other student"], "failed", "why")
-        evaluations.set_evaluation_status(session, made["queued"], "running")
+        jobs.set_status(session, made["search"], "running")
+        jobs.set_status(session, made["other student"], "failed", "why")
+        jobs.set_status(session, made["queued"], "running")
     with database.read() as session:
-        own = events.events_since(session, pipeline_id=made["pipeline"])
+        own = events.events_since(session, job_id=made["pipeline"])
         tail = events.start_of_tail(session, "whole", 2)
     assert [event.type for event in own[:3]] == [
         "pipeline_created",
@@ -173,10 +174,10 @@ def test_events_of_all_parts_are_the_pipelines(database: Database) -> None:
 def test_deleting_keeps_results_and_ends_what_waits(database: Database) -> None:
     made = make(database)
     with pytest.raises(ConflictError, match="cancel it before"), database.write() as session:
-        pipelines.delete_pipeline(session, made["pipeline"])
+        jobs.delete_job(session, made["pipeline"])
     with database.write() as session:
-        pipelines.set_pipeline_status(session, made["pipeline"], "failed", "one student failed")
-        pipelines.delete_pipeline(session, made["pipeline"])
+        jobs.set_status(session, made["pipeline"], "failed", "one student failed")
+        jobs.delete_job(session, made["pipeline"])
     with database.read() as session:
         with pytest.raises(NotFoundError, match="kdnas pipelines list"):
             pipelines.get_pipeline(session, made["pipeline"])

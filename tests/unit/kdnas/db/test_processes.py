@@ -23,8 +23,8 @@ with open_database(Settings.from_environment({"KDNAS_HOME": sys.argv[1]})) as da
     for i in range(int(sys.argv[2])):
         with database.write() as session:
             search = searches.get_search(session, "shared")   # reads first, then writes
-            events.append_event(session, "first", {"i": i}, search_id=search.id)
-            events.append_event(session, "second", {"i": i}, search_id=search.id)
+            events.append_event(session, "first", {"i": i}, job_id=search.id)
+            events.append_event(session, "second", {"i": i}, job_id=search.id)
 """
 
 

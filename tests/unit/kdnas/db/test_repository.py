@@ -16,7 +16,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
 from kdnas.db.records import DistillationRecord, HeldOutReading
-from kdnas.db.repository import distillations, events, latencies, leases, searches
+from kdnas.db.repository import distillations, events, jobs, latencies, leases, searches
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable, Losses
 
@@ -83,7 +83,7 @@ def test_a_name_is_taken_once(database: Database) -> None:
         with pytest.raises(ConflictError, match=r"named 'mine' \(queued\); choose another name"):
             searches.create_search(session, {}, name="mine")
         dead = searches.create_search(session, {}, name="dead")
-        searches.set_search_status(session, dead.id, "running")
+        jobs.set_status(session, dead.id, "running")
         with pytest.raises(ConflictError, match=r"\(running\); resume it by that name, or"):
             searches.create_search(session, {}, name="dead")
         searches.create_search(session, {}, name="other")
@@ -99,7 +99,7 @@ def test_searches_are_listed_newest_first(database: Database) -> None:
             )
             for i in range(5)
         ]
-        searches.set_search_status(session, made[0].id, "running")
+        jobs.set_status(session, made[0].id, "running")
     newest = sorted((s.id for s in made), reverse=True)
     with database.read() as session:
         assert [s.id for s in searches.list_searches(session)] == newest
@@ -113,18 +113,18 @@ def test_searches_are_listed_newest_first(database: Database) -> None:
 def test_an_expected_status_guards_a_change(database: Database) -> None:
     with database.write() as session:
         search = searches.create_search(session, {}, name="mine")
-        searches.set_search_status(session, search.id, "running", expected=("queued", "paused"))
+        jobs.set_status(session, search.id, "running", expected=("queued", "paused"))
         with pytest.raises(ConflictError, match=r"'mine' is running.*queued or paused"):
-            searches.set_search_status(session, search.id, "running", expected=("queued", "paused"))
+            jobs.set_status(session, search.id, "running", expected=("queued", "paused"))
         with pytest.raises(ConflictError, match="cancel it"):
-            searches.delete_search(session, search.id)
+            jobs.delete_job(session, search.id)
 
 
 def test_a_distillation_and_its_curve(database: Database) -> None:
     points = [CurvePoint(step, 1 / step, 8e-4) for step in (10, 20, 30)]
     with database.write() as session:
         made = distillations.create_distillation(session, {"seed": 0}, SMALL, name="small")
-        distillations.set_distillation_status(session, made.id, "running")
+        jobs.set_status(session, made.id, "running")
         distillations.set_distillation_progress(session, made.id, 30, 100, points)
     with database.write() as session:  # resumed from the checkpoint at step 10
         again = [CurvePoint(20, 0.25, 1e-4)]
@@ -132,13 +132,13 @@ def test_a_distillation_and_its_curve(database: Database) -> None:
         distillations.set_distillation_result(
             session, made.id, metrics={"relative": 0.1}, artefact="sha", output_path="/out"
         )
-        distillations.set_distillation_status(session, made.id, "succeeded")
+        jobs.set_status(session, made.id, "succeeded")
     with database.read() as session:
         assert distillations.distillation_curve(session, made.id) == [points[0], *again]
         done = distillations.get_distillation(session, "small")
         assert distillations.list_distillations(session, status="succeeded") == [done]
         assert distillations.list_distillations(session, status="queued") == []
-        types = [e.type for e in events.events_since(session, distillation_id=made.id)]
+        types = [e.type for e in events.events_since(session, job_id=made.id)]
         with pytest.raises(NotFoundError, match="nothing"):
             distillations.distillation_curve(session, "nothing")
     assert (done.step, done.total_steps, done.metrics) == (20, 100, {"relative": 0.1})
@@ -217,7 +217,7 @@ def test_events_become_visible_in_the_order_of_their_ids(database: Database) -> 
     def write() -> None:
         for i in range(num_events):
             with database.write() as session:
-                events.append_event(session, "tick", {"i": i}, search_id=search_id)
+                events.append_event(session, "tick", {"i": i}, job_id=search_id)
 
     threads = [threading.Thread(target=write) for _ in range(num_writers)]
     for thread in threads:
@@ -260,7 +260,7 @@ def test_held_out_readings_are_replaced_where_steps_are_repeated(database: Datab
         assert distillations.distillation_readings(session, other.id) == []
         with pytest.raises(NotFoundError, match="nothing"):
             distillations.distillation_readings(session, "nothing")
-        payload = events.events_since(session, distillation_id=made.id)[-1].payload
+        payload = events.events_since(session, job_id=made.id)[-1].payload
         seen = distillations.overviews(session, [made, other])
     assert payload == {"step": 20, "total_steps": 100, "loss": None, "relative": 0.8}
     assert [(one.record.name, one.relative, one.holder) for one in seen] == [
@@ -284,7 +284,7 @@ def test_a_reading_before_the_first_step_is_kept_and_gives_way_to_later_ones(
         (seen,) = distillations.overviews(session, [made])
         assert seen.relative == 0.7
         found = distillations.distillation_readings(session, made.id)
-        payloads = events.payloads_of(session, "distillation_progress", distillation_id=made.id)
+        payloads = events.payloads_of(session, "distillation_progress", made.id)
     assert found == [reading(0, 0.9), reading(10, 0.7)]
     assert [(told["step"], told["relative"]) for told in payloads] == [(0, 0.9), (10, 0.7)]
 
@@ -301,10 +301,10 @@ def test_a_folder_is_for_one_distillation_at_a_time(database: Database) -> None:
         create(None, "unnamed")
         create(None, "unnamed-too")
         for status in ("queued", "running", "paused"):
-            distillations.set_distillation_status(session, first.id, status)
+            jobs.set_status(session, first.id, status)
             with pytest.raises(ConflictError, match=r"'first'.*/students/a.*--resume first"):
                 create("/students/a", "second")
-        distillations.set_distillation_status(session, first.id, "failed")
+        jobs.set_status(session, first.id, "failed")
         assert create("/students/a", "second").status == "queued"
 
 

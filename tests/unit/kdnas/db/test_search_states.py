@@ -12,7 +12,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Candidate, SearchState
-from kdnas.db.repository import explored, searches
+from kdnas.db.repository import explored, jobs, searches
 from kdnas.records import Losses, Proposal
 from kdnas.search.protocols import NewCandidate
 from kdnas.search.summary import summarise, summarise_states
@@ -94,7 +94,7 @@ def test_states_follow_a_search(database: Database) -> None:
         assert stored(database, search_id) == expected(database, search_id)
         journal.end_episode(search_id, number, None, b"")
     with database.write() as session:
-        searches.delete_search(session, search_id)
+        jobs.delete_job(session, search_id)
     assert stored(database, search_id) == {}
 
 

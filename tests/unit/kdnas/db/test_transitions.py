@@ -16,6 +16,7 @@ from kdnas.db.repository import (
     distillations,
     evaluations,
     events,
+    jobs,
     latency_builds,
     leases,
     pipelines,
@@ -40,27 +41,27 @@ def make(
     with database.write() as session:
         if table is Search:
             row = searches.create_search(session, {}, name=name, owner_kind=owner_kind)
-            searches.set_search_status(session, row.id, status)
+            jobs.set_status(session, row.id, status)
             return row.id
         if table is Pipeline:
             made_one = pipelines.create_pipeline(session, {}, name=name, owner_kind=owner_kind)
-            pipelines.set_pipeline_status(session, made_one.id, status)
+            jobs.set_status(session, made_one.id, status)
             return made_one.id
         if table is LatencyBuild:
             build = latency_builds.create_build(session, {})
-            latency_builds.set_build_status(session, build.id, status)
+            jobs.set_status(session, build.id, status)
             return build.id
         if table is Evaluation:
             (row_id,) = evaluations.create_evaluations(
                 session, [NewEvaluation("glue", "RTE", 0, {})], model=name
             )
             session.get_one(Evaluation, row_id).owner_kind = owner_kind
-            evaluations.set_evaluation_status(session, row_id, status)
+            jobs.set_status(session, row_id, status)
             return row_id
         made = distillations.create_distillation(
             session, {}, SMALL, name=name, owner_kind=owner_kind
         )
-        distillations.set_distillation_status(session, made.id, status)
+        jobs.set_status(session, made.id, status)
         return made.id
 
 
@@ -161,7 +162,7 @@ def test_a_finished_distillation_says_where_its_student_is(database: Database) -
         pytest.raises(ConflictError, match=r"has succeeded.*student is in students/small"),
         database.write() as session,
     ):
-        apply_action(session, Distillation, row_id, "cancel")
+        apply_action(session, row_id, "cancel")
 
 
 def test_a_cancelled_row_keeps_its_holder_until_it_stops(database: Database) -> None:
@@ -170,7 +171,7 @@ def test_a_cancelled_row_keeps_its_holder_until_it_stops(database: Database) -> 
     with database.write() as session:
         leases.acquire(session, Distillation, row_id, owner, 60)
     with database.write() as session:
-        apply_action(session, Distillation, row_id, "cancel")
+        apply_action(session, row_id, "cancel")
         record = distillations.get_distillation(session, row_id)
         (seen,) = distillations.overviews(session, [record])
     assert record.finished_at is not None

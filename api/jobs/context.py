@@ -1,0 +1,164 @@
+"""All that the work on a job may touch, and how it tells what it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import structlog
+
+from kdnas.corpus.tokenized import CorpusProgress
+from kdnas.db.engine import Database
+from kdnas.db.models import Job
+from kdnas.db.repository import jobs
+from kdnas.db.repository.events import append_event, payloads_of
+from kdnas.errors import ConflictError, KdnasError
+from kdnas.records import SearchStatus
+from kdnas.settings import Settings
+
+StoppedStatus = Literal["paused", "running"]
+
+PHASE_SECONDS = 1.0
+"""So often at most an event says how far a phase is."""
+
+log = structlog.get_logger("kdnas.jobs")
+
+
+class StoppedError(Exception):
+    """Work is broken off as it was asked to; nothing is wrong."""
+
+
+class JobContext:
+    """A job that this process works on.
+
+    Attributes:
+        id: of the job.
+        kind: name of its kind.
+        called: what it is called in a sentence.
+        spec: its request as plain JSON, as far as it was resolved when work began.
+        status: what it was when work began; nothing is to be done unless it is ``running``.
+        settings: of this process.
+        database: where it is stored.
+        claimed: whether a coordinator does it, not the command line.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        database: Database,
+        settings: Settings,
+        *,
+        claimed: bool,
+        is_lost: Callable[[], bool],
+        is_unwanted: Callable[[], bool],
+        should_stop: Callable[[], bool],
+        stopped_status: StoppedStatus,
+    ) -> None:
+        self.id, self.kind, self.called, self.spec = job.id, job.kind, job.called, job.spec
+        self.status: SearchStatus | None = job.status  # type: ignore[assignment]
+        self.settings, self.database, self.claimed = settings, database, claimed
+        self._is_lost, self._is_unwanted = is_lost, is_unwanted
+        self._should_stop, self.stopped_status = should_stop, stopped_status
+        self._told, self._text = 0.0, ""
+
+    def phase(self, text: str, share: float | None = None) -> None:
+        """Say what this job does or waits for, and how much of that is done (0 to 1).
+
+        A new phase is stored with its beginning, so that everybody sees since when; the same one
+        is told about once a second. What follows a colon in ``text`` may change within a phase.
+        """
+        what, now = text.split(":")[0], time.monotonic()
+        if what == self._text and now - self._told < PHASE_SECONDS:
+            return
+        new, self._text, self._told = what != self._text, what, now
+        payload = {"text": text, "share": None if share is None else round(share, 3)}
+        with self.database.write() as session:
+            if new:
+                jobs.note_phase(session, self.id, what)
+            append_event(session, f"{self.kind}_preparing", payload, job_id=self.id)
+        log.info("preparing", **payload)
+
+    def corpus(self, progress: CorpusProgress) -> None:
+        """Say how far tokenising is; a corpus that was there already is not worth a word."""
+        if progress.stage == "tokenizing":
+            total = progress.bytes_total
+            share = progress.bytes_read / total if total else None
+            self.phase(f"tokenising the corpus: {progress.num_samples} sequences", share)
+
+    def objective(self, what: str, done: int, total: int) -> None:
+        """Say how far the fitting of a head or the trial of layers is."""
+        self.phase(f"{what}: step {done} of {total}", done / total if total else None)
+
+    def latency(self, share: float, text: str) -> None:
+        """Say how far the latency table is."""
+        self.phase(f"latency table: {text}", share)
+
+    def progress(self, done: int, total: int | None) -> None:
+        """Write down how much of the whole is done, in the kind's own unit."""
+        with self.database.write() as session:
+            jobs.note_progress(session, self.id, done, total)
+
+    def event(self, type: str, payload: Mapping[str, Any]) -> None:
+        """Tell that something happened; the kind's name stands before ``type``."""
+        with self.database.write() as session:
+            append_event(session, f"{self.kind}_{type}", payload, job_id=self.id)
+
+    def warn(self, text: str) -> None:
+        """Tell what the user should know; what was told before a restart is not told again."""
+        log.warning(text)
+        kind, payload = f"{self.kind}_warning", {"text": text}
+        with self.database.write() as session:
+            if payload not in payloads_of(session, kind, self.id):
+                append_event(session, kind, payload, job_id=self.id)
+
+    def should_stop(self) -> bool:
+        """Whether to stop: on request, or because the job was paused or cancelled.
+
+        Raises:
+            ConflictError: another process has the lease now, and writes the status.
+        """
+        self.check_lease()
+        return self._is_unwanted() or self._should_stop()
+
+    def check_lease(self) -> None:
+        """Break off if somebody else works on the job; called before a result is written.
+
+        Raises:
+            ConflictError: another process has the lease now.
+        """
+        if self._is_lost():
+            raise ConflictError(f"another process took over {self.called}; this one has stopped")
+
+    def check(self) -> None:
+        """Break off if work is to stop; called between steps.
+
+        Raises:
+            StoppedError: it is.
+            ConflictError: see :meth:`should_stop`.
+        """
+        if self.should_stop():
+            raise StoppedError
+
+    def rest(self) -> SearchStatus | None:
+        """Write down that work was stopped, unless somebody has written a status himself."""
+        if self.stopped_status == "paused":
+            self._end("paused")
+        with self.database.read() as session:
+            return jobs.status_of(session, self.id)
+
+    def succeed(self) -> None:
+        """Write down that work is done, unless somebody has written a status himself."""
+        self.check_lease()
+        self._end("succeeded")
+
+    def fail(self, error: Exception) -> None:
+        """Write down why work failed, unless somebody has written a status himself."""
+        if not self._is_lost():
+            self._end("failed", str(error) if isinstance(error, KdnasError) else repr(error))
+
+    def _end(self, status: SearchStatus, error: str | None = None) -> None:
+        with self.database.write() as session:
+            row = jobs.locked_job(session, self.id)
+            if row.status == "running":
+                jobs.change_status(session, row, status, error)

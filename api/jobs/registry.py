@@ -1,0 +1,57 @@
+"""Which kinds of jobs there are: ours, and those of installed packages.
+
+A package adds a kind by an entry point in the group ``kdnas.job_kinds`` that names a
+:class:`~api.jobs.kind.JobKind`. Ours are named here and loaded when somebody asks, so that nothing
+that all kinds share imports one of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final
+
+from api.jobs.kind import JobKind
+from kdnas.errors import SpecError, unknown_name
+
+ENTRY_POINT_GROUP: Final = "kdnas.job_kinds"
+
+_OURS: Final = ("searches", "distillations", "evaluations", "pipelines", "latency_tables")
+
+
+@cache
+def kinds() -> Mapping[str, JobKind]:
+    """Every kind by its name, ours first.
+
+    Raises:
+        SpecError: a package's entry point is no kind, or has the name of another.
+    """
+    found = {kind.name: kind for kind in map(_ours, _OURS)}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        kind = point.load()
+        if not isinstance(kind, JobKind) or kind.name in found:
+            raise SpecError(
+                f"entry point {point.name!r} of {ENTRY_POINT_GROUP} ({point.value}) names no new "
+                "kind of job; correct or remove its package"
+            )
+        found[kind.name] = kind
+    return found
+
+
+def kind_named(name: str) -> JobKind:
+    """Return a kind by its name.
+
+    Raises:
+        SpecError: there is none; says which name is nearest.
+    """
+    known = kinds()
+    if name not in known:
+        raise SpecError(unknown_name("kind of job", name, known))
+    return known[name]
+
+
+def _ours(room: str) -> JobKind:
+    kind: JobKind = importlib.import_module(f"api.{room}.kind").KIND
+    return kind

@@ -1,0 +1,142 @@
+"""Jobs of every kind: list, read, change, delete; and the same routes for each kind's own path."""
+
+# Without `from __future__ import annotations`: the factory's types are made while it runs.
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from api.http.dependencies import DatabaseDep
+from api.http.rendering import rendered, rendered_page, sorting
+from api.http.schemas import Page, Shape
+from api.jobs.kind import JobKind
+from api.jobs.registry import kind_named, kinds
+from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import Job, kind_of
+from kdnas.db.repository import job_pages, jobs
+from kdnas.db.repository.transitions import apply_action
+
+Reader = Callable[[Database, Session, str], Any]
+"""Reads one job as its kind shows it: database, session, id → plain values."""
+
+Force = Annotated[
+    bool, Query(description="Also where other jobs stand on it; those are kept without it.")
+]
+
+
+def add_job_routes(
+    router: APIRouter, table: type[Job], path: str, detail: type[Shape], read: Reader
+) -> None:
+    """Give a kind's router what every kind has: read, change and delete one by id or name.
+
+    Args:
+        router: of the kind; routes with a fixed path have to be there already.
+        table: of the kind.
+        path: such as ``searches``.
+        detail: shape of one.
+        read: reads one.
+    """
+    kind = "job" if table is Job else kind_of(table)
+    noun = kind.replace("_", " ")
+    article = "an" if noun[0] in "aeiou" else "a"
+    place = f"/{path}/{{{kind}}}"
+    Reference = Annotated[  # noqa: N806 (a type)
+        str, Path(alias=kind, description=f"Id or name of {article} {noun}.", max_length=200)
+    ]
+
+    def read_one(reference: Reference, database: DatabaseDep) -> Response:
+        with database.read() as session:
+            return rendered(read(database, session, jobs.get_job(session, reference, table).id))
+
+    def change_one(reference: Reference, change: JobChange, database: DatabaseDep) -> Response:
+        with database.write() as session:
+            job_id = jobs.get_job(session, reference, table).id
+            apply_change(session, job_id, change)
+        with database.read() as session:
+            return rendered(read(database, session, job_id))
+
+    def delete_one(reference: Reference, database: DatabaseDep, force: Force = False) -> None:
+        with database.write() as session:
+            job_id = jobs.get_job(session, reference, table).id
+            jobs.delete_job(session, job_id, with_standing=force)
+
+    router.add_api_route(
+        place,
+        read_one,
+        methods=["GET"],
+        name=f"read_{kind}",
+        description=f"Read {article} {noun} with what was asked for.",
+        response_model=detail,
+    )
+    router.add_api_route(
+        place,
+        change_one,
+        methods=["PATCH"],
+        name=f"change_{kind}",
+        description=f"Pause, resume or cancel {article} {noun}, or name, note and label it; "
+        "whoever works on it sees that within two seconds.",
+        response_model=detail,
+    )
+    router.add_api_route(
+        place,
+        delete_one,
+        methods=["DELETE"],
+        name=f"delete_{kind}",
+        status_code=204,
+        description=f"Delete {article} {noun} that is not running; jobs that it asked for, and "
+        "those that stand on it, are kept.",
+    )
+
+
+def apply_change(session: Session, job_id: str, change: JobChange) -> None:
+    """Do all that a change says, or nothing.
+
+    Raises:
+        ConflictError: the job's status forbids the action, or the name is taken.
+    """
+    if change.name is not None:
+        jobs.rename(session, job_id, change.name)
+    if change.note is not None:
+        jobs.set_note(session, job_id, change.note)
+    if change.labels is not None:
+        jobs.set_labels(session, job_id, change.labels)
+    if change.action is not None:
+        apply_action(session, job_id, change.action)
+
+
+def _read(database: Database, session: Session, job_id: str) -> Any:
+    row = job_pages.read_job(session, job_id)
+    return {**row, "href": page_of(kinds().get(row["kind"]), job_id)}
+
+
+def page_of(kind: JobKind | None, job_id: str) -> str:
+    """Return where the dashboard shows a job: on its kind's own page, or among all jobs."""
+    return f"/{kind.path}/{job_id}" if kind is not None and kind.has_page else f"/jobs/{job_id}"
+
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/jobs", response_model=Page[JobShape])
+def list_jobs(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
+    """List jobs of every kind, the newest first; parts of others are under their parents."""
+    for name in query.kind:
+        kind_named(name)
+    sort, descending = sorting(query.sort)
+    with database.read() as session:
+        parent = None if query.parent is None else jobs.get_job(session, query.parent).id
+        page = job_pages.list_jobs(
+            session,
+            query.filter(parent),
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+    return rendered_page(page)
+
+
+add_job_routes(router, Job, "jobs", JobDetail, _read)

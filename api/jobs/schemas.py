@@ -1,0 +1,95 @@
+"""Shapes of jobs: what every kind shows, and how one is changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from kdnas.db.records import OwnerKind
+from kdnas.db.repository.job_pages import SORTS, JobFilter
+from kdnas.db.repository.transitions import Action
+from kdnas.records import SearchStatus
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
+MOST_LABELS = 20
+
+Name = Annotated[str, Field(max_length=100, pattern=NAME)]
+Label = Annotated[str, Field(max_length=50, pattern=LABEL)]
+
+
+class JobShape(Shape):
+    """A job of any kind, as lists have it."""
+
+    id: str
+    kind: str
+    name: str | None
+    status: SearchStatus
+    owner_kind: OwnerKind
+    phase: str | None = Field(description="What it does or waits for, in words.")
+    phase_since: datetime | None
+    done: int | None = Field(description="In the kind's own unit, such as steps.")
+    total: int | None
+    remaining_seconds: float | None = Field(
+        description="From how fast it has come so far; null where that says nothing."
+    )
+    error: str | None
+    note: str | None
+    labels: list[str]
+    parent_id: str | None
+    num_children: int
+    num_children_ended: int
+    worked_seconds: float
+    worker: str | None = Field(description="Host and process that work on it at present.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class JobDetail(JobShape):
+    """A job with what was asked for, and what that was resolved to."""
+
+    requested: dict[str, Any]
+    resolved: dict[str, Any] | None = Field(description="Null until it was prepared.")
+    href: str = Field(description="Its page in the dashboard.")
+
+
+class JobQuery(ListQuery):
+    """Which jobs are wanted, and how they are sorted."""
+
+    kind: list[Text] = Field([], max_length=20)
+    status: list[SearchStatus] = Field([], max_length=20)
+    label: list[Text] = Field([], max_length=MOST_LABELS, description="All of them.")
+    name: Text | None = Field(None, description="A part of the name.")
+    parent: Text | None = Field(None, description="Id or name of the job that asked for them.")
+    roots: bool = Field(True, description="Only what nobody asked for but a user.")
+    sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
+
+    def filter(self, parent_id: str | None) -> JobFilter:
+        """As the repository takes it; whoever names a parent or a name wants all of those."""
+        roots = self.roots and parent_id is None and self.name is None and not self.label
+        return JobFilter(
+            tuple(self.kind), tuple(self.status), tuple(self.label), self.name, parent_id, roots
+        )
+
+
+class JobChange(BaseModel):
+    """What is to be changed of a job; at least one of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: Action | None = None
+    name: Name | None = None
+    note: str | None = Field(None, max_length=2000, pattern=r"^[^\x00]*$")
+    labels: list[Label] | None = Field(None, max_length=MOST_LABELS)
+
+    @model_validator(mode="after")
+    def _something(self) -> JobChange:
+        if not self.model_fields_set or all(
+            getattr(self, name) is None for name in ("action", "name", "note", "labels")
+        ):
+            raise ValueError("nothing is to be changed; give action, name, note or labels")
+        return self
