@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from api.http.schemas import Check
 from kdnas.db.engine import Database
+from kdnas.db.repository import coordinators
 from kdnas.db.repository.events import last_event_id
 from kdnas.errors import DatabaseError
 from kdnas.settings import Settings
@@ -36,7 +37,7 @@ def check_all(
         "database": check_database(database),
         "ray": check_cluster(settings),
         "disk": check_disk(settings.home),
-        "coordinator": _check_coordinator(coordinator),
+        "coordinator": _check_coordinator(database, coordinator),
     }
 
 
@@ -78,9 +79,27 @@ def check_disk(folder: Path) -> Check:
     return Check(ok=True, detail=told)
 
 
-def _check_coordinator(coordinator: Worker | None) -> Check:
+def _check_coordinator(database: Database, coordinator: Worker | None) -> Check:
+    """Whether somebody looks after the queue: in this process, or by what the database says."""
     if coordinator is None:
-        return Check(ok=True, detail="not in this process")
+        return _check_other_coordinators(database)
     if coordinator.alive:
         return Check(ok=True, detail="looks after the queue")
     return Check(ok=False, detail="has stopped; the log says why, start the service again")
+
+
+def _check_other_coordinators(database: Database) -> Check:
+    try:
+        with database.read() as session:
+            number = coordinators.count_alive(session)
+    except DatabaseError as error:
+        return Check(ok=False, detail=str(error))
+    if number == 0:
+        return Check(
+            ok=False,
+            detail="no coordinator looks after the queue, so nothing that waits is begun; start "
+            "one with `kdnas coordinator`",
+        )
+    return Check(
+        ok=True, detail=f"{number} elsewhere look{'s' if number == 1 else ''} after the queue"
+    )

@@ -28,7 +28,7 @@ from api.jobs.registry import kinds
 from api.jobs.webhook import Webhook
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
-from kdnas.db.repository import claims, jobs, leases
+from kdnas.db.repository import claims, coordinators, jobs, leases
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import DatabaseError, NotFoundError
 from kdnas.settings import Settings
@@ -80,6 +80,7 @@ class Coordinator:
             self._environment["KDNAS_RAY_ADDRESS"] = self._address
         self._cluster = LocalCluster(self._environment)
         self._settings = settings
+        self._self = LeaseOwner.of_this_process("service")
         self._cleaned: set[str] = set()
         self._webhook = Webhook.from_settings(settings, database)
         self._children: list[Child] = []
@@ -128,6 +129,7 @@ class Coordinator:
                 now = time.monotonic()
                 if now - looked >= LOOK_SECONDS:
                     looked = now
+                    self._say_alive()
                     self._end_unwanted()
                     for kind in kinds().values():
                         kind.move_on(self._database)
@@ -142,6 +144,10 @@ class Coordinator:
                 log.exception("the coordinator goes on after an error")
                 self._stopping.wait(TROUBLE_SECONDS)
         self._drain()
+
+    def _say_alive(self) -> None:
+        with self._database.write() as session:
+            coordinators.note_alive(session, self._self, self.max_running, self.running)
 
     def _start_what_waits(self) -> None:
         """Claim and start one of each kind in turn, until nothing waits or there is no room."""
@@ -261,6 +267,8 @@ class Coordinator:
                 child.process.wait()
         try:
             self._reap(draining=True)
+            with self._database.write() as session:
+                coordinators.note_gone(session, self._self)
         except DatabaseError as error:  # leases of dead processes are free anyway
             log.error("database out of reach", reason=str(error))
         self._cluster.stop(max(0.0, self._deadline - time.monotonic()))

@@ -29,7 +29,8 @@ class JobShape(Shape):
     name: str | None
     status: SearchStatus
     owner_kind: OwnerKind
-    phase: str | None = Field(description="What it does or waits for, in words.")
+    standing: str = Field(description="What it does or waits for, in words.")
+    phase: str | None = Field(description="What the process that works on it has said it does.")
     phase_since: datetime | None
     done: int | None = Field(description="In the kind's own unit, such as steps.")
     total: int | None

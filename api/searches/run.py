@@ -268,6 +268,10 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         context=journal.save_context(prepared.context),
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
     )
+    with context.database.write() as session:
+        row = jobs.locked_job(session, context.id)
+        total = spec.controller.episodes * spec.controller.candidates
+        jobs.note_progress(session, context.id, row.progress_mark(session), total)
     settings = context.settings
     with _connected(spec, settings):
         status = run_search(

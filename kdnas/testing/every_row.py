@@ -149,6 +149,15 @@ def fill(session: Session) -> None:
             created_at=BEGAN,
             **LEASE,
         ),
+        m.CoordinatorRow(
+            id="token-1",
+            host="node-1",
+            pid=4242,
+            max_running=2,
+            num_running=1,
+            started_at=BEGAN,
+            seen_at=BEGAN,
+        ),
         m.IdempotencyKey(
             route="POST /api/v1/searches",
             key="key-1",

@@ -96,6 +96,7 @@ CHILDREN = (
 
 def upgrade() -> None:
     _create_jobs()
+    _create_coordinators()
     for kind in KINDS:
         _fill_jobs(kind)
     _take_requests_of_evaluations_apart()
@@ -113,6 +114,7 @@ def downgrade() -> None:
     _events_of_subjects()
     for kind in KINDS:
         _give_back(kind)
+    op.drop_table("coordinators")
     op.drop_table("job_labels")
     op.drop_table("jobs")
 
@@ -164,6 +166,20 @@ def _create_jobs() -> None:
         sa.PrimaryKeyConstraint("job_id", "label", name=op.f("pk_job_labels")),
     )
     op.create_index(op.f("ix_job_labels_label_job_id"), "job_labels", ["label", "job_id"])
+
+
+def _create_coordinators() -> None:
+    op.create_table(
+        "coordinators",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("max_running", sa.Integer(), nullable=False),
+        sa.Column("num_running", sa.Integer(), nullable=False),
+        sa.Column("started_at", MOMENT, nullable=False),
+        sa.Column("seen_at", MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_coordinators")),
+    )
 
 
 def _fill_jobs(kind: Kind) -> None:

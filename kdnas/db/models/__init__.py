@@ -13,7 +13,7 @@
           │                                 └─ evaluations
           ├─ job_labels
           └─ events
-    grids · idempotency_keys
+    coordinators · grids · idempotency_keys
 """
 
 from kdnas.db.models.distillations import (
@@ -36,7 +36,7 @@ from kdnas.db.models.searches import (
     Search,
     SearchState,
 )
-from kdnas.db.models.service import Event, IdempotencyKey
+from kdnas.db.models.service import CoordinatorRow, Event, IdempotencyKey
 from kdnas.db.models.values import CANDIDATE_STATUSES, FINAL_STATUSES, STATUSES
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Attempt",
     "Candidate",
     "ControllerState",
+    "CoordinatorRow",
     "Distillation",
     "DistillationCurvePoint",
     "DistillationLoss",

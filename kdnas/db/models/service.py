@@ -32,6 +32,20 @@ class IdempotencyKey(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
+class CoordinatorRow(Base):
+    """A coordinator that looks after the queue, and when it last said so."""
+
+    __tablename__ = "coordinators"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    host: Mapped[str]
+    pid: Mapped[int]
+    max_running: Mapped[int]
+    num_running: Mapped[int]
+    started_at: Mapped[datetime] = mapped_column(default=utc_now)
+    seen_at: Mapped[datetime]
+
+
 class Event(Base):
     """Something that happened; ids rise in the order of the commits (``repository.events``).
 

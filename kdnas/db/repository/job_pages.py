@@ -12,7 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.base import utc_now
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel
-from kdnas.db.repository import leases
+from kdnas.db.repository import coordinators, leases
 from kdnas.db.repository.pages import Order, PageOf, read_page
 from kdnas.records import SearchStatus
 
@@ -111,8 +111,10 @@ def read_jobs(session: Session, ids: Sequence[str]) -> list[Row]:
     query = select(*(getattr(Job, name) for name in (*_SHOWN, *_LEASE))).where(Job.id.in_(ids))
     found = {row.id: row for row in session.execute(query)}
     children = _children(session, found)
-    now = leases.database_time(session)
-    return [_row(found[one], children.get(one, (0, 0)), now) for one in ids if one in found]
+    now, attended = leases.database_time(session), coordinators.count_alive(session) > 0
+    return [
+        _row(found[one], children.get(one, (0, 0)), now, attended) for one in ids if one in found
+    ]
 
 
 def read_job(session: Session, job_id: str) -> Row:
@@ -144,15 +146,38 @@ def _children(session: Session, ids: Collection[str]) -> dict[str, tuple[int, in
     return {str(row[0]): (row[1], int(row[2] or 0)) for row in session.execute(query)}
 
 
-def _row(job: Any, children: tuple[int, int], now: datetime) -> Row:
+def _row(job: Any, children: tuple[int, int], now: datetime, attended: bool) -> Row:
     holder = leases.live_holder(job, now)
     return {
         **{name: getattr(job, name) for name in _SHOWN},
+        "standing": _standing(job, children, holder is not None, attended),
         "remaining_seconds": _remaining(job, now),
         "num_children": children[0],
         "num_children_ended": children[1],
         "worker": None if holder is None else f"{holder.host}, process {holder.pid}",
     }
+
+
+def _standing(job: Any, children: tuple[int, int], held: bool, attended: bool) -> str:
+    """Say what a job does or waits for."""
+    of_service = job.owner_kind == "service"
+    if job.status == "queued" and of_service:
+        return "waiting in the queue" if attended else "no coordinator looks after the queue"
+    if job.status == "queued":
+        return "its command has not come to it yet"
+    if job.status != "running":
+        return str(job.status)
+    if not held and children[0]:
+        return f"waiting for its parts: {children[1]} of {children[0]} have ended"
+    if not held:
+        if job.phase and job.phase.startswith("waiting"):
+            return str(job.phase)
+        if not of_service:
+            return "its process is gone; resume it with the command that started it"
+        return "its process is gone; " + (
+            "a coordinator takes it up" if attended else "no coordinator looks after the queue"
+        )
+    return job.phase or "at work"
 
 
 def _remaining(job: Any, now: datetime) -> float | None:

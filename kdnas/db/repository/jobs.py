@@ -118,7 +118,7 @@ def change_status(
     if row.status == "running" and row.phase_since is not None:
         row.worked_seconds += max(0.0, (now - row.phase_since).total_seconds())
     row.status, row.error = status, error
-    row.phase, row.phase_since = None, now if status == "running" else None
+    row.phase, row.phase_since = None, now
     if status == "running" and row.started_at is None:
         row.started_at = now
     row.finished_at = now if status in FINAL_STATUSES else None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import new_id
+from kdnas.db.base import new_id, utc_now
 from kdnas.db.models import Job, kind_of
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.upsert import insert
@@ -115,6 +115,7 @@ def add_job(
         "owner_kind": owner_kind,
         "status": "queued",
         "labels": list(labels),
+        "phase_since": utc_now(),
     }
     row_id = None
     while row_id is None:
