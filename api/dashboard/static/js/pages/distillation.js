@@ -4,6 +4,7 @@ import { ApiError, get } from "../api.js";
 import { Chart, colour } from "../charts.js";
 import { byId, el, isOperator, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
+import { jobFrame } from "../job.js";
 import { duration, fixed, moment, whole } from "../format.js";
 import { EventLog, actionButtons, bar, chip, facts, tiles } from "../parts.js";
 import { showScores } from "../scores.js";
@@ -185,6 +186,7 @@ async function read() {
 }
 
 const readState = throttled(read, 1500);
+const frame = jobFrame(reference, readState);
 
 async function begin() {
   try {
@@ -198,11 +200,12 @@ function watch() {
   if (shown) renewScores();
   const since = Number(document.body.dataset.logSince);
   follow(
-    { distillation: shown?.id ?? reference },
+    { job: shown?.id ?? reference },
     since,
     (event, isNew) => {
       log.add(event);
       if (event.type === "distillation_progress") measure(event);
+      if (isNew) frame.happened();
       if (isNew) (event.type.startsWith("evaluation") ? renewScores : readState)();
     },
     () => {

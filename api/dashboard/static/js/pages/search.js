@@ -4,6 +4,7 @@ import { ApiError, get, getAll } from "../api.js";
 import { byId, problem, show, throttled } from "../dom.js";
 import { EventLog } from "../parts.js";
 import { follow } from "../events.js";
+import { jobFrame } from "../job.js";
 import { CandidateTable } from "../search/candidates.js";
 import { Coverage } from "../search/coverage.js";
 import { Panel } from "../search/panel.js";
@@ -26,6 +27,8 @@ const coverage = new Coverage(byId("coverage"), path);
 const candidates = new CandidateTable(byId("candidates"), path, chooseId);
 const ranking = new Ranking(byId("ranking"), path, reference);
 const log = new EventLog(byId("log").querySelector("[data-log]"));
+
+const frame = jobFrame(reference, () => readState());
 
 let search = null;
 let episodes = [];
@@ -101,6 +104,7 @@ function happened(event, isNew) {
   log.add(event);
   if (!isNew) return;
   readState();
+  frame.happened();
   if (event.type.startsWith("episode") || event.type === "candidate_finished") readProgress();
   if (event.type === "candidate_finished") {
     readCharts();
@@ -124,7 +128,7 @@ async function begin() {
   }
   readAll();
   const since = Number(document.body.dataset.logSince);
-  follow({ search: search?.id ?? reference }, since, happened, readAll);
+  follow({ job: search?.id ?? reference }, since, happened, readAll);
 }
 
 begin();
