@@ -81,7 +81,7 @@ def add_job(
     requested: Mapping[str, Any],
     *,
     name: str | None = None,
-    invent_name: bool = True,
+    stem: str | None = None,
     job_id: str | None = None,
     parent_id: str | None = None,
     owner_kind: str = "service",
@@ -98,7 +98,7 @@ def add_job(
         table: of its kind.
         requested: what the user asked for, as plain JSON.
         name: to call it by.
-        invent_name: whether to make up a name where none is given.
+        stem: what an invented name begins with; None invents all of it.
         job_id: None makes one.
         parent_id: the job that asks for it.
         owner_kind: who is to do it, ``cli`` or ``service``.
@@ -119,7 +119,7 @@ def add_job(
     }
     row_id = None
     while row_id is None:
-        called = name or (_pleasant_name() if invent_name else None)
+        called = name or _invented_name(stem)
         row_id = session.scalar(
             insert(session, cast(Table, Job.__table__))
             .values(id=job_id or new_id(), name=called, **values)
@@ -145,5 +145,7 @@ def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
     raise ConflictError(f"there is already a {noun_of(table)} named {name!r} ({status}); {way}")
 
 
-def _pleasant_name() -> str:
+def _invented_name(stem: str | None) -> str:
+    if stem is not None:
+        return f"{stem}-{secrets.token_hex(3)}"
     return f"{secrets.choice(_QUALITIES)}-{secrets.choice(_CREATURES)}-{secrets.token_hex(2)}"

@@ -12,12 +12,18 @@ const OVER = ["succeeded", "failed", "cancelled"];
 const since = (text) => duration(Date.now() - new Date(text));
 
 /** What a job does or waits for, since when, how much is done, and how long it will take yet. */
-export function standingOf(job) {
+export function standingOf(job, counted = true) {
+  if (OVER.includes(job.status)) return endOf(job);
   const words = [job.standing];
-  if (!OVER.includes(job.status) && job.phase_since) words.push(`for ${since(job.phase_since)}`);
-  if (job.status === "running" && job.total) words.push(`${whole(job.done)} of ${whole(job.total)}`);
+  if (job.phase_since) words.push(`for ${since(job.phase_since)}`);
+  if (counted && job.status === "running" && job.total) words.push(`${whole(job.done)} of ${whole(job.total)}`);
   if (job.remaining_seconds != null) words.push(`about ${duration(1000 * job.remaining_seconds)} left`);
   return words.join(" · ");
+}
+
+function endOf(job) {
+  if (!job.started_at || !job.finished_at) return job.status;
+  return `${job.status} after ${duration(new Date(job.finished_at) - new Date(job.started_at))}`;
 }
 
 export const labelsOf = (job) => job.labels.map((text) => el("a", { class: "label", href: `/jobs?${new URLSearchParams({ label: text })}` }, text));

@@ -10,6 +10,7 @@ import { EventLog, actionButtons, bar, chip } from "../parts.js";
 const reference = document.body.dataset.subject;
 const path = `/jobs/${encodeURIComponent(reference)}`;
 const log = new EventLog(byId("log").querySelector("[data-log]"));
+const standing = byId("job"); // stays when the rest is shown anew
 const failed = (error) => show(byId("problem"), problem(error));
 
 async function read() {
@@ -31,6 +32,7 @@ async function read() {
         ),
         el("div", { class: "actions" }, actionButtons(path, job.status, readState, failed)),
       ),
+      standing,
       job.error && el("p", { class: "notice bad", role: "alert" }, job.error),
       job.total ? bar(job.done / job.total, "Progress of the job") : null,
     );

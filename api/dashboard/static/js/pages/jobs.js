@@ -3,7 +3,7 @@
 
 import { get } from "../api.js";
 import { byId, el, problem, show } from "../dom.js";
-import { moment, whole } from "../format.js";
+import { moment, percent, whole } from "../format.js";
 import { labelsOf, pageOf, standingOf } from "../job.js";
 import { listPage } from "../lists.js";
 import { actionButtons, bar, chip } from "../parts.js";
@@ -18,10 +18,15 @@ function name(job) {
   return el("span", { class: "job-name" }, link, job.note && el("small", { class: "muted" }, job.note), labelsOf(job));
 }
 
+function doing(job) {
+  const by = job.worker ?? (job.owner_kind === "cli" ? "of the command line" : null);
+  return el("span", { class: "doing" }, el("span", {}, job.error ?? standingOf(job, false)), by && el("small", { class: "muted" }, by));
+}
+
 function progress(job) {
   if (!job.total) return job.num_children ? `${whole(job.num_children_ended)} of ${whole(job.num_children)} parts` : "–";
   const share = job.status === "succeeded" ? 1 : job.done / job.total;
-  return el("span", {}, bar(share, `Progress of ${job.name ?? job.id}`, true), `${whole(job.done)} / ${whole(job.total)}`);
+  return el("span", { title: `${whole(job.done)} of ${whole(job.total)}` }, bar(share, `Progress of ${job.name ?? job.id}`, true), percent(share));
 }
 
 function fold(job) {
@@ -53,9 +58,8 @@ const columns = [
   { label: "Name", sort: "name", cell: name },
   { label: "Kind", sort: "kind", cell: (job) => noun(job.kind) },
   { label: "Status", sort: "status", cell: (job) => chip(job.status) },
-  { label: "What it does", wrap: true, cell: (job) => job.error ?? standingOf(job) },
+  { label: "What it does or waits for", wrap: true, cell: doing },
   { label: "Done", cell: progress },
-  { label: "By", cell: (job) => job.worker ?? (job.owner_kind === "cli" ? "command line" : "–") },
   { label: "Created", sort: "created_at", cell: (job) => moment(job.created_at) },
   { label: "", root: true, cell: fold },
   { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job.status, () => table.load(), failed)) },

@@ -23,6 +23,7 @@ const REPORT_MS = 4000;
 
 let shown = null; // the pipeline as it was read last
 let report = null;
+const standing = byId("job"); // stays when the rest is shown anew
 
 /** Which part of the pipeline an event is about, in words. */
 function about(event) {
@@ -51,6 +52,7 @@ function showSummary(it) {
       ),
       el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
     ),
+    standing,
     it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
     stageBar(it, report?.stages ?? []),
     it.notes.length ? el("ul", { class: "notes list" }, it.notes.map((note) => el("li", {}, note))) : null,

@@ -35,14 +35,13 @@ let episodes = [];
 
 async function readSearch() {
   search = await get(path);
-  showSummary(search, episodes, { path, changed: readState });
+  showSummary(search, { path, changed: readState });
   panel.search = search;
 }
 
 async function readEpisodes() {
   episodes = await getAll(`${path}/episodes`, {}, MOST_EPISODES);
   await rewards.update({ episodes });
-  if (search) showSummary(search, episodes, { path, changed: readState });
 }
 
 async function readPoints() {
