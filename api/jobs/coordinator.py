@@ -24,7 +24,7 @@ from api.jobs.children import (
 )
 from api.jobs.kind import JobKind
 from api.jobs.pauses import Pauses
-from api.jobs.registry import kinds
+from api.jobs.registry import add_tables_of_packages, kinds
 from api.jobs.webhook import Webhook
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
@@ -101,6 +101,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Begin; what was left unfinished is taken up first."""
+        add_tables_of_packages(self._settings)
         log.info("coordinator started", max_running=self.max_running, ray_address=self._address)
         if self._webhook is not None:
             self._webhook.start()

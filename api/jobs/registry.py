@@ -14,10 +14,13 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from api.jobs.kind import JobKind
+from kdnas.db import migrate
 from kdnas.errors import SpecError, unknown_name
+from kdnas.settings import Settings
 
 ENTRY_POINT_GROUP: Final = "kdnas.job_kinds"
 
+_OUR_TABLES: Final = "kdnas.db.models."
 _OURS: Final = ("searches", "distillations", "evaluations", "pipelines", "latency_tables")
 
 
@@ -50,6 +53,19 @@ def kind_named(name: str) -> JobKind:
     if name not in known:
         raise SpecError(unknown_name("kind of job", name, known))
     return known[name]
+
+
+def add_tables_of_packages(settings: Settings) -> None:
+    """Make the tables of kinds that installed packages bring, where they are not there yet.
+
+    Raises:
+        DatabaseError: the database is out of reach, or full.
+    """
+    tables = [
+        kind.table for kind in kinds().values() if not kind.table.__module__.startswith(_OUR_TABLES)
+    ]
+    if tables:
+        migrate.add_tables(settings.database_url, tables)
 
 
 def _ours(room: str) -> JobKind:

@@ -2,13 +2,14 @@
 
 # Without `from __future__ import annotations`: the factory's types are made while it runs.
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
+from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
 from api.http.schemas import Page, Shape
 from api.jobs.kind import JobKind
@@ -16,8 +17,9 @@ from api.jobs.registry import kind_named, kinds
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
-from kdnas.db.repository import job_pages, jobs
+from kdnas.db.repository import job_pages, jobs, names
 from kdnas.db.repository.transitions import apply_action
+from kdnas.specs.base import Spec
 
 Reader = Callable[[Database, Session, str], Any]
 """Reads one job as its kind shows it: database, session, id → plain values."""
@@ -117,12 +119,66 @@ def page_of(kind: JobKind | None, job_id: str) -> str:
     return f"/{kind.path}/{job_id}" if kind is not None and kind.has_page else f"/jobs/{job_id}"
 
 
+def routes_of(kind: JobKind) -> Iterable[APIRouter]:
+    """Return what answers for a kind: its own routes, or those that its spec makes."""
+    if kind.routes is not None:
+        return kind.routes()
+    return (_plain_routes(kind, kind.spec),) if kind.spec is not None else ()
+
+
+def _plain_routes(kind: JobKind, spec: type[Spec]) -> APIRouter:
+    own = APIRouter(tags=[kind.path])
+
+    def create(request: spec, database: DatabaseDep, once: OnceDep) -> Response:  # type: ignore[valid-type]
+        def add(session: Session) -> Answer:
+            job = names.add_job(
+                session,
+                kind.table,
+                cast(Spec, request).to_json(),
+                name=getattr(request, "name", None),
+                stem=kind.name,
+                **kind.columns(request),
+            )
+            body = JobDetail.model_validate(_read(database, session, job.id))
+            return Answer(body, location=f"/api/v1/{kind.path}/{job.id}")
+
+        return once.answer(202, add, jobs.require_job)
+
+    def list_own(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
+        return _page(query.model_copy(update={"kind": [kind.name]}), database)
+
+    noun = kind.name.replace("_", " ")
+    own.add_api_route(
+        f"/{kind.path}",
+        create,
+        methods=["POST"],
+        name=f"create_{kind.name}",
+        status_code=202,
+        response_model=JobDetail,
+        description=f"Ask for a {noun}; a coordinator takes it up when it has room.",
+    )
+    own.add_api_route(
+        f"/{kind.path}",
+        list_own,
+        methods=["GET"],
+        name=f"list_{kind.plural}",
+        response_model=Page[JobShape],
+        description=f"List jobs of the kind {noun}, the newest first unless asked otherwise.",
+    )
+    add_job_routes(own, kind.table, kind.path, JobDetail, _read)
+    return own
+
+
 router = APIRouter(tags=["jobs"])
 
 
 @router.get("/jobs", response_model=Page[JobShape])
 def list_jobs(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
     """List jobs of every kind, the newest first; parts of others are under their parents."""
+    return _page(query, database)
+
+
+def _page(query: JobQuery, database: Database) -> Response:
     for name in query.kind:
         kind_named(name)
     sort, descending = sorting(query.sort)
