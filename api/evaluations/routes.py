@@ -145,7 +145,7 @@ def list_evaluated_models(database: DatabaseDep) -> Response:
         }
     },
 )
-def read_report(
+def read_evaluation_report(
     query: Annotated[ReportQuery, Query()], database: DatabaseDep, settings: SettingsDep
 ) -> Response:
     """Put a model's scores together, mean ± deviation over seeds, with published ones beside."""

@@ -56,6 +56,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        generate_unique_id_function=lambda route: route.name,  # a client's method names
     )
     app.state.settings = settings
     app.state.database = database

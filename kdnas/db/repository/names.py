@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id, utc_now
@@ -47,18 +47,24 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
     """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise NotFoundError(unknown(session, table, reference))
-    row = session.get(table, reference)
-    if row is not None:
-        return row
-    found = list(session.scalars(select(table).where(table.name == reference).limit(2)))
+    # Columns first, not objects: the package of a row's kind may have been removed.
+    query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
+    if table is not Job:
+        query = query.where(Job.kind == kind_of(table))
+    found = [(job_id, kind) for job_id, kind in session.execute(query)]
+    found = [one for one in found if one[0] == reference] or found
     if not found:
         raise NotFoundError(unknown(session, table, reference))
     if len(found) > 1:
+        nouns = " and of ".join(f"a {kind.replace('_', ' ')}" for _, kind in found)
+        raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
+    job_id, kind = found[0]
+    if kind not in Job.__mapper__.polymorphic_map:
         raise ConflictError(
-            f"{reference!r} is the name of {' and of '.join(f'a {row.noun}' for row in found)}; "
-            "say which one by its id"
+            f"job {reference!r} is a {kind}, a kind that is not known here; install its package "
+            "again to go on with it"
         )
-    return found[0]
+    return session.get_one(table, job_id)
 
 
 def unknown(session: Session, table: type[Job], reference: str) -> str:
