@@ -11,7 +11,7 @@ from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
-from kdnas.db.models import Job, kind_of
+from kdnas.db.models import Job, JobLabel, kind_of
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError, NotFoundError
@@ -50,12 +50,13 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
     row = session.get(table, reference)
     if row is not None:
         return row
-    found = list(session.scalars(select(table).where(table.name == reference).limit(2)))
+    query = select(table).where(table.name == reference).order_by(table.id).limit(2)
+    found = list(session.scalars(query))
     if not found:
         raise NotFoundError(unknown(session, table, reference))
     if len(found) > 1:
         raise ConflictError(
-            f"{reference!r} is the name of {' and of '.join(f'a {row.noun}' for row in found)}; "
+            f"{reference!r} is the name of {' and of '.join(_one(row.noun) for row in found)}; "
             "say which one by its id"
         )
     return found[0]
@@ -108,13 +109,13 @@ def add_job(
     Raises:
         ConflictError: the wanted name is taken.
     """
-    values = {
+    values: dict[str, Any] = {
         "kind": kind_of(table),
         "requested": dict(requested),
         "parent_id": parent_id,
         "owner_kind": owner_kind,
         "status": "queued",
-        "labels": list(labels),
+        "labels": list(dict.fromkeys(labels)),
     }
     row_id = None
     while row_id is None:
@@ -128,6 +129,7 @@ def add_job(
         if row_id is None and name is not None:
             refuse_taken_name(session, table, name)
     session.execute(cast(Table, table.__table__).insert().values(id=row_id, **own))
+    session.add_all(JobLabel(job_id=row_id, label=label) for label in values["labels"])
     row = session.get_one(table, row_id)
     payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
     append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
@@ -141,7 +143,18 @@ def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
         return
     unfinished = status in ("running", "paused", "failed")
     way = "resume it by that name, or choose another" if unfinished else "choose another name"
-    raise ConflictError(f"there is already a {noun_of(table)} named {name!r} ({status}); {way}")
+    raise ConflictError(f"there is already {_one(noun_of(table))} named {name!r} ({status}); {way}")
+
+
+def taken_meanwhile(table: type[Job], name: str) -> ConflictError:
+    """Say that somebody else was quicker to take a name."""
+    return ConflictError(
+        f"there is already {_one(noun_of(table))} named {name!r}; choose another name"
+    )
+
+
+def _one(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _pleasant_name() -> str:
