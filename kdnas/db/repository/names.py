@@ -11,7 +11,7 @@ from sqlalchemy import Table, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id, utc_now
-from kdnas.db.models import Job, kind_of
+from kdnas.db.models import Job, JobLabel, kind_of
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError, NotFoundError
@@ -56,7 +56,7 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
     if not found:
         raise NotFoundError(unknown(session, table, reference))
     if len(found) > 1:
-        nouns = " and of ".join(f"a {kind.replace('_', ' ')}" for _, kind in found)
+        nouns = " and of ".join(_one(kind.replace("_", " ")) for _, kind in found)
         raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
     job_id, kind = found[0]
     if kind not in Job.__mapper__.polymorphic_map:
@@ -114,13 +114,13 @@ def add_job(
     Raises:
         ConflictError: the wanted name is taken.
     """
-    values = {
+    values: dict[str, Any] = {
         "kind": kind_of(table),
         "requested": dict(requested),
         "parent_id": parent_id,
         "owner_kind": owner_kind,
         "status": "queued",
-        "labels": list(labels),
+        "labels": list(dict.fromkeys(labels)),
         "phase_since": utc_now(),
     }
     row_id = None
@@ -135,6 +135,7 @@ def add_job(
         if row_id is None and name is not None:
             refuse_taken_name(session, table, name)
     session.execute(cast(Table, table.__table__).insert().values(id=row_id, **own))
+    session.add_all(JobLabel(job_id=row_id, label=label) for label in values["labels"])
     row = session.get_one(table, row_id)
     payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
     append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
@@ -148,7 +149,18 @@ def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
         return
     unfinished = status in ("running", "paused", "failed")
     way = "resume it by that name, or choose another" if unfinished else "choose another name"
-    raise ConflictError(f"there is already a {noun_of(table)} named {name!r} ({status}); {way}")
+    raise ConflictError(f"there is already {_one(noun_of(table))} named {name!r} ({status}); {way}")
+
+
+def taken_meanwhile(table: type[Job], name: str) -> ConflictError:
+    """Say that somebody else was quicker to take a name."""
+    return ConflictError(
+        f"there is already {_one(noun_of(table))} named {name!r}; choose another name"
+    )
+
+
+def _one(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _invented_name(stem: str | None) -> str:
