@@ -15,7 +15,7 @@ from kdnas.errors import ConflictError, DatabaseError, KdnasError
 from kdnas.models.teacher import prepare_teacher
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
-from kdnas.specs.objectives import HiddenStateSpec
+from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
@@ -111,7 +111,7 @@ def _build(
     )
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
-    space = build_space(axes, teacher, HiddenStateSpec(), StudentSpec().init)
+    space = build_space(axes, teacher, DEFAULT, StudentSpec().init)
     table = ensure_latencies(
         database, spec, teacher, space, note, check=lambda: note(0.0, "waiting for the machine")
     )
