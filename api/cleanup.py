@@ -11,7 +11,7 @@ from api.run_files import (
 )
 from kdnas.db.engine import Database
 from kdnas.db.repository import candidates, claims
-from kdnas.errors import ConflictError, StoreError
+from kdnas.errors import ConflictError, SpecError, StoreError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -55,10 +55,10 @@ class Cleanup:
         for record in found:
             if record.id in self._removed:
                 continue
-            spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
             try:
+                spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
                 remove_run_files(spec, self._settings, record.id)
-            except StoreError as error:
+            except (SpecError, StoreError) as error:  # such as of an objective since uninstalled
                 log.error("checkpoints left", distillation=record.id, reason=str(error))
             self._removed.add(record.id)
         with self._database.read() as session:

@@ -19,6 +19,7 @@ from kdnas.specs.objectives import (
     MultiStageSpec,
     OutputSpec,
 )
+from kdnas.testing.objective_spec_contract import ObjectiveSpecContract
 
 GIVEN: list[tuple[type, dict[str, Any]]] = [
     (HiddenStateSpec, {"name": "hs", "mapping": "uniform_last"}),
@@ -30,6 +31,17 @@ GIVEN: list[tuple[type, dict[str, Any]]] = [
     (DistilBertSpec, {"name": "distilbert", "weights": [1.0, 0.0, 3.0]}),
     (MultiStageSpec, {"name": "hs+od", "hs_share": 0.5, "mapping": "last", "temperature": 3.0}),
 ]
+
+
+@pytest.fixture(params=OBJECTIVES)
+def _of_each(request: pytest.FixtureRequest) -> None:
+    """Whatever is among the objectives of kdnas is held to the contract."""
+    request.cls.given = {"name": request.param}
+
+
+@pytest.mark.usefixtures("_of_each")
+class TestEach(ObjectiveSpecContract):
+    pass
 
 
 @pytest.mark.parametrize(("kind", "given"), GIVEN)
