@@ -280,7 +280,7 @@ def _worker(config: dict[str, Any]) -> int:
 
         run = FullDistillation(
             spec,
-            open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
+            open_teacher(spec.teacher.fingerprint, store, spec.objective.stored_lm_head),
             TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
             store,
             Checkpoints(work.checkpoints_url),

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.inputs.objective_preparation import (
-    OnPreparing,
-    check_objective,
-    prepare_objective,
-    rate_warnings,
-)
+from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
 from api.jobs.files import checkpoints_in_store
 from kdnas.corpus.batches import refuse_too_few
@@ -25,6 +20,7 @@ from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.objective_base import NeedsLMHead
 from kdnas.store import Store
 from workers.machine import machine_at
 
@@ -65,14 +61,10 @@ class PreparedDistillation:
         ]
 
     def _start_warnings(self) -> list[str]:
-        objective, found = self.spec.objective, []
-        if objective.name == "od" and self.origin is None:
-            found.append(
-                "output distributions teach a student from scratch slowly; begin with an hs "
-                "student by --init-from FOLDER, or let --objective hs+od do both"
-            )
-        found += rate_warnings(objective, self.spec.training.learning_rate)
-        if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
+        objective, rate = self.spec.objective, self.spec.training.learning_rate
+        found = objective.doubts(rate, from_scratch=self.origin is None)
+        asked = isinstance(objective, NeedsLMHead) and objective.fit_lm_head
+        if asked and self.pinned.teacher.fitted_head is None:
             found.append(
                 f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "
                 "used; --fit-lm-head counts for nothing"

@@ -23,7 +23,7 @@ from kdnas.objectives.registry import build_stages, objective_problem
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store

@@ -7,13 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from api.inputs.objective_preparation import (
-    OnPreparing,
-    check_objective,
-    prepare_objective,
-    rate_warnings,
-    without_trials,
-)
+from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import (
     OnCorpus,
     Pinned,
@@ -175,7 +169,7 @@ def prepare_search(
     context = MiniKDContext(
         teacher=pinned.teacher.fingerprint,
         corpus=pinned.corpus.fingerprint,
-        objective=without_trials(objective),
+        objective=objective.context(),
         student=student.to_json(),
         proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
         dtype=dtype,
@@ -184,7 +178,7 @@ def prepare_search(
     warnings = [
         *pinned.corpus.meta["warnings"],
         *about_the_start,
-        *rate_warnings(objective, proxy.learning_rate),
+        *objective.doubts(proxy.learning_rate),
         *store_warnings(machine, settings),
     ]
     prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)

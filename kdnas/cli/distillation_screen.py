@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 48
 READINGS = 6
-UNTOLD = {"name", "lm_head", "trials", "trial_steps"}
-"""Keys of an objective that are left to `--json`."""
 HEADER = ("name", "status", "architecture", "objective", "teacher", "step", "relative", "age")
 
 
@@ -143,6 +141,8 @@ def _next(seen: DistillationOverview) -> str | None:
 
 def _spec_lines(spec: Any) -> dict[str, str]:
     """Write a spec's parts, a line each; options at their simplest."""
+    from kdnas.specs.objective_base import UNTOLD
+
     objective, student, training = spec["objective"], spec["student"], spec["training"]
     options = [
         f"{key} {_plain(value)}"

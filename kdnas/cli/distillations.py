@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from kdnas.cli import options
+from kdnas.cli.objective_help import ObjectiveCommand
 
 if TYPE_CHECKING:
     from kdnas.records import SearchStatus
@@ -17,14 +18,14 @@ app = typer.Typer(help="List, show, resume and cancel full distillations.", no_a
 Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
-@app.command("list")
+@app.command("list", cls=ObjectiveCommand)
 def list_all(
     status: Annotated[
         str | None,
         typer.Option(help="Only queued, running, paused, cancelled, failed or succeeded ones."),
     ] = None,
     objective: Annotated[
-        str | None, typer.Option(help="Only those of this objective, such as hs.")
+        str | None, typer.Option(help="Only those of this objective: {names}.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
     as_json: options.Json = False,
@@ -140,9 +141,7 @@ def _known_status(status: str | None) -> SearchStatus | None:
 
 def _check_objective(objective: str | None) -> None:
     from kdnas.errors import SpecError, unknown_name
-    from kdnas.specs.objectives import ObjectiveSpec
+    from kdnas.specs.objective_registry import objective_names
 
-    kinds = get_args(get_args(ObjectiveSpec)[0])
-    names = [kind.model_fields["name"].default for kind in kinds]
-    if objective is not None and objective not in names:
-        raise SpecError(unknown_name("objective", objective, names))
+    if objective is not None and objective not in objective_names():
+        raise SpecError(unknown_name("objective", objective, objective_names()))

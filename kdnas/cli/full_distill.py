@@ -45,7 +45,7 @@ def full_distill(
     init: options.Init = None,
     init_from: Annotated[
         str | None,
-        typer.Option(help="Begin with the weights of this student, such as an hs one for od."),
+        typer.Option(help="Begin with the weights of this student, distilled before."),
     ] = None,
     steps: Annotated[
         int | None,

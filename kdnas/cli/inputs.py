@@ -44,7 +44,9 @@ class Inputs:
 
 
 def _shown(key: str, value: Any) -> str:
-    defaults = {"teacher": "minilm", "corpus": "pydocs", "objective": "hs"}
+    from kdnas.specs.objectives import DEFAULT_OBJECTIVE
+
+    defaults = {"teacher": "minilm", "corpus": "pydocs", "objective": DEFAULT_OBJECTIVE}
     if isinstance(value, Mapping):
         short = {"teacher": "ref", "corpus": "source", "objective": "name"}[key]
         value = value.get(short)

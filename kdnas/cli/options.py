@@ -27,48 +27,26 @@ Config = Annotated[
 ]
 Objective = Annotated[
     str | None,
-    typer.Option(help="hs, minilmv2, direct-minilm, od, hs+od or distilbert.  [default: hs]"),
+    typer.Option(help="What students learn: {objectives}.  [default: {default}]"),
 ]
 Relations = Annotated[
     str | None,
-    typer.Option(help="minilmv2: of the nine, with or without weights: qq,kk,vv or qq=1,vv=2."),
+    typer.Option(help="{relations} With or without weights: qq,kk,vv or qq=1,vv=2."),
 ]
-RelationHeads = Annotated[
-    int | None, typer.Option(help="minilmv2, direct-minilm: heads that Q, K, V are split into.")
-]
-TeacherLayer = Annotated[
-    str | None,
-    typer.Option(
-        help="minilmv2, direct-minilm: layer to learn from: a number, auto, or search (short "
-        "trials of the upper half)."
-    ),
-]
-Orthogonal = Annotated[
-    bool, typer.Option("--orthogonal", help="direct-minilm: orthogonal projections.")
-]
-Temperature = Annotated[
-    float | None, typer.Option(help="od, hs+od, distilbert: of the output distributions.")
-]
+RelationHeads = Annotated[int | None, typer.Option(help="{relation_heads}")]
+TeacherLayer = Annotated[str | None, typer.Option(help="{teacher_layer}")]
+Orthogonal = Annotated[bool, typer.Option("--orthogonal", help="{orthogonal}")]
+Temperature = Annotated[float | None, typer.Option(help="{temperature}")]
 FitLMHead = Annotated[
-    int | None,
-    typer.Option(
-        "--fit-lm-head",
-        metavar="STEPS",
-        help="od, hs+od, distilbert: first train a masked-LM head for a teacher that has none.",
-    ),
+    int | None, typer.Option("--fit-lm-head", metavar="STEPS", help="{fit_lm_head}")
 ]
 Mapping = Annotated[
     str | None,
     typer.Option(
-        help="Layer mapping: single, last, uniform, uniform_consecutive, uniform_last or kdnas."
+        help="{mapping} One of single, last, uniform, uniform_consecutive, uniform_last, kdnas."
     ),
 ]
-LastWeight = Annotated[
-    float | None,
-    typer.Option(
-        help="Weight of the last layers' hidden states, where all others have 1 (hs and hs+od)."
-    ),
-]
+LastWeight = Annotated[float | None, typer.Option(help="{last_weight}")]
 Init = Annotated[
     str | None,
     typer.Option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kdnas.cli.screen import Bar, say
 
 if TYPE_CHECKING:
-    from kdnas.specs.objectives import ObjectiveSpec
+    from kdnas.specs.objective_base import ObjectiveSpec
 
 
 @contextmanager
@@ -32,11 +32,11 @@ def preparing_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 def chosen_layer_lines(objective: ObjectiveSpec) -> Iterator[str]:
     """The table of the trials of teacher layers, if there were any."""
-    trials = getattr(objective, "trials", ())
-    if not trials:
+    from kdnas.specs.objective_base import LearnsOneLayer
+
+    if not (isinstance(objective, LearnsOneLayer) and objective.trials):
         return
-    chosen = getattr(objective, "teacher_layer", None)
     yield "teacher layer   relative loss   last hidden state unexplained (the smallest is chosen)"
-    for trial in trials:
-        mark = "  <- chosen" if trial.teacher_layer == chosen else ""
+    for trial in objective.trials:
+        mark = "  <- chosen" if trial.teacher_layer == objective.teacher_layer else ""
         yield f"{trial.teacher_layer:13}   {trial.relative:13.4f}   {trial.probe:.4f}{mark}"

@@ -26,6 +26,7 @@ from kdnas.models.teacher_files import (
     teacher_files,
 )
 from kdnas.records import TeacherShape
+from kdnas.specs.objective_registry import choice_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +228,7 @@ def mask_token(handle: TeacherHandle) -> tuple[int, frozenset[int]]:
     if tokenizer.mask_token_id is None:
         raise TeacherError(
             f"the tokenizer of teacher {handle.ref!r} has no mask token, which this objective "
-            "needs; choose the objective hs, minilmv2 or direct-minilm"
+            f"needs; choose the objective {choice_of(lambda kind: not kind.needs_lm_head)}"
         )
     return int(tokenizer.mask_token_id), frozenset(tokenizer.all_special_ids)
 

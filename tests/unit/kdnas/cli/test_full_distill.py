@@ -15,7 +15,8 @@ from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, w
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
-from kdnas.specs.objectives import MultiStageSpec, objective_spec
+from kdnas.specs.objective_registry import objective_spec
+from kdnas.specs.objectives import MultiStageSpec
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
 
