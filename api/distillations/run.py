@@ -107,8 +107,8 @@ def run_stored_distillation(
     distilled: Distilled | None = None
     with at_work(database, record, claim, should_stop, stopped_status) as work:
         if work.status == "running":
-            if not is_export_of(output, record.id):  # a kill may have come after the export
-                refuse_used_folder(output)
+            if not is_export_of(output, record.id, settings.reach):  # killed after the export
+                refuse_used_folder(output, settings.reach)
             told = _Told(on_progress, on_corpus, on_preparing, on_warning)
             try:
                 distilled = _train(record, spec, output, database, settings, told, work)
@@ -187,7 +187,8 @@ def _train(
         _run(spec, prepared, checkpoints, settings, tell, work.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
-    if distilled.finished and not is_export_of(output, record.id):
+    reach = settings.reach
+    if distilled.finished and not is_export_of(output, record.id, reach):
         output_loss, rate = distilled.best.losses.output, spec.training.learning_rate
         doubt = not_learned(output_loss, rate, "training.learning_rate")
         facts = CardFacts(
@@ -199,7 +200,16 @@ def _train(
             latency=_latency_sentence(spec, pinned, database),
             not_learned=None if distilled.undistilled else doubt,
         )
-        export_student(distilled, spec, pinned.teacher, facts, output, events)
+        export_student(
+            distilled,
+            spec,
+            pinned.teacher,
+            facts,
+            output,
+            events,
+            reach,
+            run_folder(settings, record.id) if reach.limited else None,
+        )
     return distilled
 
 
@@ -223,6 +233,7 @@ def _run(
             checkpoints.url,
             on_progress,
             should_stop,
+            checkpoints.reach,
         )
         return
     pinned = prepared.pinned

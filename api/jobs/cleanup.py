@@ -11,7 +11,7 @@ from api.jobs.files import (
 )
 from kdnas.db.engine import Database
 from kdnas.db.repository import candidates, claims
-from kdnas.errors import ConflictError, StoreError
+from kdnas.errors import ConflictError, RequestError, StoreError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -56,9 +56,12 @@ class Cleanup:
             if record.id in self._removed:
                 continue
             spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+            own = record.owner_kind == "service"
             try:
-                remove_run_files(spec, self._settings, record.id)
-            except StoreError as error:
+                remove_run_files(
+                    spec, self._settings.for_service() if own else self._settings, record.id
+                )
+            except (RequestError, StoreError) as error:
                 log.error("checkpoints left", distillation=record.id, reason=str(error))
             self._removed.add(record.id)
         with self._database.read() as session:

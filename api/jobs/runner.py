@@ -111,6 +111,7 @@ class Preparing:
 def run(kind: Kind, row_id: str, token: str, settings: Settings, drain: Callable[[], bool]) -> int:
     """Do one piece of work; the exit code says how it ended."""
     structlog.contextvars.bind_contextvars(**{kind: row_id})
+    settings = settings.for_service()
     try:
         with open_database(settings) as database:
             try:

@@ -107,7 +107,7 @@ def _build(
     what = f"latency build {build_id}"
     spec = LatencySpec.read(request.get("latency", {}), what)
     teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what), Store.from_settings(settings)
+        TeacherSpec.read(request["teacher"], what), Store.from_settings(settings), settings.reach
     )
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
