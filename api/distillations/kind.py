@@ -14,7 +14,7 @@ from api.jobs.kind import JobKind
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.repository import distillations
-from kdnas.errors import SpecError, StoreError
+from kdnas.errors import RequestError, StoreError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -39,8 +39,9 @@ def _clean_up(job_id: str, database: Database, settings: Settings) -> None:
         record = distillations.get_distillation(session, job_id)
     try:
         spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
-        remove_run_files(spec, settings, job_id)
-    except (SpecError, StoreError) as error:  # such as of an objective since uninstalled
+        own = record.owner_kind == "service"
+        remove_run_files(spec, settings.for_service() if own else settings, job_id)
+    except (RequestError, StoreError) as error:  # such as of an objective since uninstalled
         log.error("checkpoints left", distillation=job_id, reason=str(error))
 
 

@@ -62,7 +62,7 @@ def create_evaluations(
 ) -> Response:
     """Ask for evaluations, one for each task and seed; coordinators take them up."""
     spec, distillation_id = _checked(request, database, settings)
-    tasks = tasks_with_data(spec)
+    tasks = tasks_with_data(spec, settings.for_service().reach)
     for task in tasks:
         settings_for(task, spec, "float32")  # what does not go together fails here
     if len(tasks) * len(spec.seeds) > MOST_PAIRS:

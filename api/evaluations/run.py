@@ -176,7 +176,7 @@ def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskDa
     Raises:
         TaskDataError: they are not those that were planned with, or not there any more.
     """
-    data = read_data(prepared.spec, planned.task)
+    data = read_data(prepared.spec, planned.task, prepared.reach)
     if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
         raise TaskDataError(
             f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since they "

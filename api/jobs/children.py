@@ -164,6 +164,7 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "KDNAS_DATABASE_URL": settings.database_url,
         "KDNAS_STORE": settings.store_url,
         "KDNAS_LOCKS": str(settings.locks),
+        "KDNAS_DATA_ROOTS": ":".join(settings.data_roots),
     }
     if settings.ray_address:
         own["KDNAS_RAY_ADDRESS"] = settings.ray_address

@@ -64,6 +64,7 @@ class Drain:
 
 def run(job_id: str, token: str, settings: Settings, drain: Callable[[], bool]) -> int:
     """Do one job; the exit code says how it ended."""
+    settings = settings.for_service()
     try:
         with open_database(settings) as database:
             try:

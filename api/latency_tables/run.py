@@ -29,7 +29,9 @@ def run_in(context: JobContext) -> None:
     request = context.spec
     spec = LatencySpec.read(request.get("latency", {}), what)
     teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what), Store.from_settings(context.settings)
+        TeacherSpec.read(request["teacher"], what),
+        Store.from_settings(context.settings),
+        context.settings.reach,
     )
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)

@@ -127,7 +127,7 @@ def prepare_search(
         check_objective(spec.objective, teacher)
 
     store = Store.from_settings(settings)
-    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check, settings.reach)
     chosen = proxy_set(pinned.corpus, spec.proxy.fraction, spec.proxy.seed)
     refuse_too_few(len(chosen), spec.proxy.batch_size, "a larger proxy fraction, ")
     shape = pinned.teacher.shape

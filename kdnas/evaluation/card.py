@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import re
@@ -18,22 +19,28 @@ from kdnas.evaluation.report_formats import (
     markdown_table,
     score_table,
 )
+from kdnas.reach import ANYWHERE, Reach, new_file
 
 CARD_FILE = "README.md"
 USE_HEADING = "\n## Use\n"
 """Scores that are new to a card go before it."""
 
 
-def is_student(folder: Path) -> bool:
-    """Whether a folder is a student that kdnas has written, whose card it may add to."""
+def is_student(folder: Path, reach: Reach = ANYWHERE) -> bool:
+    """Whether a folder is a student that kdnas has written, whose card it may add to.
+
+    Raises:
+        RequestError: it is out of reach.
+    """
     try:
-        about = json.loads((folder / RUN_FILE).read_text("utf-8"))
+        with reach.open(folder / RUN_FILE) as stream:
+            about = json.load(stream)
     except (OSError, ValueError):
         return False
     return isinstance(about, dict) and "distillation_id" in about and (folder / CARD_FILE).is_file()
 
 
-def write_scores(folder: Path, report: Report) -> None:
+def write_scores(folder: Path, report: Report, reach: Reach = ANYWHERE) -> None:
     """Put the scores over a suite into a student's model card, in the place of older ones.
 
     They stand between two comments of HTML; whatever else is in the card stays as it is.
@@ -41,20 +48,20 @@ def write_scores(folder: Path, report: Report) -> None:
     Args:
         folder: of a student: see :func:`is_student`.
         report: whose first row is the student.
+        reach: how the folder is opened.
 
     Raises:
+        RequestError: folder or card is out of reach.
         OSError: the card cannot be read or written.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
+    with reach.folder(folder) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # two suites may end at once
-        card = folder / CARD_FILE
-        changed = with_scores(card.read_text("utf-8"), report)
-        draft = folder / f".{CARD_FILE}.draft"
-        draft.write_text(changed, "utf-8")
-        draft.replace(card)
-    finally:
-        os.close(descriptor)
+        with reach.open(folder / CARD_FILE) as stream, io.TextIOWrapper(stream, "utf-8") as text:
+            changed = with_scores(text.read(), report)
+        draft = f".{CARD_FILE}.draft"
+        with new_file(draft, descriptor) as written:
+            written.write(changed.encode())
+        os.replace(draft, CARD_FILE, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
 
 def with_scores(card: str, report: Report) -> str:

@@ -9,6 +9,7 @@ from kdnas.evaluation.data import available_tasks
 from kdnas.evaluation.finding import find_files
 from kdnas.evaluation.task import Task, own_task
 from kdnas.evaluation.tasks import SUITES, find_task
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
 
 
@@ -51,13 +52,14 @@ def _own(spec: EvaluationPlanSpec) -> Task:
     return task
 
 
-def tasks_with_data(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
+def tasks_with_data(spec: EvaluationPlanSpec, reach: Reach = ANYWHERE) -> tuple[Task, ...]:
     """Return those tasks that have data, by the names of files alone; nothing is read.
 
     Tasks that are named must have data; of a whole suite, those that have some are returned.
 
     Raises:
         SpecError: an unknown suite or task.
+        RequestError: a folder of the data is out of reach.
         TaskDataError: there is nothing for a named task, or for all of the suite.
     """
     tasks, names = chosen_tasks(spec), spec.tasks
@@ -72,9 +74,9 @@ def tasks_with_data(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     data_dir = Path(spec.data_dir).expanduser()
     try:
         if not names:
-            return tuple(available_tasks(tasks, data_dir))
+            return tuple(available_tasks(tasks, data_dir, reach))
         for task in tasks:
-            find_files(task, data_dir)
+            find_files(task, data_dir, reach)
     except OSError as error:
         raise TaskDataError(
             f"data folder {str(data_dir)!r} cannot be read: {error.strerror}; check it"

@@ -9,13 +9,16 @@ from pathlib import Path
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import TaggedExample
 from kdnas.evaluation.tables import read_text
+from kdnas.reach import ANYWHERE, Reach
 
 DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT = re.compile(r"#\s+(id\b|sent_id\b|text\b|newdoc\b|newpar\b|global\.columns\b|doc\b)")
 _SPAN_TAG = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 
-def read_columns(path: Path, language: str | None = None) -> list[TaggedExample] | None:
+def read_columns(
+    path: Path, language: str | None = None, reach: Reach = ANYWHERE
+) -> list[TaggedExample] | None:
     """Read sentences: a word a line, its tag in the last column, blank lines between sentences.
 
     Columns are parted by tabs, or else by blanks; those between the first and the last are left
@@ -26,12 +29,13 @@ def read_columns(path: Path, language: str | None = None) -> list[TaggedExample]
         The sentences, or None where the file has words without tags.
 
     Raises:
+        RequestError: the file is out of reach.
         TaskDataError: there is no sentence, or only some lines have a tag.
     """
     sentences: list[list[tuple[str, str | None]]] = [[]]
     bare: int | None = None
     tagged = False
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path, reach).split("\n"), 1):
         if not line.strip():
             sentences.append([])
             continue

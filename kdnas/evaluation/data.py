@@ -17,6 +17,7 @@ from kdnas.evaluation.squad import read_squad
 from kdnas.evaluation.tables import read_table
 from kdnas.evaluation.task import Task
 from kdnas.evaluation.tasks import TASKS, TYDIQA_LANGUAGES
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE
 
 Examples = dict[str, list[Example]]
@@ -44,7 +45,9 @@ class _Parts:
         self.notes += read.notes
 
 
-def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
+def load_task(
+    task: Task, data_dir: Path | None, seed: int = 0, reach: Reach = ANYWHERE
+) -> TaskData:
     """Load what a task is trained on and scored on.
 
     A part that is published without labels is not used. Scored is the development part where the
@@ -58,12 +61,14 @@ def load_task(task: Task, data_dir: Path | None, seed: int = 0) -> TaskData:
         data_dir: a folder with the task's files as they are published, or a folder above it; a
             single file; None for the hub's data set.
         seed: of the split of our own, where one is needed.
+        reach: how the folder's files are opened.
 
     Raises:
+        RequestError: one of them is out of reach.
         TaskDataError: nothing is found (lists what was looked for), nothing has labels, or
             something cannot be read; names file and line.
     """
-    found = _from_hub(task) if data_dir is None else _from_folder(task, data_dir)
+    found = _from_hub(task) if data_dir is None else _from_folder(task, data_dir, reach)
     train = _training_part(task, found.parts.get("train", {}), found.notes)
     name, scored = _scored_part(task, found)
     if not train and not scored:
@@ -135,16 +140,17 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
         )
 
 
-def available_tasks(tasks: Iterable[Task], data_dir: Path) -> list[Task]:
+def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHERE) -> list[Task]:
     """Those tasks whose files are found in a folder; plain ``NER`` only if no other is.
 
     Raises:
+        RequestError: a folder is out of reach.
         TaskDataError: none is found; lists what was looked for.
     """
     tasks, found, why = list(tasks), [], []
     for task in tasks:
         try:
-            find_files(task, data_dir)
+            find_files(task, data_dir, reach)
         except TaskDataError as error:
             why.append(str(error))
         else:
@@ -155,44 +161,44 @@ def available_tasks(tasks: Iterable[Task], data_dir: Path) -> list[Task]:
     return named or found
 
 
-def _from_folder(task: Task, data_dir: Path) -> _Parts:
+def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
     parts = _Parts()
-    files = find_files(task, data_dir)
+    files = find_files(task, data_dir, reach)
     own_language = any(f.part == "train" and f.key == task.train_language for f in files)
     for file in files:
         # Training parts of other languages may be large, and would not be used.
         if file.part != "train" or not own_language or file.key == task.train_language:
-            _add_file(parts, task, file, file.part or "test")
+            _add_file(parts, task, file, file.part or "test", reach)
     if task.train_from and not parts.parts.get("train"):
         other = TASKS[task.train_from]
         try:
-            borrowed = find_files(other, data_dir)
+            borrowed = find_files(other, data_dir, reach)
         except TaskDataError:
             borrowed = []  # Then the task is split, which its notes say.
         for file in borrowed:
             if file.part == "train":
-                _add_file(parts, other, file, "train")
+                _add_file(parts, other, file, "train", reach)
                 parts.notes.append(f"trained on {other.name}")
     return parts
 
 
-def _add_file(parts: _Parts, task: Task, file: Found, part: str) -> None:
-    read = _read_file(task, file)
+def _add_file(parts: _Parts, task: Task, file: Found, part: str, reach: Reach) -> None:
+    read = _read_file(task, file, reach)
     if read is None or not len(read):
         parts.unlabelled.append(str(file.path))
         return
     parts.add(part, file.key, read, [str(file.path)])
 
 
-def _read_file(task: Task, file: Found) -> Converted | None:
+def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
     """Examples of one file; None where it has no labels."""
     if task.kind == "span":
-        questions = read_squad(file.path)
+        questions = read_squad(file.path, reach)
         return None if questions is None else _checked(task, file, questions)
     if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
-        sentences = read_columns(file.path, file.key)
+        sentences = read_columns(file.path, file.key, reach)
         return None if sentences is None else Converted({None: sentences})
-    table = read_table(file.path, task.layout)
+    table = read_table(file.path, task.layout, reach)
     if not table.labelled:
         if task.suite == OWN_SUITE and file.part != "test":
             raise TaskDataError(table.lacking)

@@ -11,6 +11,7 @@ from typing import Literal
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.task import LocalLayout, Task, simple
 from kdnas.evaluation.tasks import TASKS
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE
 
 Part = Literal["train", "dev", "test"]
@@ -50,21 +51,24 @@ class Found:
     key: str | None
 
 
-def find_files(task: Task, where: Path) -> list[Found]:
+def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     """Find the files of a task in a folder, or in a folder of its own below it.
 
     The folder may be the task's, the one above it, or the one above that; upper and lower case
     and punctuation of names do not matter. One file alone is taken as it is.
 
     Raises:
+        RequestError: a folder is out of reach.
         TaskDataError: there is nothing; lists what was looked for.
     """
     if where.is_file():
+        reach.require(where)
         return [Found(where, None, None)]
     if not where.is_dir():
         raise TaskDataError(f"data folder {str(where)!r} is not there; give a folder or a file")
     try:
-        found = next(filter(None, (_files_of(task, f) for f in _folders(task, where))), None)
+        folders = _folders(task, where, reach)
+        found = next(filter(None, (_files_of(task, f, reach) for f in folders)), None)
     except OSError as error:
         raise TaskDataError(
             f"cannot look into {error.filename}: {error.strerror}; make it readable, or give "
@@ -82,9 +86,9 @@ def find_files(task: Task, where: Path) -> list[Found]:
     )
 
 
-def _folders(task: Task, where: Path) -> list[Path]:
+def _folders(task: Task, where: Path, reach: Reach) -> list[Path]:
     """Folders that may hold the task, those that bear its name first."""
-    below = [where, *_subfolders(where, _DEPTH)]
+    below = [where, *_subfolders(where, _DEPTH, reach)]
     names = task.layout.folders
     exact = [f for name in names for f in below if simple(f.name) == name]
     begin = [f for name in names for f in below if simple(f.name).startswith(name)]
@@ -92,12 +96,12 @@ def _folders(task: Task, where: Path) -> list[Path]:
     return list(dict.fromkeys([*exact, *begin, *itself]))
 
 
-def _subfolders(folder: Path, depth: int) -> Iterator[Path]:
-    children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+def _subfolders(folder: Path, depth: int, reach: Reach) -> Iterator[Path]:
+    children = [p for p in reach.children(folder) if p.is_dir() and not p.name.startswith(".")]
     yield from children
     if depth > 1:
         for child in children:
-            yield from _subfolders(child, depth - 1)
+            yield from _subfolders(child, depth - 1, reach)
 
 
 def _is_another_tasks(folder: Path, task: Task) -> bool:
@@ -110,12 +114,12 @@ def _is_another_tasks(folder: Path, task: Task) -> bool:
     )
 
 
-def _files_of(task: Task, folder: Path) -> list[Found]:
+def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
     """Files directly in the folder, or in folders of it that are named after parts or languages."""
-    places = [folder, *(p for p in _subfolders(folder, 1) if _names_a_part(task.layout, p))]
+    places = [folder, *(p for p in _subfolders(folder, 1, reach) if _names_a_part(task.layout, p))]
     found: dict[tuple[Part | None, str | None], Found] = {}
     several: list[str] = []
-    for path in (p for place in places for p in sorted(place.iterdir(), key=_shortest_first)):
+    for path in (p for place in places for p in sorted(reach.children(place), key=_shortest_first)):
         if not path.is_file() or path.name.startswith("."):
             continue
         one = _recognised(task.layout, path, path.relative_to(folder))

@@ -11,11 +11,12 @@ from typing import Any
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.examples import SpanExample
 from kdnas.evaluation.tables import read_text
+from kdnas.reach import ANYWHERE, Reach
 
 NOT_FOUND = -1
 
 
-def read_squad(path: Path) -> list[SpanExample] | None:
+def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
     """Read a file of SQuAD's layout: data → paragraphs → questions.
 
     Returns:
@@ -23,10 +24,11 @@ def read_squad(path: Path) -> list[SpanExample] | None:
         is, as test parts do.
 
     Raises:
+        RequestError: the file is out of reach.
         TaskDataError: the file is not JSON of this layout, or empty.
     """
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(read_text(path, reach))
     except (ValueError, RecursionError) as error:
         raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
     try:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.task import Columns, LocalLayout
+from kdnas.reach import ANYWHERE, Reach
 
 # Some published files hold a few torn lines; more than this share is a wrong layout.
 MAX_TORN_SHARE = 0.01
@@ -65,14 +66,16 @@ class Table:
     lacking: str = ""
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
     """A file's text, without a byte-order mark, its line ends as on Unix.
 
     Raises:
+        RequestError: it is out of reach.
         TaskDataError: it cannot be read, or is not UTF-8.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with reach.open(path) as stream:
+            text = stream.read().decode("utf-8-sig")
     except OSError as error:
         raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
     except UnicodeDecodeError as error:
@@ -82,20 +85,21 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def read_table(path: Path, layout: LocalLayout) -> Table:
+def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Table:
     """Read a file by its suffix; ``.tsv`` and ``.txt`` know no quotes, ``.csv`` does.
 
     Raises:
+        RequestError: the file is out of reach.
         TaskDataError: the file cannot be read, or has none of the known headers.
     """
     suffix = path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
-        return _from_records(path, "line", _json_lines(path), layout)
+        return _from_records(path, "line", _json_lines(path, reach), layout)
     if suffix == ".parquet":
-        return _from_records(path, "row", _parquet(path), layout)
+        return _from_records(path, "row", _parquet(path, reach), layout)
     if suffix == ".csv":
-        return _from_cells(path, _csv_cells(path, layout), layout, exact=True)
-    lines = enumerate(read_text(path).split("\n"), 1)
+        return _from_cells(path, _csv_cells(path, layout, reach), layout, exact=True)
+    lines = enumerate(read_text(path, reach).split("\n"), 1)
     return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
 
 
@@ -193,9 +197,9 @@ def _from_records(
     return Table(rows, found[2] is not None, (), _lacking(path, names, layout))
 
 
-def _csv_cells(path: Path, layout: LocalLayout) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[int, list[str]]]:
     """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
-    text = read_text(path)
+    text = read_text(path, reach)
     header = text.partition("\n")[0]
     known = (
         d
@@ -211,9 +215,9 @@ def _csv_cells(path: Path, layout: LocalLayout) -> Iterator[tuple[int, list[str]
         ) from None
 
 
-def _json_lines(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
+def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
     records: list[tuple[int, Mapping[str, Any]]] = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path, reach).split("\n"), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
@@ -227,9 +231,10 @@ def _json_lines(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     return records
 
 
-def _parquet(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
+def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
     try:
-        records = pq.read_table(path).to_pylist()
+        with reach.open(path) as stream:
+            records = pq.read_table(stream).to_pylist()
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
