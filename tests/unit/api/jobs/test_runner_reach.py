@@ -220,7 +220,7 @@ def test_a_corpus_that_came_as_a_link(service: Service, source: str) -> None:
     path = service.root / "later"
     path.symlink_to(service.outside / "texts")
     named = service.root / source.format(secret=SECRET)
-    service.refused(service.distil(corpus=str(named)), path)
+    service.refused(service.distil(corpus={"source": str(named), "max_length": 16}), path)
 
 
 def test_a_link_in_a_corpus_folder(service: Service) -> None:
@@ -268,7 +268,7 @@ def test_a_folder_in_the_place_of_a_hub_data_set(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(service.outside.parent)
-    record = service.distil(corpus="hub:outside/texts")
+    record = service.distil(corpus={"source": "hub:outside/texts", "max_length": 16})
     assert (service.code, record.status) == (2, "failed")
     assert "'hub:outside/texts' is a folder where the service runs" in (record.error or "")
 
