@@ -354,7 +354,7 @@ def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_plac
     assert ended.code == 0, ended.err
     assert "paused; go on with: kdnas search --resume by-hand" in ended.err
     assert here.status(search_id()) == "paused"
-    with pytest.raises(ConflictError, match="`kdnas search --resume by-hand`"):
+    with pytest.raises(ConflictError, match="kdnas search --resume by-hand"):
         here.act(search_id(), "resume")
     finished = here.program.run("search", "--resume", "by-hand", **here.environment)
     assert finished.code == 0, finished.err

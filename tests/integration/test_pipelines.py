@@ -97,7 +97,7 @@ def check_whole(database: Database, pipeline_id: str) -> None:
     kinds = Counter(event.type for event in told)
     assert kinds["pipeline_members"] == 1
     assert (kinds["search_created"], kinds["distillation_created"]) == (1, len(students))
-    assert kinds["evaluations_created"] == len(members)
+    assert kinds["evaluation_created"] == len(members)
 
 
 @contextmanager

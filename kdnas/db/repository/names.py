@@ -43,7 +43,7 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
 
     Raises:
         NotFoundError: there is neither; says which name is nearest.
-        ConflictError: jobs of several kinds have the name.
+        ConflictError: jobs of several kinds have the name, or nobody here knows its kind.
     """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise NotFoundError(unknown(session, table, reference))
@@ -61,8 +61,8 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
     job_id, kind = found[0]
     if kind not in Job.__mapper__.polymorphic_map:
         raise ConflictError(
-            f"job {reference!r} is a {kind}, a kind that is not known here; install its package "
-            "again to go on with it"
+            f"job {reference!r} is of the kind {kind!r}, which no installed package brings; "
+            "install its package again"
         )
     return session.get_one(table, job_id)
 

@@ -16,7 +16,7 @@ from kdnas.db.models import Job
 from kdnas.db.repository import job_pages, jobs, leases
 from kdnas.db.repository.job_pages import SORTS, JobFilter
 from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import RequestError
+from kdnas.errors import ConflictError, RequestError
 from kdnas.testing.job_rows import KINDS, make_job
 
 
@@ -184,3 +184,7 @@ def test_a_job_of_a_kind_that_nobody_knows_is_listed_all_the_same(database: Data
     seen = row_of(database, strange)
     assert (seen["kind"], seen["name"], seen["requested"]) == ("alchemy", "gold", {"lead": 1})
     assert (seen["status"], seen["worker"]) == ("queued", None)
+    told = "is of the kind 'alchemy', which no installed package brings; install its package again"
+    for reference in (strange, "gold"):
+        with database.read() as session, pytest.raises(ConflictError, match=told):
+            jobs.get_job(session, reference)
