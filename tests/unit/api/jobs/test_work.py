@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.jobs.context import JobContext, StoppedError, StoppedStatus
+from api.jobs.context import JobContext, StoppedStatus
 from api.jobs.work import at_work, do_job
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
