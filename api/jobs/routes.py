@@ -5,21 +5,26 @@
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, cast
 
+import structlog
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from api.http.dependencies import DatabaseDep
+from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page, sorting
 from api.http.schemas import Page, Shape
 from api.jobs.kind import JobKind
+from api.jobs.logs import remove_log
 from api.jobs.registry import kind_named, kinds
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
 from kdnas.db.repository import job_pages, jobs, names
 from kdnas.db.repository.transitions import apply_action
+from kdnas.errors import StoreError
 from kdnas.specs.base import Spec
+
+log = structlog.get_logger("kdnas.service")
 
 Reader = Callable[[Database, Session, str], Any]
 """Reads one job as its kind shows it: database, session, id → plain values."""
@@ -60,10 +65,16 @@ def add_job_routes(
         with database.read() as session:
             return rendered(read(database, session, job_id))
 
-    def delete_one(reference: Reference, database: DatabaseDep, force: Force = False) -> None:
+    def delete_one(
+        reference: Reference, database: DatabaseDep, settings: SettingsDep, force: Force = False
+    ) -> None:
         with database.write() as session:
             job_id = jobs.get_job(session, reference, table).id
             jobs.delete_job(session, job_id, with_standing=force)
+        try:
+            remove_log(settings, job_id)
+        except StoreError as error:  # the job is gone all the same
+            log.warning("the log of a deleted job is kept", job=job_id, reason=str(error))
 
     router.add_api_route(
         place,
