@@ -3,18 +3,19 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format
+.PHONY: help setup demo test test-slow test-all lint format
 
 # One thread for each library, or sums depend on how many cores the machine has.
-test test-slow: export OMP_NUM_THREADS = 1
-test test-slow: export MKL_NUM_THREADS = 1
-test test-slow: export OPENBLAS_NUM_THREADS = 1
+test test-slow test-all: export OMP_NUM_THREADS = 1
+test test-slow test-all: export MKL_NUM_THREADS = 1
+test test-slow test-all: export OPENBLAS_NUM_THREADS = 1
 # One kind of matrix products too: newer ones sum in another order, which AdamW's first steps enlarge.
-test test-slow: export MKL_ENABLE_INSTRUCTIONS = AVX2
+test test-slow test-all: export MKL_ENABLE_INSTRUCTIONS = AVX2
 
 # Two files at once: more would only make the trainings in them wait for each other. In the order of
 # their names, which has the long ones of tests/integration early, so that none is left for the end.
-PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Schemathesis is run as a program: its plugin would cost each process half a second.
+PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p no:schemathesis
 PYTHONS = $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11)
 RECENT = import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -63,6 +64,10 @@ test-slow: setup ## Run the tests that take long or need a browser
 	@$(PYTEST) -m "slow or browser" || { code=$$?; \
 	[ $$code -ne 5 ] || echo 'no test is marked slow or browser: the suite was lost' >&2; \
 	exit $$code; }
+
+# Together they load libraries, and start what they share, once instead of twice.
+test-all: setup ## Run all these tests together, as CI does
+	@$(PYTEST) -m "not gpu"
 
 lint: setup ## Check style, types and the directions of imports
 	.venv/bin/ruff check

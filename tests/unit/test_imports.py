@@ -12,9 +12,8 @@ import pytest
     ("modules", "banned"),
     [
         ("kdnas.search.loop, kdnas.search.protocols, kdnas.specs.search", "torch transformers ray"),
-        ("kdnas.db.repository, kdnas.db.journal", "torch transformers ray"),
+        ("kdnas.db.repository, kdnas.db.journal, kdnas.db.migrate, api", "torch transformers ray"),
         ("kdnas.cli.main", "torch transformers ray fastapi datasets"),
-        ("api", "torch transformers ray"),
         ("api.http.app, api.http.server", "torch transformers ray datasets"),
         ("workers.backend", "ray"),
     ],
