@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-RUNNER = "api.runner"
+RUNNER = "api.jobs.runner"
 """The module that is forked, and the name of its processes."""
 _LARGEST = 1 << 17  # bytes of an environment and arguments
 _SET_NAME, _SET_CHILD_SUBREAPER = 15, 36  # of prctl(2)
@@ -90,7 +90,7 @@ def _be_nursery(line: socket.socket) -> NoReturn:
 def _be_runner(
     arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]
 ) -> NoReturn:
-    """Be ``python -P -m api.runner``: a session, an environment and streams of its own."""
+    """Be ``python -P -m api.jobs.runner``: a session, an environment and streams of its own."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _prctl(_SET_NAME, RUNNER.encode())
