@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from api.evaluations import service as evaluation_service
+from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
 from api.evaluations.run import run_evaluation, what_decides
-from api.evaluations.kind import KIND
 from api.evaluations.service import run_in
 from api.jobs import runner
 from api.jobs.files import evaluation_checkpoints, evaluation_folder

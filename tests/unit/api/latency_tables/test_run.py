@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from api.jobs import lease
-from api.latency_tables import run as latency_run
 from api.jobs.work import do_job
+from api.latency_tables import run as latency_run
 from kdnas.db.engine import Database
 from kdnas.db.models import LatencyBuild
 from kdnas.db.records import LatencyBuildRecord
