@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
@@ -43,10 +43,12 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
 
     Raises:
         NotFoundError: there is neither; says which name is nearest.
-        ConflictError: jobs of several kinds have the name.
+        ConflictError: jobs of several kinds have the name, or no installed package knows its kind.
     """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise NotFoundError(unknown(session, table, reference))
+    if table is Job:
+        _refuse_foreign(session, reference)
     row = session.get(table, reference)
     if row is not None:
         return row
@@ -59,6 +61,17 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
             "say which one by its id"
         )
     return found[0]
+
+
+def _refuse_foreign(session: Session, reference: str) -> None:
+    """Raise ConflictError if a job is of a kind whose package was removed: no class has its row."""
+    query = select(Job.kind).where(or_(Job.id == reference, Job.name == reference))
+    for kind in session.scalars(query):
+        if kind not in Job.__mapper__.polymorphic_map:
+            raise ConflictError(
+                f"{reference!r} is a job of the kind {kind!r}, which no installed package knows; "
+                "install the package that it came from"
+            )
 
 
 def unknown(session: Session, table: type[Job], reference: str) -> str:
