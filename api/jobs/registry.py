@@ -29,11 +29,17 @@ def kinds() -> Mapping[str, JobKind]:
     """Every kind by its name, ours first.
 
     Raises:
-        SpecError: a package's entry point is no kind, or has the name of another.
+        SpecError: a package's entry point cannot be loaded, is no kind, or has the name of another.
     """
     found = {kind.name: kind for kind in map(_ours, _OURS)}
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        kind = point.load()
+        try:
+            kind = point.load()
+        except (ImportError, AttributeError) as error:
+            raise SpecError(
+                f"entry point {point.name!r} of {ENTRY_POINT_GROUP} ({point.value}) cannot be "
+                f"loaded: {error}; correct or remove its package"
+            ) from error
         if not isinstance(kind, JobKind) or kind.name in found:
             raise SpecError(
                 f"entry point {point.name!r} of {ENTRY_POINT_GROUP} ({point.value}) names no new "
