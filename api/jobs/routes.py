@@ -9,14 +9,13 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page, Shape
-from api.jobs.kind import JobKind
-from api.jobs.registry import kind_named, kinds
+from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
-from kdnas.db.repository import job_pages, jobs
+from kdnas.db.repository import jobs
 from kdnas.db.repository.transitions import apply_action
 
 Reader = Callable[[Database, Session, str], Any]
@@ -107,36 +106,16 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
         apply_action(session, job_id, change.action)
 
 
-def _read(database: Database, session: Session, job_id: str) -> Any:
-    row = job_pages.read_job(session, job_id)
-    return {**row, "href": page_of(kinds().get(row["kind"]), job_id)}
-
-
-def page_of(kind: JobKind | None, job_id: str) -> str:
-    """Return where the dashboard shows a job: on its kind's own page, or among all jobs."""
-    return f"/{kind.path}/{job_id}" if kind is not None and kind.has_page else f"/jobs/{job_id}"
-
-
 router = APIRouter(tags=["jobs"])
 
 
 @router.get("/jobs", response_model=Page[JobShape])
 def list_jobs(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
     """List jobs of every kind, the newest first; parts of others are under their parents."""
-    for name in query.kind:
-        kind_named(name)
-    sort, descending = sorting(query.sort)
     with database.read() as session:
-        parent = None if query.parent is None else jobs.get_job(session, query.parent).id
-        page = job_pages.list_jobs(
-            session,
-            query.filter(parent),
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        return rendered_page(read_page(session, query))
 
 
-add_job_routes(router, Job, "jobs", JobDetail, _read)
+add_job_routes(
+    router, Job, "jobs", JobDetail, lambda database, session, job_id: read_job(session, job_id)
+)
