@@ -14,7 +14,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,60 @@ class Store:
             except FileNotFoundError:
                 return None
         return fingerprint if self.has(kind, fingerprint) else None
+
+    def write_file(self, kind: str, name: str, file: str, data: bytes) -> None:
+        """Write ``<kind>/<name>/<file>``, a file that is no part of an artefact and may change.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        path = f"{self._at(kind, name)}/{_checked(file)}"
+        with self._remote_errors(f"cannot write {path} in {self.url}"):
+            if self.is_local:
+                write_atomically(Path(path), data)
+            else:
+                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                self._fs.pipe_file(path, data)
+
+    def read_file(self, kind: str, name: str, file: str) -> bytes | None:
+        """Return what :meth:`write_file` wrote last, by whomever; None if there is no such file.
+
+        Raises:
+            StoreError: the store is out of reach.
+        """
+        path = f"{self._at(kind, name)}/{_checked(file)}"
+        with self._remote_errors(f"cannot read {path} in {self.url}"):
+            try:
+                data: bytes = self._fs.cat_file(path)
+            except FileNotFoundError:
+                return None
+        return data
+
+    def file_size(self, kind: str, name: str, file: str) -> int | None:
+        """Return the bytes of a file of :meth:`write_file`; None if there is no such file.
+
+        Raises:
+            StoreError: the store is out of reach.
+        """
+        path = f"{self._at(kind, name)}/{_checked(file)}"
+        with self._remote_errors(f"cannot reach the store {self.url}"):
+            self._fs.invalidate_cache(path.rpartition("/")[0])  # others write here as well
+            try:
+                return int(self._fs.size(path))
+            except FileNotFoundError:
+                return None
+
+    def remove_files(self, kind: str, name: str) -> None:
+        """Remove all files of :meth:`write_file` below ``<kind>/<name>``, if there are any.
+
+        Raises:
+            StoreError: the store is out of reach, or does not allow it.
+        """
+        folder = self._at(kind, name)
+        with self._remote_errors(f"cannot remove {folder} in {self.url}"):
+            self._fs.invalidate_cache(folder)
+            with suppress(FileNotFoundError):
+                self._fs.rm(folder, recursive=True)
 
     def _at(self, kind: str, fingerprint: str) -> str:
         return f"{self._root}/{_checked(kind)}/{_checked(fingerprint)}"
