@@ -11,12 +11,12 @@ from fastapi.responses import Response
 from api.http.dependencies import DatabaseDep
 from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page, Shape
+from api.jobs.changes import apply_change
 from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
 from kdnas.db.repository import jobs
-from kdnas.db.repository.transitions import apply_action
 
 Reader = Callable[[Database, Session, str], Any]
 """Reads one job as its kind shows it: database, session, id → plain values."""
@@ -88,22 +88,6 @@ def add_job_routes(
         description=f"Delete {article} {noun} that is not running; jobs that it asked for, and "
         "those that stand on it, are kept.",
     )
-
-
-def apply_change(session: Session, job_id: str, change: JobChange) -> None:
-    """Do all that a change says, or nothing.
-
-    Raises:
-        ConflictError: the job's status forbids the action, or the name is taken.
-    """
-    if change.name is not None:
-        jobs.rename(session, job_id, change.name)
-    if change.note is not None:
-        jobs.set_note(session, job_id, change.note)
-    if change.labels is not None:
-        jobs.set_labels(session, job_id, change.labels)
-    if change.action is not None:
-        apply_action(session, job_id, change.action)
 
 
 router = APIRouter(tags=["jobs"])
