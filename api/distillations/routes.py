@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
+from api.distillations.reading import MOST_POINTS, NUM_POINTS, read_losses, read_page
 from api.distillations.schemas import (
     DistillationCurve,
     DistillationDetail,
@@ -16,18 +17,15 @@ from api.distillations.schemas import (
 )
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page
 from api.inputs.data_roots import check_paths
 from api.jobs.routes import add_job_routes
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Distillation
 from kdnas.db.repository import distillation_pages, distillations, jobs, searches
-from kdnas.db.repository.distillation_pages import DistillationFilter
-from kdnas.search.thinning import evenly
 from kdnas.specs.distillation import DistillationSpec
 
-NUM_POINTS, MOST_POINTS = 1000, 10_000
 OF_THE_SEARCH = ("teacher", "corpus", "objective", "student")
 
 Reference = Annotated[str, Path(description="Id or name of a distillation.", max_length=200)]
@@ -66,23 +64,8 @@ def list_distillations(
     query: Annotated[DistillationQuery, Query()], database: DatabaseDep
 ) -> Response:
     """List distillations, the newest first unless asked otherwise."""
-    sort, descending = sorting(query.sort)
     with database.read() as session:
-        search_id = None
-        if query.search is not None:
-            search_id = searches.get_search(session, query.search).id
-        wanted = DistillationFilter(
-            tuple(query.status), query.owner_kind, query.architecture, search_id
-        )
-        page = distillation_pages.list_distillations(
-            session,
-            wanted,
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        return rendered_page(read_page(session, query))
 
 
 @router.get("/distillations/{distillation}/curve", response_model=DistillationCurve)
@@ -93,24 +76,7 @@ def read_curve(
 ) -> Response:
     """Give the training curve and the held-out losses, each thinned to so many points."""
     with database.read() as session:
-        found = distillations.get_distillation(session, distillation)
-        points = distillation_pages.curve_rows(session, found.id)
-        readings = distillations.distillation_readings(session, found.id)
-    return rendered(
-        {
-            "points": [
-                {"step": step, "loss": loss, "learning_rate": rate}
-                for step, loss, rate in evenly(points, limit)
-            ],
-            "held_out": [
-                {
-                    "step": reading.step,
-                    **{name: getattr(reading.losses, name) for name in distillation_pages.LOSSES},
-                }
-                for reading in evenly(readings, limit)
-            ],
-        }
-    )
+        return rendered(read_losses(session, distillation, limit))
 
 
 def _completed(

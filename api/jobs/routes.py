@@ -11,16 +11,16 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page, Shape
+from api.jobs.changes import apply_change
 from api.jobs.kind import JobKind
 from api.jobs.logs import remove_log
-from api.jobs.registry import kind_named, kinds
+from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
-from kdnas.db.repository import job_pages, jobs, names
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.repository import jobs, names
 from kdnas.errors import StoreError
 from kdnas.specs.base import Spec
 
@@ -104,30 +104,8 @@ def add_job_routes(
     )
 
 
-def apply_change(session: Session, job_id: str, change: JobChange) -> None:
-    """Do all that a change says, or nothing.
-
-    Raises:
-        ConflictError: the job's status forbids the action, or the name is taken.
-    """
-    if change.note is not None:
-        jobs.set_note(session, job_id, change.note)
-    if change.labels is not None:
-        jobs.set_labels(session, job_id, change.labels)
-    if change.action is not None:
-        apply_action(session, job_id, change.action)
-    if change.name is not None:  # the last, since its event keeps others from writing theirs
-        jobs.rename(session, job_id, change.name)
-
-
 def _read(database: Database, session: Session, job_id: str) -> Any:
-    row = job_pages.read_job(session, job_id)
-    return {**row, "href": page_of(kinds().get(row["kind"]), job_id)}
-
-
-def page_of(kind: JobKind | None, job_id: str) -> str:
-    """Return where the dashboard shows a job: on its kind's own page, or among all jobs."""
-    return f"/{kind.path}/{job_id}" if kind is not None and kind.has_page else f"/jobs/{job_id}"
+    return read_job(session, job_id)
 
 
 def routes_of(kind: JobKind) -> Iterable[APIRouter]:
@@ -150,13 +128,14 @@ def _plain_routes(kind: JobKind, spec: type[Spec]) -> APIRouter:
                 stem=kind.name,
                 **kind.columns(request),
             )
-            body = JobDetail.model_validate(_read(database, session, job.id))
+            body = JobDetail.model_validate(read_job(session, job.id))
             return Answer(body, location=f"/api/v1/{kind.path}/{job.id}")
 
         return once.answer(202, add, jobs.require_job)
 
     def list_own(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
-        return _page(query.model_copy(update={"kind": [kind.name]}), database)
+        with database.read() as session:
+            return rendered_page(read_page(session, query.model_copy(update={"kind": [kind.name]})))
 
     noun = kind.name.replace("_", " ")
     own.add_api_route(
@@ -186,24 +165,8 @@ router = APIRouter(tags=["jobs"])
 @router.get("/jobs", response_model=Page[JobShape])
 def list_jobs(query: Annotated[JobQuery, Query()], database: DatabaseDep) -> Response:
     """List jobs of every kind, the newest first; parts of others are under their parents."""
-    return _page(query, database)
-
-
-def _page(query: JobQuery, database: Database) -> Response:
-    for name in query.kind:
-        kind_named(name)
-    sort, descending = sorting(query.sort)
     with database.read() as session:
-        parent = None if query.parent is None else jobs.get_job(session, query.parent).id
-        page = job_pages.list_jobs(
-            session,
-            query.filter(parent),
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        return rendered_page(read_page(session, query))
 
 
 add_job_routes(router, Job, "jobs", JobDetail, _read)

@@ -10,11 +10,12 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page
 from api.inputs.data_roots import check_pipeline
 from api.jobs.routes import add_job_routes
 from api.pipelines.advance import begin_pipeline
+from api.pipelines.reading import read_page
 from api.pipelines.report import build_pipeline_report, report_json
 from api.pipelines.report_formats import as_csv, as_latex, as_markdown
 from api.pipelines.request import checked_pipeline
@@ -61,17 +62,8 @@ def create_pipeline(
 @router.get("/pipelines", response_model=Page[PipelineShape])
 def list_pipelines(query: Annotated[PipelineQuery, Query()], database: DatabaseDep) -> Response:
     """List pipelines, the newest first unless asked otherwise."""
-    sort, descending = sorting(query.sort)
     with database.read() as session:
-        page = pipeline_pages.list_pipeline_page(
-            session,
-            query.filter(),
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        return rendered_page(read_page(session, query))
 
 
 @router.get(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response, StreamingResponse
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered_page, sorting
+from api.http.rendering import rendered_page
 from api.http.schemas import Page
 from api.inputs.data_roots import check_paths
 from api.jobs.routes import add_job_routes
 from api.searches.export import MEDIA_TYPES, ExportFormat, export_chunks
-from api.searches.remembered import explored_states, remembered, remembered_figures
+from api.searches.reading import read_page, read_search
 from api.searches.schemas import (
     CandidateShape,
     SearchDetail,
@@ -23,15 +22,11 @@ from api.searches.schemas import (
     SearchShape,
 )
 from controller.strategies import build_strategy
-from kdnas.db.engine import Database, Session
+from kdnas.db.engine import Session
 from kdnas.db.models import Search
-from kdnas.db.repository import explored, jobs, search_pages, searches
-from kdnas.records import SearchRecord
-from kdnas.search.summary import summarise_states
+from kdnas.db.repository import jobs, searches
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
-
-NUM_BEST = 20
 
 Reference = Annotated[str, Path(description="Id or name of a search.", max_length=200)]
 
@@ -52,7 +47,7 @@ def create_search(
         record = searches.create_search(
             session, spec.to_json(), name=spec.name, owner_kind="service"
         )
-        body = SearchDetail.model_validate(_detail(database, session, record))
+        body = SearchDetail.model_validate(read_search(database, session, record.id))
         return Answer(body, location=f"/api/v1/searches/{record.id}")
 
     return once.answer(202, create, jobs.require_job)
@@ -61,18 +56,8 @@ def create_search(
 @router.get("/searches", response_model=Page[SearchShape])
 def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep) -> Response:
     """List searches, the newest first unless asked otherwise."""
-    sort, descending = sorting(query.sort)
     with database.read() as session:
-        page = search_pages.list_searches(
-            session,
-            query.filter(),
-            partial(remembered_figures, database),
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
+        return rendered_page(read_page(database, session, query))
 
 
 @router.get(
@@ -107,37 +92,4 @@ def export_search(
     )
 
 
-def _detail(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:
-    found = remembered(
-        database, session, record.id, "found", lambda: _found(database, session, record)
-    )
-    facts = searches.search_facts(session, record.id)
-    return {
-        "id": record.id,
-        "name": record.name,
-        "status": record.status,
-        "owner_kind": record.owner_kind,
-        "error": record.error,
-        "created_at": record.created_at,
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        **found,
-        "spec": dict(record.spec),
-        "warnings": [] if facts is None else facts.warnings,
-    }
-
-
-def _found(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:
-    states = explored_states(database, session, record.id)
-    counts = explored.state_counts(session, record.id)
-    return {
-        **search_pages.search_figures(session, record),
-        "summary": summarise_states(record, counts, states, NUM_BEST),
-    }
-
-
-def _read(database: Database, session: Session, job_id: str) -> dict[str, Any]:
-    return _detail(database, session, searches.get_search(session, job_id))
-
-
-add_job_routes(router, Search, "searches", SearchDetail, _read)
+add_job_routes(router, Search, "searches", SearchDetail, read_search)

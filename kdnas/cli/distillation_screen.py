@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kdnas.cli.full_distill import distillation_json
 from kdnas.cli.tables import as_text
+from kdnas.cli.times import age
 
 if TYPE_CHECKING:
     from kdnas.db.records import DistillationOverview, DistillationRecord, HeldOutReading
@@ -20,26 +19,6 @@ BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 48
 READINGS = 6
 HEADER = ("name", "status", "architecture", "objective", "teacher", "step", "relative", "age")
-
-
-def overview_json(seen: DistillationOverview) -> dict[str, Any]:
-    """Return what ``--json`` prints of a distillation in a list."""
-    record = seen.record
-    return {
-        **distillation_json(record),
-        "objective": record.spec["objective"]["name"],
-        "teacher": record.spec["teacher"]["ref"],
-        "newest_reading": None if seen.reading is None else reading_json(seen.reading),
-        "worked_on_by": None if seen.holder is None else asdict(seen.holder),
-        "created_at": _moment(record.created_at),
-        "started_at": _moment(record.started_at),
-        "finished_at": _moment(record.finished_at),
-    }
-
-
-def reading_json(reading: HeldOutReading) -> dict[str, Any]:
-    """Return what ``--json`` prints of a held-out reading."""
-    return {"step": reading.step, **asdict(reading.losses)}
 
 
 def listed(found: Sequence[DistillationOverview]) -> str:
@@ -107,15 +86,6 @@ def sparkline(values: Sequence[float], width: int = CURVE_WIDTH) -> str:
     low, high = min(means), max(means)
     span = (high - low) or 1.0
     return "".join(BARS[round((mean - low) / span * (len(BARS) - 1))] for mean in means)
-
-
-def age(passed: timedelta) -> str:
-    """Say how long ago something was, in its largest unit."""
-    seconds = max(0, int(passed.total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
 
 
 def _status(seen: DistillationOverview) -> str:
@@ -199,7 +169,7 @@ def _readings(readings: Sequence[HeldOutReading], best: int | None) -> str:
     header = ("step ", "relative", "output", "mean")
     table = as_text(header, rows, right=header)
     note = (
-        [f"  ({len(readings) - len(kept)} earlier ones: --json)"]
+        [f"  ({len(readings) - len(kept)} earlier ones: kdnas distillations losses)"]
         if len(kept) < len(readings)
         else []
     )
@@ -214,7 +184,3 @@ def _step(record: DistillationRecord) -> str:
 def _short(teacher: str) -> str:
     """The name of a folder; anything else whole."""
     return Path(teacher).name if Path(teacher).is_absolute() else teacher
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()

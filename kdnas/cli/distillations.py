@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated
 
 import typer
 
 from kdnas.cli import options
 from kdnas.cli.objective_help import ObjectiveCommand
-
-if TYPE_CHECKING:
-    from kdnas.records import SearchStatus
 
 app = typer.Typer(help="List, show, resume and cancel full distillations.", no_args_is_help=True)
 
@@ -27,28 +23,36 @@ def list_all(
     objective: Annotated[
         str | None, typer.Option(help="Only those of this objective: {names}.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    as_json: options.Json = False,
+    limit: options.Limit = 20,
+    as_json: options.JsonOfService = False,
 ) -> None:
     """List distillations, the newest first.
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
-    from kdnas.cli.distillation_screen import listed, overview_json
+    from kdnas.cli.choices import known_status
+    from kdnas.cli.distillation_screen import listed
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.settings import Settings
 
-    wanted = _known_status(status)
+    wanted = None if status is None else known_status(status)
     _check_objective(objective)
     with open_database(Settings.from_environment()) as database, database.read() as session:
+        if as_json:
+            from api.distillations.reading import read_page
+            from api.distillations.schemas import DistillationQuery
+            from kdnas.cli.answers import print_answer
+
+            asked = [] if wanted is None else [wanted]
+            query = DistillationQuery(status=asked, objective=objective, limit=limit)
+            print_answer(read_page(session, query).items)
+            return
         records = distillations.list_distillations(
             session, status=wanted, objective=objective, limit=limit
         )
         found = distillations.overviews(session, records)
-    if as_json:
-        typer.echo(json.dumps([overview_json(seen) for seen in found]))
-    elif found:
+    if found:
         typer.echo(listed(found))
     elif status or objective:
         typer.echo("no such distillation; kdnas distillations list shows all")
@@ -57,34 +61,39 @@ def list_all(
 
 
 @app.command()
-def show(distillation: Reference, as_json: options.Json = False) -> None:
-    """Show one distillation: its request, its curve, its held-out losses, and how to go on.
-
-    `--json` prints the whole request, curve and readings.
-    """
-    from kdnas.cli.distillation_screen import overview_json, reading_json, shown
+def show(distillation: Reference, as_json: options.JsonOfService = False) -> None:
+    """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
+    from kdnas.cli.distillation_screen import shown
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import distillations
+    from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
         record = distillations.get_distillation(session, distillation)
+        if as_json:
+            from kdnas.cli.answers import print_answer
+
+            print_answer(distillation_pages.read_distillation(session, record.id))
+            return
         (seen,) = distillations.overviews(session, [record])
         curve = distillations.distillation_curve(session, record.id)
         readings = distillations.distillation_readings(session, record.id)
-    if not as_json:
-        typer.echo(shown(seen, curve, readings))
-        return
-    whole = {
-        **overview_json(seen),
-        "spec": dict(record.spec),
-        "curve": [
-            {"step": point.step, "loss": point.loss, "learning_rate": point.learning_rate}
-            for point in curve
-        ],
-        "held_out": [reading_json(reading) for reading in readings],
-    }
-    typer.echo(json.dumps(whole))
+    typer.echo(shown(seen, curve, readings))
+
+
+@app.command()
+def losses(distillation: Reference) -> None:
+    """Print the training curve and the held-out losses of a distillation, as JSON.
+
+    It is what the service answers, with the most points that it gives.
+    """
+    from api.distillations.reading import MOST_POINTS, read_losses
+    from kdnas.cli.answers import print_answer
+    from kdnas.db.migrate import open_database
+    from kdnas.settings import Settings
+
+    with open_database(Settings.from_environment()) as database, database.read() as session:
+        print_answer(read_losses(session, distillation, MOST_POINTS))
 
 
 @app.command()
@@ -97,15 +106,15 @@ def resume(distillation: Reference, as_json: options.Json = False) -> None:
 
 
 @app.command()
-def cancel(distillation: Reference, as_json: options.Json = False) -> None:
+def cancel(distillation: Reference, as_json: options.JsonOfService = False) -> None:
     """Give a distillation up for good; its checkpoints are removed.
 
     A running one stops within seconds, whichever process runs it.
     """
     from api.jobs.cancellation import cancel_job
-    from kdnas.cli.full_distill import distillation_json
+    from kdnas.cli.answers import print_answer
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import distillations
+    from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -113,30 +122,17 @@ def cancel(distillation: Reference, as_json: options.Json = False) -> None:
         with database.read() as session:
             found = distillations.get_distillation(session, distillation)
         holder = cancel_job(found.id, database, settings)
-        with database.read() as session:
-            done = distillations.get_distillation(session, found.id)
-    if as_json:
-        typer.echo(json.dumps(distillation_json(done)))
-        return
+        if as_json:
+            with database.read() as session:
+                print_answer(distillation_pages.read_distillation(session, found.id))
+            return
     if holder is None:
-        typer.echo(f"cancelled {done.name}; its checkpoints are removed")
+        typer.echo(f"cancelled {found.name}; its checkpoints are removed")
     else:
         typer.echo(
-            f"cancelled {done.name}; process {holder.pid} on {holder.host}, which "
+            f"cancelled {found.name}; process {holder.pid} on {holder.host}, which "
             "works on it, stops within seconds and removes its checkpoints"
         )
-
-
-def _known_status(status: str | None) -> SearchStatus | None:
-    from kdnas.errors import SpecError, unknown_name
-    from kdnas.records import SearchStatus
-
-    for known in get_args(SearchStatus):
-        if status == known:
-            return known  # type: ignore[no-any-return]
-    if status is None:
-        return None
-    raise SpecError(unknown_name("status", status, get_args(SearchStatus)))
 
 
 def _check_objective(objective: str | None) -> None:

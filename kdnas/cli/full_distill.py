@@ -353,7 +353,7 @@ def worth(distilled: Distilled) -> str:
 def distillation_json(record: DistillationRecord) -> dict[str, Any]:
     """Return what ``--json`` prints of a distillation."""
     return {
-        "distillation_id": record.id,
+        "id": record.id,
         "name": record.name,
         "architecture": str(record.architecture),
         "status": record.status,

@@ -20,6 +20,7 @@ from kdnas.cli import (
     evaluate,
     export,
     full_distill,
+    jobs,
     latency,
     launch,
     pipelines,
@@ -59,6 +60,7 @@ app.command("arch")(arch.arch)
 app.command("space")(space.space)
 app.command("schema")(schema.schema)
 app.command("reference")(reference.reference)
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(searches.app, name="searches")
 app.add_typer(distillations.app, name="distillations")
 app.add_typer(pipelines.app, name="pipelines")

@@ -71,6 +71,10 @@ Name = Annotated[str | None, typer.Option(help="A name to call it by.  [default:
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object last on stdout; progress to stderr.")
 ]
+JsonOfService = Annotated[
+    bool, typer.Option("--json", help="Print what the service answers, as JSON.")
+]
+Limit = Annotated[int, typer.Option(min=1, max=500, help="The newest so many.")]
 PushToHub = Annotated[
     str | None,
     typer.Option(metavar="OWNER/NAME", help="Push the folder to this repository of the hub."),

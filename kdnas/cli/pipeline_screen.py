@@ -120,7 +120,7 @@ def show_pipeline(
         settings: of this process.
         output: folder that gets the report as Markdown, CSV, LaTeX and JSON.
         as_json: print one object last on stdout, and the rest to stderr.
-        quiet: print the object alone.
+        quiet: print nothing of that, and write the report alone.
     """
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,21 +16,21 @@ Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 @app.command("list")
 def list_all(
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The newest so many.")] = 20,
-    as_json: options.Json = False,
+    limit: options.Limit = 20,
+    as_json: options.JsonOfService = False,
 ) -> None:
     """List pipelines, the newest first."""
-    from kdnas.cli.pipeline_screen import in_json
+    from api.pipelines.reading import read_page
+    from api.pipelines.schemas import PipelineQuery
+    from kdnas.cli.answers import print_answer
     from kdnas.cli.tables import as_text
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipeline_pages
-    from kdnas.db.repository.pipeline_pages import PipelineFilter
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
-        found = pipeline_pages.list_pipeline_page(session, PipelineFilter(), limit=limit).items
+        found = read_page(session, PipelineQuery(limit=limit)).items
     if as_json:
-        typer.echo(json.dumps(found, default=in_json))
+        print_answer(found)
         return
     if not found:
         typer.echo("no pipeline yet; start one with kdnas launch")
@@ -58,14 +57,18 @@ def show(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report: Markdown, CSV, LaTeX and JSON.")
     ] = None,
-    as_json: options.Json = False,
+    as_json: options.JsonOfService = False,
 ) -> None:
-    """Show where a pipeline stands and its report, as far as it goes."""
+    """Show where a pipeline stands and its report, as far as it goes.
+
+    `--json` leaves the report to `kdnas pipelines report`.
+    """
+    from kdnas.cli.answers import print_answer
     from kdnas.cli.launch import check_output
     from kdnas.cli.pipeline_screen import show_pipeline
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
-    from kdnas.db.repository import leases, pipelines
+    from kdnas.db.repository import leases, pipeline_pages, pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -75,9 +78,13 @@ def show(
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
             holder = leases.holder(session, Job, found.id)
-        show_pipeline(found.id, database, settings, output, as_json, quiet=as_json)
-    if as_json:
-        return
+        if as_json:
+            if output is not None:
+                show_pipeline(found.id, database, settings, output, as_json=False, quiet=True)
+            with database.read() as session:
+                print_answer(pipeline_pages.read_pipeline(session, found.id))
+            return
+        show_pipeline(found.id, database, settings, output, as_json=False)
     if found.error:
         typer.echo(f"error: {found.error}")
     if found.owner_kind == "cli" and found.status in {"running", "paused", "failed"}:
@@ -87,14 +94,42 @@ def show(
 
 
 @app.command()
-def cancel(pipeline: Reference, as_json: options.Json = False) -> None:
+def report(
+    pipeline: Reference,
+    output_format: Annotated[
+        str, typer.Option("--format", help="md (Markdown), csv, tex (LaTeX) or json.")
+    ] = "md",
+) -> None:
+    """Print which student to take and how sure that is, from what is there by now."""
+    from api.pipelines.report import build_pipeline_report, report_json
+    from api.pipelines.report_formats import as_csv, as_latex, as_markdown
+    from kdnas.cli.answers import print_answer
+    from kdnas.db.migrate import open_database
+    from kdnas.errors import SpecError, unknown_name
+    from kdnas.settings import Settings
+
+    texts = {"md": as_markdown, "csv": as_csv, "tex": as_latex}
+    if output_format not in {*texts, "json"}:
+        raise SpecError(unknown_name("format", output_format, {*texts, "json"}))
+    settings = Settings.from_environment()
+    with open_database(settings) as database:
+        found = build_pipeline_report(database, settings, pipeline)
+    if output_format == "json":
+        print_answer(report_json(found))
+    else:
+        typer.echo(texts[output_format](found).rstrip("\n"))
+
+
+@app.command()
+def cancel(pipeline: Reference, as_json: options.JsonOfService = False) -> None:
     """Give a pipeline up for good, with all of its parts that are not over.
 
     What works on it stops within seconds; what has succeeded is kept.
     """
     from api.jobs.cancellation import cancel_job
+    from kdnas.cli.answers import print_answer
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipelines
+    from kdnas.db.repository import pipeline_pages, pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -102,9 +137,8 @@ def cancel(pipeline: Reference, as_json: options.Json = False) -> None:
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
         cancel_job(found.id, database, settings)
-        with database.read() as session:
-            done = pipelines.get_pipeline(session, found.id)
-    if as_json:
-        typer.echo(json.dumps({"id": done.id, "name": done.name, "status": done.status}))
-    else:
-        typer.echo(f"cancelled {done.name}; what had succeeded is kept")
+        if as_json:
+            with database.read() as session:
+                print_answer(pipeline_pages.read_pipeline(session, found.id))
+            return
+    typer.echo(f"cancelled {found.name}; what had succeeded is kept")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kdnas.cli.screen import Bar, console, say
+from kdnas.cli.times import span
 
 if TYPE_CHECKING:
     from api.searches.run import Watchers
@@ -127,7 +128,7 @@ class SearchScreen:
             parts.append(f"{event.students_per_hour:.0f} students/hour")
             left = (self._num_episodes - event.number) * self._candidates
             if left:
-                parts.append(f"{_duration(left / event.students_per_hour * 3600)} left")
+                parts.append(f"{span(left / event.students_per_hour * 3600)} left")
         say(f"  = {', '.join(parts)}")
 
 
@@ -197,11 +198,3 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
             state["source"],
         )
     return table
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

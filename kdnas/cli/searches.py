@@ -20,8 +20,8 @@ Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 @app.command("list")
 def list_all(
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    as_json: options.Json = False,
+    limit: options.Limit = 20,
+    as_json: options.JsonOfService = False,
 ) -> None:
     """List searches, the newest first."""
     from kdnas.db.migrate import open_database
@@ -29,10 +29,14 @@ def list_all(
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
+        if as_json:
+            from api.searches.reading import read_page
+            from api.searches.schemas import SearchQuery
+            from kdnas.cli.answers import print_answer
+
+            print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
+            return
         found = searches.list_searches(session, limit=limit)
-    if as_json:
-        typer.echo(json.dumps([_search_json(record) for record in found]))
-        return
     for record in found:
         teacher, corpus = record.spec["teacher"]["ref"], ", ".join(record.spec["corpus"]["source"])
         typer.echo(
@@ -44,19 +48,27 @@ def list_all(
 
 
 @app.command()
-def show(search: Reference, as_json: options.Json = False) -> None:
-    """Show what a search has found so far; `--json` prints the object of `kdnas search --json`."""
-    from api.searches.run import search_summary
-    from kdnas.cli.search_screen import show_result
+def show(search: Reference, as_json: options.JsonOfService = False) -> None:
+    """Show what a search has found so far.
+
+    `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
+    with the best 20 states.
+    """
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database:
-        summary = search_summary(search, database)
-    if as_json:
-        typer.echo(json.dumps(summary))
-    else:
-        show_result(summary, to_stderr=False)
+        if as_json:
+            from api.searches.reading import read_search
+            from kdnas.cli.answers import print_answer
+
+            with database.read() as session:
+                print_answer(read_search(database, session, search))
+            return
+        from api.searches.run import search_summary
+        from kdnas.cli.search_screen import show_result
+
+        show_result(search_summary(search, database), to_stderr=False)
 
 
 @app.command()
@@ -85,7 +97,7 @@ def export(
 
 def _search_json(record: SearchRecord) -> dict[str, Any]:
     return {
-        "search_id": record.id,
+        "id": record.id,
         "name": record.name,
         "status": record.status,
         "created_at": record.created_at.isoformat(),

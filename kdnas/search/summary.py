@@ -100,7 +100,7 @@ def _summary(
     num_best: int | None,
 ) -> dict[str, Any]:
     return {
-        "search_id": search.id,
+        "id": search.id,
         "name": search.name,
         "status": search.status,
         "error": search.error,

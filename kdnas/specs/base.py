@@ -42,7 +42,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            problems = list(_problems(cls, error))
+            problems = list(problems_of(cls, error))
             listed = (
                 problems[0]
                 if len(problems) == 1
@@ -82,7 +82,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _problems(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
+def problems_of(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
     """Word each problem once, however many readings of a value pydantic has tried."""
     found: dict[str, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):

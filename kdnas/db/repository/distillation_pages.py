@@ -29,11 +29,20 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DistillationFilter:
-    """Which distillations are wanted; ``search_id`` is the search that they were asked from."""
+    """Which distillations are wanted.
+
+    Attributes:
+        status: one of these.
+        owner_kind: whose they are.
+        architecture: exactly this one.
+        objective: name of the objective, such as ``hs``.
+        search_id: the search that they were asked from.
+    """
 
     status: Sequence[SearchStatus] = ()
     owner_kind: OwnerKind | None = None
     architecture: str | None = None
+    objective: str | None = None
     search_id: str | None = None
 
 
@@ -58,6 +67,9 @@ def list_distillations(
         query = query.where(Distillation.owner_kind == wanted.owner_kind)
     if wanted.architecture is not None:
         query = query.where(Distillation.architecture == wanted.architecture)
+    if wanted.objective is not None:
+        named = Distillation.spec["objective"]["name"].as_string()
+        query = query.where(named == wanted.objective)
     if wanted.search_id is not None:
         query = query.where(Distillation.search_id == wanted.search_id)
     scope = {"list": "distillations", "sort": sort, "descending": descending, **asdict(wanted)}

@@ -57,7 +57,7 @@ EPISODES = [
 def test_counts_and_order() -> None:
     summary = summarise(RECORD, EPISODES)
     assert {k: v for k, v in summary.items() if not isinstance(v, (list, dict))} == {
-        "search_id": "s1",
+        "id": "s1",
         "name": "trial",
         "status": "succeeded",
         "error": None,
