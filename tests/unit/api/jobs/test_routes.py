@@ -368,7 +368,7 @@ def test_a_job_whose_package_is_gone_is_listed_and_says_so(
         ):
             assert answer.status_code == 409
             assert answer.json()["detail"] == (
-                f"{reference!r} is a job of the kind 'count', which no installed package knows; "
-                "install the package that it came from"
+                f"job {reference!r} is of the kind 'count', which no installed package brings; "
+                "install its package again"
             )
     assert client.get(f"{JOBS}?kind=count").status_code == 422
