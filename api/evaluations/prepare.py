@@ -11,13 +11,13 @@ from kdnas.distill.export import RUN_FILE
 from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.choosing import chosen_tasks
-from kdnas.evaluation.data import load_task
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.grid import grid_key
-from kdnas.evaluation.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.data.choosing import chosen_tasks
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.finetuning.grid import grid_key
+from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.task import Task
 from kdnas.models.pooling import pooling_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.reach import ANYWHERE, Reach

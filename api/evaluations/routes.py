@@ -33,11 +33,11 @@ from kdnas.db.repository import distillations, evaluation_pages, evaluations
 from kdnas.db.repository.evaluation_pages import EvaluationFilter
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.errors import ConflictError, RequestError
-from kdnas.evaluation.choosing import tasks_with_data
-from kdnas.evaluation.report import Report, report_json
-from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
+from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
+from kdnas.evaluation.reports.report import Report, report_json
 from kdnas.evaluation.settings import settings_for
-from kdnas.evaluation.tasks import SUITES
+from kdnas.evaluation.tasks.registry import SUITES
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec

@@ -24,7 +24,7 @@ from api.jobs.work import do_job
 from kdnas.db.engine import Database
 from kdnas.db.repository import distillations, evaluations, jobs
 from kdnas.errors import NoRoomError
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from api.evaluations.prepare import PreparedEvaluation
 from kdnas.errors import RequestError
-from kdnas.evaluation.card import is_student, write_scores
-from kdnas.evaluation.report import Report
+from kdnas.evaluation.reports.card import is_student, write_scores
+from kdnas.evaluation.reports.report import Report
 from kdnas.reach import ANYWHERE
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kdnas.cli import options
 from kdnas.cli.objective_help import ObjectiveCommand
+from kdnas.cli.options import common
 
 app = typer.Typer(help="List, show, resume and cancel full distillations.", no_args_is_help=True)
 
@@ -23,15 +23,15 @@ def list_all(
     objective: Annotated[
         str | None, typer.Option(help="Only those of this objective: {names}.")
     ] = None,
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List distillations, the newest first.
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
     from kdnas.cli.choices import known_status
-    from kdnas.cli.distillation_screen import listed
+    from kdnas.cli.screens.distillation import listed
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.settings import Settings
@@ -61,9 +61,9 @@ def list_all(
 
 
 @app.command()
-def show(distillation: Reference, as_json: options.JsonOfService = False) -> None:
+def show(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
-    from kdnas.cli.distillation_screen import shown
+    from kdnas.cli.screens.distillation import shown
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings
@@ -97,7 +97,7 @@ def losses(distillation: Reference) -> None:
 
 
 @app.command()
-def resume(distillation: Reference, as_json: options.Json = False) -> None:
+def resume(distillation: Reference, as_json: common.Json = False) -> None:
     """Go on with a distillation; the same as `kdnas full-distill --resume`."""
     from kdnas.cli.full_distill import resume_distillation
     from kdnas.settings import Settings
@@ -106,7 +106,7 @@ def resume(distillation: Reference, as_json: options.Json = False) -> None:
 
 
 @app.command()
-def cancel(distillation: Reference, as_json: options.JsonOfService = False) -> None:
+def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Give a distillation up for good; its checkpoints are removed.
 
     A running one stops within seconds, whichever process runs it.

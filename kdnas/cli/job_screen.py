@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kdnas.cli.tables import as_text
+from kdnas.cli.tables.formats import as_text
 from kdnas.cli.times import age, moment, span
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from api.jobs.schemas import JobChange
@@ -47,8 +47,8 @@ def list_all(
     everything: Annotated[
         bool, typer.Option("--all", help="Also parts of others, such as a pipeline's search.")
     ] = False,
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List jobs of every kind, the newest first.
 
@@ -90,7 +90,7 @@ def list_all(
 
 
 @app.command()
-def show(job: Reference, as_json: options.JsonOfService = False) -> None:
+def show(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one job: what it does and for how long yet, how to go on, its parts, its request."""
     from kdnas.cli.job_screen import parts_of, shown
     from kdnas.db.migrate import open_database
@@ -124,7 +124,7 @@ def watch(
 
     from kdnas.cli.job_following import EventLines, follow_events
     from kdnas.cli.job_screen import does_now
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import events, jobs
     from kdnas.settings import Settings
@@ -184,7 +184,7 @@ def logs(
 
 
 @app.command()
-def pause(job: Reference, as_json: options.JsonOfService = False) -> None:
+def pause(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Pause a job with its parts; it goes on where it was when it is resumed."""
     from kdnas.cli.job_screen import how_to_go_on
 
@@ -196,7 +196,7 @@ def pause(job: Reference, as_json: options.JsonOfService = False) -> None:
 
 
 @app.command()
-def resume(job: Reference, as_json: options.JsonOfService = False) -> None:
+def resume(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Put a paused or failed job back into the queue, where a coordinator takes it up.
 
     What the command line started is resumed by the command that started it.
@@ -210,7 +210,7 @@ def resume(job: Reference, as_json: options.JsonOfService = False) -> None:
 
 
 @app.command()
-def cancel(job: Reference, as_json: options.JsonOfService = False) -> None:
+def cancel(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Give a job up for good, with its parts that are not over; what has succeeded is kept.
 
     What works on it stops within seconds, whichever process that is.
@@ -230,7 +230,7 @@ def delete(
         bool,
         typer.Option("--force", help="With --yes: also where other jobs stand on it."),
     ] = False,
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Delete a job that does not run, with its events and results; asks before it does.
 
@@ -265,7 +265,7 @@ def delete(
 
 @app.command()
 def rename(
-    job: Reference, name: Annotated[str, typer.Argument()], as_json: options.JsonOfService = False
+    job: Reference, name: Annotated[str, typer.Argument()], as_json: common.JsonOfService = False
 ) -> None:
     """Give a job another name; links to it go by its id and stay whole."""
     change = _checked_change("jobs rename", name=name)
@@ -286,7 +286,7 @@ def label(
     remove: Annotated[
         bool, typer.Option("--remove", help="Take these labels away; without any, all of them.")
     ] = False,
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Give a job labels to find it by, or take them away; without labels, show those it has."""
     from kdnas.errors import NotFoundError, unknown_name
@@ -313,7 +313,7 @@ def label(
 def note(
     job: Reference,
     text: Annotated[str, typer.Argument(help="An empty one takes the note away.")],
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Write down what you want to remember of a job."""
     change = _checked_change("jobs note", note=text)

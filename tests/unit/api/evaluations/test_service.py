@@ -25,7 +25,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import Action, apply_action
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec

@@ -202,8 +202,8 @@ LEFT_OVER = {
     ("api/pipelines/run.py", "SearchRecord"),
     ("api/pipelines/run.py", "DistillationRecord"),
     # Sections of kdnas.yaml: in a pipeline everything has its place.
-    ("kdnas/cli/inputs.py", "pipeline"),
-    ("kdnas/cli/inputs.py", "search"),
+    ("kdnas/cli/options/inputs.py", "pipeline"),
+    ("kdnas/cli/options/inputs.py", "search"),
 }
 """Where it is asked all the same: file and what is asked for."""
 
