@@ -255,6 +255,9 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
         episode = candidates.begin_episode(session, search.id, 1, None, None, None, [new])
         candidates.start_attempts(session, [episode.candidates[0].id], "gone")
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
+        unknown = spec.to_json() | {"objective": {"name": "of-a-package-since-removed"}}
+        other = distillations.create_distillation(session, unknown, SMALL)
+        distillations.set_distillation_status(session, other.id, "cancelled")
         made = distillations.create_distillation(session, spec.to_json(), SMALL)
         jobs.set_status(session, made.id, "cancelled")
         training = {"checkpoints": str(settings.home / "elsewhere")}
