@@ -234,15 +234,15 @@ def test_a_note_is_kept_until_it_is_emptied(database: Database) -> None:
 
 def test_deleting_a_parent_cancels_children_that_are_not_over(database: Database) -> None:
     parent = make_job(database, "pipeline", "failed", name="whole")
+    asked: tuple[tuple[str, SearchStatus], ...] = (
+        ("search", "succeeded"),
+        ("distillation", "running"),
+        ("distillation", "failed"),
+        ("evaluation", "queued"),
+        ("evaluation", "paused"),
+    )
     children = {
-        status: make_job(database, kind, status, parent_id=parent)
-        for kind, status in (
-            ("search", "succeeded"),
-            ("distillation", "running"),
-            ("distillation", "failed"),
-            ("evaluation", "queued"),
-            ("evaluation", "paused"),
-        )
+        status: make_job(database, kind, status, parent_id=parent) for kind, status in asked
     }
     with database.write() as session:
         assert [child.id for child in jobs.children(session, parent)] == list(children.values())
