@@ -12,6 +12,7 @@ import pytest
 
 from api.evaluations import grid as grid_run
 from api.evaluations.grid import chosen_trial
+from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
 from api.evaluations.run import unchanged_data
 from kdnas.db.engine import Database
@@ -152,8 +153,6 @@ def test_too_few_examples_are_told_before_anything_is_started(
 
 
 def test_what_the_service_tries_goes_to_its_cluster() -> None:
-    from api.jobs.children import needs_cluster
-
-    assert needs_cluster("evaluation", {"request": {"grid": {"epochs": [1]}}})
-    assert not needs_cluster("evaluation", {"request": {"grid": None}})
-    assert not needs_cluster("evaluation", {"key": "0"})
+    assert KIND.needs_cluster({"grid": {"epochs": [1]}})
+    assert not KIND.needs_cluster({"grid": None})
+    assert not KIND.needs_cluster({})

@@ -121,13 +121,22 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
     again = client.post(EVALUATIONS, json=body, headers={"Idempotency-Key": "one"})
     assert again.json() == answer.json()
     with database.read() as session:
-        (event,) = events.events_since(session)
-    assert event.type == "evaluations_created"
-    assert event.payload == {
-        "evaluations": [row["id"] for row in made],
-        "model": "minilm",
-        "suites": ["glue"],
-    }
+        told = events.events_since(session)
+    assert {event.type for event in told} == {"evaluation_created"}
+    assert [(event.job_id, event.payload) for event in told] == [
+        (
+            row["id"],
+            {
+                "evaluation": row["id"],
+                "name": None,
+                "model": "minilm",
+                "suite": "glue",
+                "task": row["task"],
+                "seed": row["seed"],
+            },
+        )
+        for row in made
+    ]
 
 
 def test_a_users_table_and_a_grid_are_asked_for(client: TestClient, data: Path) -> None:

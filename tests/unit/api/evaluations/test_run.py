@@ -299,7 +299,7 @@ def test_fine_tuned_models_are_saved(
 
         def look(*_: Any) -> None:
             with database.read() as session:
-                ended.append(claims.ended_evaluations(session))
+                ended.append(claims.ended(session, "evaluation"))
 
         one = save_models(plan, finished, folder, "best", database, settings, look, note)
         assert one == [folder / "SST-2"]

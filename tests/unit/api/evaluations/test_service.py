@@ -133,7 +133,7 @@ def test_what_is_known_is_not_trained_again(place: Place) -> None:
     assert place.run(first) == "succeeded"
     done = place.row(first)
     assert (done.metrics["steps"], done.share, done.error) == (4, 1.0, None)
-    assert set(done.resolved or {}) == {"request", "key", "model", "variant", "data", "settings"}
+    assert set(done.resolved or {}) == {"key", "model", "variant", "data", "settings"}
     assert (evaluation_folder(place.settings, first) / "predictions.jsonl").is_file()
     assert not evaluation_checkpoints(place.settings, first).exists()
     phases = [payload["phase"] for payload in place.told("evaluation_progress")]
@@ -271,8 +271,10 @@ def test_one_that_waits_for_anothers_grid_is_left_for_later(
     assert runner.run(row_id, "claim", settings, lambda: False) == 75
     row = place.row(row_id)
     assert (row.status, row.error) == ("running", None)
-    *_, last = place.told("evaluation_progress")
-    assert last["phase"] == "waiting for room"
+    *_, last = place.told("evaluation_preparing")
+    assert str(last["text"]).startswith("waiting for room: ")
+    with place.database.read() as session:
+        assert session.get_one(Evaluation, row_id).phase == "waiting for room"
 
 
 @pytest.mark.databases("sqlite", "postgresql")
