@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -18,6 +19,8 @@ from kdnas.errors import BackendError, OutOfReachError
 
 OBJECT_STORE_BYTES = 256 * 1024**2  # results are small; corpora travel as files
 CONNECT_SECONDS = 10
+LAST_WORDS_SECONDS = 1.5
+"""So long it takes until what workers print is here; what comes after a shutdown is lost."""
 
 
 @contextmanager
@@ -72,6 +75,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         try:
             yield
         finally:
+            if shows_workers:
+                time.sleep(LAST_WORDS_SECONDS)
             ray.shutdown()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from workers.carried import Carried, this_node
 from workers.cluster import largest_node_cores
 from workers.line import LINE, POLL_SECONDS, WorkerEnd
 from workers.machine import Machine, machine_at
+
+log = logging.getLogger(__name__)
 
 PROCESS_BYTES = 2**30
 """What a process takes with torch in it."""
@@ -159,6 +162,7 @@ def finetune_on_cluster(
                 if not began:  # it may be waiting for a core, and has nothing to lose
                     return None
     except RayTaskError as error:
+        log.info("the worker of a fine-tuning failed: %s", error)  # where, in its own code
         cause = error.cause
         if isinstance(cause, KdnasError):
             raise cause from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,6 +33,8 @@ from workers.backend import BackendPlan, interrupt, out_of_memory
 from workers.cluster import largest_node_cores
 from workers.mini_kd import MiniKDWorker
 from workers.queue import Group, GroupQueue
+
+log = logging.getLogger(__name__)
 
 DEATHS = (RayActorError, WorkerCrashedError, OutOfMemoryError, NodeDiedError)
 """How Ray says that a worker is gone; the memory monitor's kill is an error of its own."""
@@ -111,10 +114,12 @@ class RayBackend:
                 ray.kill(running.actor)
             return
         except DEATHS as error:
+            log.info("%s died: %s", running.name, error)
             reason = f"the worker died ({' '.join(str(error).split())[:160]})"
             yield from self._give_back(queue, running, reason)
             return
         except RayTaskError as error:
+            log.info("%s failed: %s", running.name, error)  # where, in the worker's own code
             cause = error.cause if isinstance(error.cause, BaseException) else error
             if not out_of_memory(cause):
                 if isinstance(cause, KdnasError):

@@ -21,6 +21,15 @@ ABANDONED_DAYS = 30
 """So long files of an evaluation are kept that nobody goes on with."""
 
 
+JOBS = "jobs"
+"""Folder of what every job has, whatever its kind: in the home, and in the store."""
+
+
+def job_folder(settings: Settings, job_id: str) -> Path:
+    """Return where a job of any kind keeps what every job has, such as its log."""
+    return settings.home / JOBS / job_id
+
+
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
     """Return a distillation's checkpoints: where its spec keeps them, or under KDNAS_HOME."""
     place = spec.training.checkpoints

@@ -17,8 +17,9 @@ from typing import Final
 import structlog
 from filelock import Timeout
 
+from api.jobs.files import JOBS
 from api.jobs.log_text import LONGEST_BYTES, LogText
-from api.jobs.logs import FOLDER, JobLog, newer
+from api.jobs.logs import FILE, JobLog, newer
 from kdnas.artefact import write_atomically
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs
@@ -80,7 +81,7 @@ class LogWriter:
     def end(self, how: str) -> None:
         """Write how the process ended, and publish; returns at once."""
         with self._news:
-            self._waiting.append(f"=== it {how} at {_now()} ===\n".encode())
+            self._waiting.append(f"=== {how} at {_now()} ===\n".encode())
             self._ending = True
             self._news.notify()
 
@@ -237,7 +238,7 @@ def publish_what_was_left(settings: Settings, database: Database) -> None:
         StoreError: the store is out of reach; they stay.
         DatabaseError: nobody can say which jobs there are; they stay.
     """
-    for path in sorted((settings.home / FOLDER).glob("*/log.txt")):
+    for path in sorted((settings.home / JOBS).glob(f"*/{FILE}")):
         job_log = JobLog.of(settings, path.parent.name)
         with database.read() as session:
             is_job = jobs.status_of(session, job_log.job_id) is not None

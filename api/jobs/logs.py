@@ -15,6 +15,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from api.jobs.files import JOBS, job_folder
 from api.jobs.log_text import LogText
 from api.jobs.registry import kind_named
 from kdnas.db.models import Job
@@ -22,7 +23,6 @@ from kdnas.errors import NotFoundError, StoreError
 from kdnas.settings import Settings
 from kdnas.store import Store
 
-FOLDER: Final = "jobs"
 FILE: Final = "log.txt"
 _LOCK: Final = "log.lock"
 
@@ -44,7 +44,7 @@ class JobLog:
     @classmethod
     def of(cls, settings: Settings, job_id: str) -> JobLog:
         """Return the log of a job; nothing is created."""
-        path = settings.home / FOLDER / job_id / FILE
+        path = job_folder(settings, job_id) / FILE
         return cls(job_id, path, Store.from_settings(settings))
 
     def lock(self) -> FileLock:
@@ -85,7 +85,7 @@ class JobLog:
         Raises:
             StoreError: it is out of reach.
         """
-        data = self.store.read_file(FOLDER, self.job_id, FILE)
+        data = self.store.read_file(JOBS, self.job_id, FILE)
         return None if data is None else LogText.parse(data)
 
     def publish(self, data: bytes) -> None:
@@ -94,7 +94,7 @@ class JobLog:
         Raises:
             StoreError: it is out of reach or full.
         """
-        self.store.write_file(FOLDER, self.job_id, FILE, data)
+        self.store.write_file(JOBS, self.job_id, FILE, data)
 
     def published_size(self) -> int | None:
         """Return the bytes of what is in the store; None if nothing is.
@@ -102,7 +102,7 @@ class JobLog:
         Raises:
             StoreError: it is out of reach.
         """
-        return self.store.file_size(FOLDER, self.job_id, FILE)
+        return self.store.file_size(JOBS, self.job_id, FILE)
 
     def remove_local(self) -> None:
         """Remove what is on this machine, and the job's folder if nothing else is in it."""
@@ -118,7 +118,7 @@ class JobLog:
             StoreError: the store is out of reach.
         """
         self.remove_local()
-        self.store.remove_files(FOLDER, self.job_id)
+        self.store.remove_files(JOBS, self.job_id)
 
     def _is_being_written(self) -> bool:
         try:

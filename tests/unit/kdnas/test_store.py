@@ -336,3 +336,30 @@ def test_from_settings_creates_nothing(tmp_path: Path) -> None:
     assert store.url == str(tmp_path / "home" / "store")
     assert not store.has("model", "abc")
     assert not (tmp_path / "home").exists()
+
+
+def test_a_file_that_is_no_artefact_may_change_and_go(store: Store) -> None:
+    assert store.read_file("notes", "one", "note.txt") is None
+    assert store.file_size("notes", "one", "note.txt") is None
+    for text in (b"first", b"second, longer"):
+        store.write_file("notes", "one", "note.txt", text)
+        assert store.read_file("notes", "one", "note.txt") == text
+        assert store.file_size("notes", "one", "note.txt") == len(text)
+    store.write_file("notes", "two", "note.txt", b"")
+    store.remove_files("notes", "one")
+    store.remove_files("notes", "one")
+    assert store.read_file("notes", "one", "note.txt") is None
+    assert store.read_file("notes", "two", "note.txt") == b""
+    with pytest.raises(NotFoundError, match="cannot name an artefact"):
+        store.read_file("notes", "..", "note.txt")
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("no folder")
+    store = Store(str(tmp_path / "store"), tmp_path / "cache")
+    with pytest.raises(StoreError, match=r"cannot write .*note\.txt"):
+        store.write_file("notes", "one", "note.txt", b"text")
+    with pytest.raises(StoreError, match=r"cannot read .*note\.txt"):
+        store.read_file("notes", "one", "note.txt")
+    with pytest.raises(StoreError, match="cannot reach the store"):
+        store.file_size("notes", "one", "note.txt")
