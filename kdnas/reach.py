@@ -124,6 +124,8 @@ class Reach:
 
     def children(self, folder: Path) -> list[Path]:
         """List what lies in a folder, sorted; raises what :meth:`folder` does."""
+        if self.roots is None:
+            return sorted(folder.iterdir())
         with self.folder(folder) as descriptor:
             return sorted(folder / name for name in os.listdir(descriptor))  # noqa: PTH208 (no path)
 

@@ -66,6 +66,7 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
         return {
             **kept,
             "KDNAS_HOME": str(self.folder / "home"),
+            "KDNAS_DATA_ROOTS": str(self.folder),  # for a coordinator; a command knows none
             "HF_HUB_OFFLINE": "1",
             # Locks of their own: a search on the same machine is not waited for.
             "KDNAS_LOCKS": str(self.folder / "locks"),

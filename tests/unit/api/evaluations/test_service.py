@@ -26,9 +26,11 @@ from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import Action, apply_action
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.store import Store
 from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -124,7 +126,10 @@ def prepared_grid(place: Place) -> str:
 
 @pytest.fixture
 def place(database: Database, model: Path, data: Path, tmp_path: Path) -> Place:
-    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path / "home")})
+    roots = f"{model.parent}:{data}"
+    settings = Settings.from_environment(
+        {"KDNAS_HOME": str(tmp_path / "home"), "KDNAS_DATA_ROOTS": roots}
+    )
     return Place(database, settings, model, data)
 
 
@@ -191,8 +196,13 @@ def test_what_is_known_is_not_written_to_what_was_stopped(
     place.run(place.queue())
     row_id = place.queue()
 
-    def act_then(spec: EvaluationSpec, on_task: Callable[[str], None]) -> PreparedEvaluation:
-        prepared = prepare_evaluation(spec, on_task)
+    def act_then(
+        spec: EvaluationSpec,
+        on_task: Callable[[str], None],
+        store: Store | None,
+        reach: Reach,
+    ) -> PreparedEvaluation:
+        prepared = prepare_evaluation(spec, on_task, store, reach)
         place.act(row_id, action)
         return prepared
 

@@ -19,6 +19,7 @@ from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import SpecError, TeacherError
 from kdnas.models.teacher import TeacherHandle
+from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.parts import TeacherSpec
@@ -105,12 +106,12 @@ def test_a_build_that_is_cancelled_at_its_last_moment_stays_so(
     place.run(place.queue())
     build_id, prepare = place.queue(), latency_run.prepare_teacher
 
-    def cancel_first(spec: TeacherSpec, store: Store) -> TeacherHandle:
+    def cancel_first(spec: TeacherSpec, store: Store, reach: Reach) -> TeacherHandle:
         with place.database.write() as session:
             apply_action(session, build_id, "cancel")
         if fails:
             raise TeacherError("it is not there any more")
-        return prepare(spec, store)
+        return prepare(spec, store, reach)
 
     monkeypatch.setattr(latency_run, "prepare_teacher", cancel_first)
     if fails:
