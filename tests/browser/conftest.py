@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -24,7 +24,7 @@ from kdnas.settings import Settings
 from kdnas.testing import demo_data
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 START_SECONDS = 60.0
 PATIENCE_MS = 30_000  # machines that test are busy
@@ -86,7 +86,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-MakeService = Callable[[], Service]
+MakeService = Callable[..., Service]
 
 
 @pytest.fixture(scope="session")
@@ -96,9 +96,9 @@ def make_service(
     """Start services over databases of their own."""
     services: list[Service] = []
 
-    def make() -> Service:
+    def make(template: Path = sqlite_template) -> Service:
         home = tmp_path_factory.mktemp("service")
-        shutil.copy(sqlite_template, home / "kdnas.db")
+        shutil.copy(template, home / "kdnas.db")
         settings = Settings.from_environment({"KDNAS_HOME": str(home)})
         database = open_database(settings).__enter__()
         service = Service(home, free_port(), database)
@@ -112,10 +112,11 @@ def make_service(
 
 
 @pytest.fixture(scope="session")
-def service(make_service: MakeService) -> Service:
+def service(make_service: MakeService, used_template: tuple[Path, demo_data.DemoIds]) -> Service:
     """A service that was used for a week."""
-    made = make_service()
-    made.ids = demo_data.fill(made.database)
+    template, ids = used_template
+    made = make_service(template)
+    made.ids = ids
     made.start()
     return made
 
@@ -128,8 +129,12 @@ def ids(service: Service) -> demo_data.DemoIds:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Chromium of the system."""
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Chromium of the system, with a profile on disk.
+
+    There alone it keeps the library of the charts, and what it has compiled it to: that costs each
+    page three seconds otherwise.
+    """
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     executable = next((path for path in found if path), None)
     if executable is None:
@@ -139,7 +144,13 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
 
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        launched = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=executable,
+            args=["--no-sandbox"],
+            timezone_id="UTC",
+        )
+        launched.set_default_timeout(PATIENCE_MS)
         yield launched
         launched.close()
 
@@ -166,37 +177,20 @@ def complaints() -> Complaints:
 
 
 OpenPage = Callable[..., "Page"]
-Contexts = Callable[[int, int, str], "BrowserContext"]
-
-
-@pytest.fixture(scope="session")
-def contexts(browser: Browser) -> Contexts:
-    """A profile of the browser for each kind of screen; its cache spares each page the charts."""
-    made: dict[tuple[int, int, str], BrowserContext] = {}
-
-    def context(width: int, height: int, scheme: str) -> BrowserContext:
-        key = (width, height, scheme)
-        if key not in made:
-            made[key] = browser.new_context(
-                viewport={"width": width, "height": height},
-                color_scheme=scheme,
-                reduced_motion="reduce",
-                timezone_id="UTC",
-            )
-            made[key].set_default_timeout(PATIENCE_MS)
-        return made[key]
-
-    return context
 
 
 @pytest.fixture
-def open_page(contexts: Contexts, complaints: Complaints) -> Iterator[OpenPage]:
+def open_page(browser: BrowserContext, complaints: Complaints) -> Iterator[OpenPage]:
     """Open pages of any width and colour scheme; each complaint of theirs fails the test."""
     pages: list[Page] = []
 
-    def opened(width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
-        page = contexts(width, height, scheme).new_page()
+    def opened(
+        width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light"
+    ) -> Page:
+        page = browser.new_page()
         pages.append(page)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.add_init_script(VIOLATIONS)
         page.on("console", complaints.console)
         page.on("pageerror", lambda error: complaints.said.append(f"uncaught: {error}"))
