@@ -164,6 +164,7 @@ def logs(
     """
     from api.jobs.logs import log_of_job
     from kdnas.cli.job_following import follow_log
+    from kdnas.cli.screen import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import jobs
     from kdnas.settings import Settings
@@ -174,8 +175,11 @@ def logs(
             found = jobs.get_job(session, job)
             job_id = found.id
             text = None if follow else log_of_job(settings, found).newest(tail)
+            does = _row(session, job_id)["standing"]
         if text is not None:
             typer.echo(text, nl=False)
+            if not text:
+                say(f"nothing yet: {does}")
             return
         try:
             follow_log(database, settings, job_id, tail)
@@ -188,9 +192,9 @@ def pause(job: Reference, as_json: options.JsonOfService = False) -> None:
     """Pause a job with its parts; it goes on where it was when it is resumed."""
     from kdnas.cli.job_screen import how_to_go_on
 
-    def say_paused(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
+    def say_paused(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
         way = how_to_go_on(row, found)
-        return f"paused {found.called}{_stops(holder)}; go on with: {way}"
+        return f"paused {found.called}{_stops(holders)}; go on with: {way}"
 
     _act(job, "pause", say_paused, as_json)
 
@@ -202,7 +206,7 @@ def resume(job: Reference, as_json: options.JsonOfService = False) -> None:
     What the command line started is resumed by the command that started it.
     """
 
-    def say_resumed(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
+    def say_resumed(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
         way = "" if "no coordinator" not in row["standing"] else "; start one with: kdnas serve"
         return f"resumed {found.called}: {row['standing']}{way}"
 
@@ -216,8 +220,8 @@ def cancel(job: Reference, as_json: options.JsonOfService = False) -> None:
     What works on it stops within seconds, whichever process that is.
     """
 
-    def say_cancelled(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
-        return f"cancelled {found.called}{_stops(holder)}"
+    def say_cancelled(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
+        return f"cancelled {found.called}{_stops(holders)}"
 
     _act(job, "cancel", say_cancelled, as_json)
 
@@ -299,7 +303,7 @@ def label(
         if remove:
             for one in given:
                 if one not in had:
-                    raise NotFoundError(unknown_name(f"label of {found.called}", one, had))
+                    raise NotFoundError(unknown_name("label", one, had))
             wanted = [one for one in had if given and one not in given]
         return _checked_change("jobs label", labels=wanted) if wanted != had else None
 
@@ -324,7 +328,7 @@ def note(
 def _act(
     reference: str,
     action: Action,
-    said: Callable[[dict[str, Any], Job, LeaseHolder | None], str],
+    said: Callable[[dict[str, Any], Job, list[LeaseHolder]], str],
     as_json: bool,
 ) -> None:
     """Pause, resume or cancel a job, and say what comes of it and who works on it."""
@@ -348,8 +352,13 @@ def _act(
             if as_json:
                 _print_job(session, job_id)
                 return
-            found, holder = jobs.get_job(session, job_id), leases.holder(session, Job, job_id)
-            typer.echo(said(_row(session, job_id), found, holder))
+            found = jobs.get_job(session, job_id)
+            held = (
+                leases.holder(session, Job, one.id)
+                for one in (found, *jobs.children(session, job_id))
+            )
+            holders = [holder for holder in held if holder is not None]
+            typer.echo(said(_row(session, job_id), found, holders))
 
 
 def _change(
@@ -396,9 +405,13 @@ def _print_job(session: Session, job_id: str) -> None:
     print_answer(_row(session, job_id))
 
 
-def _stops(holder: LeaseHolder | None) -> str:
-    if holder is None:
+def _stops(holders: list[LeaseHolder]) -> str:
+    """Who works on a job or on a part of it, and that they stop."""
+    if not holders:
         return ""
+    if len(holders) > 1:
+        return f"; {len(holders)} processes, which work on its parts, stop within seconds"
+    (holder,) = holders
     return f"; process {holder.pid} on {holder.host}, which works on it, stops within seconds"
 
 

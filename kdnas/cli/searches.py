@@ -65,7 +65,7 @@ def show(search: Reference, as_json: options.JsonOfService = False) -> None:
             with database.read() as session:
                 print_answer(read_search(database, session, search))
             return
-        from api.searches.run import search_summary
+        from api.searches.reading import search_summary
         from kdnas.cli.search_screen import show_result
 
         show_result(search_summary(search, database), to_stderr=False)
