@@ -3,18 +3,19 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format
+.PHONY: help setup demo test test-slow compat lint format
 
 # One thread for each library, or sums depend on how many cores the machine has.
-test test-slow: export OMP_NUM_THREADS = 1
-test test-slow: export MKL_NUM_THREADS = 1
-test test-slow: export OPENBLAS_NUM_THREADS = 1
+test test-slow compat: export OMP_NUM_THREADS = 1
+test test-slow compat: export MKL_NUM_THREADS = 1
+test test-slow compat: export OPENBLAS_NUM_THREADS = 1
 # One kind of matrix products too: newer ones sum in another order, which AdamW's first steps enlarge.
-test test-slow: export MKL_ENABLE_INSTRUCTIONS = AVX2
+test test-slow compat: export MKL_ENABLE_INSTRUCTIONS = AVX2
 
 # Two files at once: more would only make the trainings in them wait for each other. In the order of
 # their names, which has the long ones of tests/integration early, so that none is left for the end.
-PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Schemathesis is run as a program: its plugin would cost each process half a second.
+PYTEST = .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -p no:schemathesis
 PYTHONS = $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11)
 RECENT = import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -56,13 +57,17 @@ demo: setup ## Search with a real teacher on real text, and distil the winner
 	@.venv/bin/kdnas demo
 
 test: setup ## Run the fast tests
-	@$(PYTEST) -m "not slow and not browser and not gpu"
+	@$(PYTEST) -m "not slow and not browser and not gpu and not compat"
 
 # pytest ends with 5 where it finds no test: a suite that was lost must not pass.
 test-slow: setup ## Run the tests that take long or need a browser
 	@$(PYTEST) -m "slow or browser" || { code=$$?; \
 	[ $$code -ne 5 ] || echo 'no test is marked slow or browser: the suite was lost' >&2; \
 	exit $$code; }
+
+# An environment of its own, with what others make of kdnas: minutes, and packages from elsewhere.
+compat: setup ## Run the tests that need an environment of their own
+	@$(PYTEST) -m compat -n 0
 
 lint: setup ## Check style, types and the directions of imports
 	.venv/bin/ruff check

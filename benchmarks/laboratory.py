@@ -20,7 +20,7 @@ from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_fitted_hea
 from kdnas.objectives.registry import build_stages
 from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.settings import Settings
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import CorpusSpec, StudentSpec
 from kdnas.specs.search import ProxySpec
 from kdnas.store import Store

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from transformers import AutoTokenizer
 
-from kdnas.evaluation.examples import TaskData, TextExample
-from kdnas.evaluation.metrics import score
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.scoring.metrics import score
+from kdnas.evaluation.tasks.examples import TaskData, TextExample
+from kdnas.evaluation.tasks.task import Task
 from kdnas.models.pooling import Pooling
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 

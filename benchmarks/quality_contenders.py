@@ -8,7 +8,7 @@ from typing import Any
 
 from study_files import JsonLines
 
-from kdnas.evaluation.identity import METHOD
+from kdnas.evaluation.finetuning.identity import METHOD
 
 TEACHER, TEACHER_LAYERS = "minilm", 6
 MAX_LENGTH = 64

@@ -26,11 +26,11 @@ from quality_contenders import (
 )
 from scipy.stats import t as student_t
 
-from kdnas.evaluation.data import load_task
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.tally import average, tally
-from kdnas.evaluation.task import METRIC_NAMES, Task
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.scoring.tally import average, tally
+from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.tasks.task import METRIC_NAMES, Task
 
 DRAWS = 1000
 

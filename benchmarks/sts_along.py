@@ -33,9 +33,9 @@ from kdnas.distill.held_out import HeldOut
 from kdnas.distill.numerics import choose_dtype, num_threads
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import StagePlan
-from kdnas.evaluation.data import load_task
-from kdnas.evaluation.examples import TextExample
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.tasks.examples import TextExample
+from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.pooling import Pooling
 from kdnas.models.teacher import prepare_teacher
 from kdnas.objectives.hidden_state import HiddenState

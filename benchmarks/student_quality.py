@@ -57,16 +57,16 @@ from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
 from kdnas.distill.export import copy_tokenizer
 from kdnas.distill.numerics import choose_dtype, num_threads
-from kdnas.evaluation.data import load_task
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.finetune import finetune
-from kdnas.evaluation.grid import GRID_SEED
-from kdnas.evaluation.identity import METHOD
-from kdnas.evaluation.metrics import score
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.data.splitting import for_tuning
+from kdnas.evaluation.finetuning.grid import GRID_SEED
+from kdnas.evaluation.finetuning.identity import METHOD
+from kdnas.evaluation.finetuning.run import finetune
+from kdnas.evaluation.scoring.metrics import score
 from kdnas.evaluation.settings import published_settings
-from kdnas.evaluation.splitting import for_tuning
 from kdnas.evaluation.sts_cosine import score_by_cosine
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
 from kdnas.records import fingerprint
 from kdnas.settings import Settings

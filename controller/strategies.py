@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import Final
 
 import numpy as np
@@ -15,6 +13,7 @@ from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
 from kdnas.errors import SpecError, unknown_name
+from kdnas.plugins import import_named, installed
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, Strategy
 from kdnas.search_space import SearchSpace
@@ -159,21 +158,14 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
         return STRATEGIES[name](spec, space, seed)
     if ":" in name:
         return _made(name, _import(name), spec, space, seed)
-    plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    plugins = installed(ENTRY_POINT_GROUP)
     if name not in plugins:
         raise SpecError(unknown_name("strategy", name, [*STRATEGIES, *plugins]))
-    return _made(name, _import(plugins[name].value), spec, space, seed)
+    return _made(name, _import(plugins[name]), spec, space, seed)
 
 
 def _import(name: str) -> StrategyFactory:
-    module_name, _, attribute = name.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SpecError(
-            f"strategy {name!r} cannot be imported: {error}; "
-            "write package.module:Class and check that the package is installed"
-        ) from error
+    factory = import_named("strategy", name)
     if not callable(factory):
         raise SpecError(f"strategy {name!r} is a {type(factory).__name__}, not a class")
     built: StrategyFactory = factory

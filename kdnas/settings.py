@@ -6,10 +6,11 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdnas.errors import SpecError
+from kdnas.reach import ANYWHERE, Reach
 
 _YES = {"1", "true", "yes"}
 
@@ -38,6 +39,8 @@ class Settings:
             (``KDNAS_MAX_RUNNING``); the default fits cores and memory.
         webhook_url: is told when a search or a distillation ends (``KDNAS_WEBHOOK_URL``).
         webhook_secret: signs what it is told (``KDNAS_WEBHOOK_SECRET``).
+        confined: this process works for the service, so that what its work names has to lie below
+            ``data_roots``; no setting of the environment, which the command line reads as well.
     """
 
     home: Path
@@ -55,6 +58,7 @@ class Settings:
     max_running: int | None = None
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
+    confined: bool = False
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -80,6 +84,22 @@ class Settings:
             webhook_url=env.get("KDNAS_WEBHOOK_URL") or None,
             webhook_secret=env.get("KDNAS_WEBHOOK_SECRET") or None,
         )
+
+    def for_service(self) -> Settings:
+        """Return them for work that was asked for through the service."""
+        return replace(self, confined=True)
+
+    @property
+    def reach(self) -> Reach:
+        """How what a request names is opened: below the data roots, or anywhere.
+
+        Earlier students, in ``students`` of ``home``, may be read as well, and new ones go there.
+        """
+        if not self.confined:
+            return ANYWHERE
+        named = [root.removeprefix("file://") for root in self.data_roots]
+        folders = [Path(root) for root in named if "://" not in root]
+        return Reach.below([*folders, self.home / "students"])
 
 
 def _count(name: str, text: str | None) -> int | None:

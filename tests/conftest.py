@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
+    from kdnas.testing.demo_data import DemoIds
 
 # A busy machine is no failure of the code: no property test has a deadline.
 settings.register_profile("kdnas", deadline=None)
@@ -72,10 +75,32 @@ def postgres_migrated(postgres_server: str) -> Iterator[str]:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file, to be copied."""
     from kdnas.db.migrate import upgrade
+    from kdnas.testing.made_once import made_once
 
-    path = tmp_path_factory.mktemp("template") / "kdnas.db"
-    upgrade(f"sqlite:///{path}")
-    return path
+    def make(folder: Path) -> None:
+        upgrade(f"sqlite:///{folder / 'kdnas.db'}")
+
+    return made_once(tmp_path_factory.getbasetemp(), "migrated", make) / "kdnas.db"
+
+
+@pytest.fixture(scope="session")
+def used_template(
+    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
+) -> tuple[Path, DemoIds]:
+    """An SQLite file that looks like a week of use, to be copied, and what is in it."""
+    from kdnas.db.engine import Database, parse_url
+    from kdnas.testing import demo_data
+    from kdnas.testing.made_once import made_once
+
+    def make(folder: Path) -> None:
+        path = shutil.copy(sqlite_template, folder / "kdnas.db")
+        with Database(parse_url(f"sqlite:///{path}")) as database:
+            ids = demo_data.fill(database)
+        (folder / "ids.json").write_text(json.dumps(asdict(ids)), "utf-8")
+
+    folder = made_once(tmp_path_factory.getbasetemp(), "used", make)
+    ids = json.loads((folder / "ids.json").read_text("utf-8"))
+    return folder / "kdnas.db", demo_data.DemoIds(**ids)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import ray
 
-from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.models.teacher import TeacherHandle, open_teacher
 from kdnas.settings import Settings
 from kdnas.store import Store

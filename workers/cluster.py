@@ -37,6 +37,8 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Off unless asked for: a terminal shows the work's own screen. The service keeps it in logs.
+    shows_workers = os.environ.get("RAY_LOG_TO_DRIVER", "0").lower() in {"1", "true"}
     options = (
         {"address": address}
         if address
@@ -55,7 +57,7 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
                 ray.init(
                     **options,
                     runtime_env=_quoted_python(address),
-                    log_to_driver=False,
+                    log_to_driver=shows_workers,
                     logging_level=logging.ERROR,
                     configure_logging=True,
                 )

@@ -30,6 +30,7 @@ from kdnas.distill.parallel import Parallel
 from kdnas.errors import BackendError, KdnasError, NoRoomError, SpecError
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import open_teacher
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.store import Store
@@ -61,6 +62,7 @@ class _Work:
     spec: DistillationSpec
     store_url: str
     checkpoints_url: str
+    reach: Reach
 
 
 def distil_in_parallel(
@@ -69,6 +71,7 @@ def distil_in_parallel(
     checkpoints_url: str,
     on_progress: Callable[[FullProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    reach: Reach = ANYWHERE,
 ) -> int:
     """Run a distillation on ``num_workers`` workers, from its newest checkpoint or the start.
 
@@ -80,6 +83,7 @@ def distil_in_parallel(
         checkpoints_url: where the run keeps its checkpoints; all nodes have to reach it.
         on_progress: is told a few times a second, in the calling thread.
         should_stop: is asked as often; the workers then write a checkpoint and end.
+        reach: how the place of the checkpoints is opened.
 
     Returns:
         Steps made so far.
@@ -90,13 +94,13 @@ def distil_in_parallel(
         BackendError: no cluster, or workers that died too often.
         KdnasError: whatever a worker says, such as a training that diverged.
     """
-    checkpoints = Checkpoints(checkpoints_url)
+    checkpoints = Checkpoints(checkpoints_url, reach)
     if checkpoints.in_this_process:
         raise SpecError(
             f"checkpoints at {checkpoints_url!r} are out of reach of other processes; give "
             "training.checkpoints a folder, or num_workers 1"
         )
-    work = _Work(spec, store_url, checkpoints_url)
+    work = _Work(spec, store_url, checkpoints_url, reach)
     with cluster(spec.training.address):
         deaths, newest = 0, _newest(checkpoints)
         while True:
@@ -280,10 +284,10 @@ def _worker(config: dict[str, Any]) -> int:
 
         run = FullDistillation(
             spec,
-            open_teacher(spec.teacher.fingerprint, store, getattr(spec.objective, "lm_head", None)),
+            open_teacher(spec.teacher.fingerprint, store, spec.objective.stored_lm_head),
             TokenizedCorpus.open(store.fetch("corpus", spec.corpus.fingerprint)),
             store,
-            Checkpoints(work.checkpoints_url),
+            Checkpoints(work.checkpoints_url, work.reach),
             device,
             choose_dtype(training.dtype, device),
             open_teacher(origin.fingerprint, store) if origin and origin.fingerprint else None,

@@ -14,11 +14,11 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from kdnas.errors import BackendError, KdnasError
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.finetune import finetune
+from kdnas.evaluation.finetuning.run import finetune
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.settings import Settings
@@ -124,7 +124,7 @@ def finetune_on_cluster(
         threads: intra-op threads on a CPU.
         on_progress: is told a few times a second, in the calling thread.
         should_stop: is asked as often; the worker then writes a checkpoint and ends.
-        options: other arguments of ``kdnas.evaluation.finetune.finetune``.
+        options: other arguments of ``kdnas.evaluation.finetuning.run.finetune``.
 
     Returns:
         The result, or None if it was stopped.

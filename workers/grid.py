@@ -25,7 +25,7 @@ from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from kdnas.errors import BackendError, KdnasError, TrainingError
-from kdnas.evaluation.grid import GRID_SEED, QUARTERS, WORST, GridPoint, Trial
+from kdnas.evaluation.finetuning.grid import GRID_SEED, QUARTERS, WORST, GridPoint, Trial
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.latency.device_lock import training_lock
 from workers.carried import Carried
@@ -204,7 +204,8 @@ def _silence() -> Iterator[None]:
 
 def _trial(config: dict[str, Any], work: GridWork, ended: dict[int, Trial]) -> None:
     """Try a point, or tell again what is known of it; in a process of Ray Tune's."""
-    from kdnas.evaluation.trial import run_trial  # torch, which a trial that is known does without
+    # It loads torch, which a trial that is known does without.
+    from kdnas.evaluation.finetuning.trial import run_trial
 
     number = config[POINT]
     if number in ended:

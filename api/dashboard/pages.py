@@ -19,6 +19,7 @@ import kdnas
 from api.http.dependencies import DatabaseDep, RoleDep
 from api.http.errors import http_problem
 from api.http.security import Access, Role
+from api.jobs.registry import kinds
 from kdnas.db.engine import Database
 from kdnas.db.repository import events
 
@@ -42,10 +43,15 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     return templates.TemplateResponse(
         request,
         template,
-        {"version": kdnas.__version__, **context},
+        {"version": kdnas.__version__, "kinds": _kinds(), **context},
         status_code=status,
         headers={"Cache-Control": "no-store"},
     )
+
+
+def _kinds() -> dict[str, str | None]:
+    """Every kind of job with the path of its pages, None where it has none of its own."""
+    return {k.name: f"/{k.path}" if k.has_page else None for k in kinds().values()}
 
 
 def _missing(request: Request, error: Exception) -> Response:
@@ -71,7 +77,7 @@ class Frame:
         self._context: dict[str, Any] = {"role": role, "login_required": _login_required(request)}
 
     def __call__(self, template: str, subject: str | None = None, **context: Any) -> Response:
-        """Render a page; ``subject`` is the search, distillation or pipeline that it shows."""
+        """Render a page; ``subject`` is the job that it shows."""
         with self._database.read() as session:
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
@@ -107,6 +113,18 @@ def plotly() -> Response:
     return FileResponse(
         path, media_type="text/javascript", headers={"Cache-Control": "max-age=604800"}
     )
+
+
+@router.get("/jobs")
+def show_jobs(frame: FrameDep) -> Response:
+    """All jobs of every kind."""
+    return frame("jobs.html")
+
+
+@router.get("/jobs/{reference}")
+def show_job(reference: str, frame: FrameDep) -> Response:
+    """One job, where its kind has no page of its own."""
+    return frame("job.html", reference)
 
 
 @router.get("/searches")

@@ -14,7 +14,7 @@ from api.jobs.kind import JobKind
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
 from kdnas.db.repository import distillations
-from kdnas.errors import StoreError
+from kdnas.errors import RequestError, StoreError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -37,10 +37,11 @@ def _clean_up(job_id: str, database: Database, settings: Settings) -> None:
     """Remove checkpoints and events of a run that is over."""
     with database.read() as session:
         record = distillations.get_distillation(session, job_id)
-    spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
     try:
-        remove_run_files(spec, settings, job_id)
-    except StoreError as error:
+        spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+        own = record.owner_kind == "service"
+        remove_run_files(spec, settings.for_service() if own else settings, job_id)
+    except (RequestError, StoreError) as error:  # such as of an objective since uninstalled
         log.error("checkpoints left", distillation=job_id, reason=str(error))
 
 

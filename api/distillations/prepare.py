@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.inputs.objective_preparation import (
-    OnPreparing,
-    check_objective,
-    prepare_objective,
-    rate_warnings,
-)
+from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
-from api.jobs.files import checkpoints_in_store
+from api.jobs.files import checkpoints_in_store, reach_of_checkpoints
 from kdnas.corpus.batches import refuse_too_few
 from kdnas.cpu import available_cores
 from kdnas.distill.checkpoint import absolute_place, check_place
@@ -23,8 +18,10 @@ from kdnas.models.pooling import teaching_pooling
 from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import objective_problem
+from kdnas.reach import Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.objective_base import NeedsLMHead
 from kdnas.store import Store
 from workers.machine import machine_at
 
@@ -65,14 +62,10 @@ class PreparedDistillation:
         ]
 
     def _start_warnings(self) -> list[str]:
-        objective, found = self.spec.objective, []
-        if objective.name == "od" and self.origin is None:
-            found.append(
-                "output distributions teach a student from scratch slowly; begin with an hs "
-                "student by --init-from FOLDER, or let --objective hs+od do both"
-            )
-        found += rate_warnings(objective, self.spec.training.learning_rate)
-        if getattr(objective, "fit_lm_head", None) and self.pinned.teacher.fitted_head is None:
+        objective, rate = self.spec.objective, self.spec.training.learning_rate
+        found = objective.doubts(rate, from_scratch=self.origin is None)
+        asked = isinstance(objective, NeedsLMHead) and objective.fit_lm_head
+        if asked and self.pinned.teacher.fitted_head is None:
             found.append(
                 f"teacher {self.spec.teacher.ref!r} has a masked-LM head of its own, which is "
                 "used; --fit-lm-head counts for nothing"
@@ -102,13 +95,13 @@ def prepare_distillation(
         machine.check_gpus(num_workers)
     store = Store.from_settings(settings)
     if spec.output:
-        refuse_used_folder(Path(spec.output))
+        refuse_used_folder(Path(spec.output), settings.reach)
     checkpoints = spec.training.checkpoints
     if checkpoints is None and address is not None:
         checkpoints = checkpoints_in_store(settings)
     if checkpoints is not None:
         checkpoints = absolute_place(checkpoints)
-        check_place(checkpoints)
+        check_place(checkpoints, reach_of_checkpoints(checkpoints, settings))
     origin: TeacherHandle | None = None
 
     def check(teacher: TeacherHandle) -> None:
@@ -120,9 +113,9 @@ def prepare_distillation(
             raise ArchitectureError(problem)
         check_objective(spec.objective, teacher)
         teaching_pooling(teacher)  # or what is amiss with it would be found after hundreds of steps
-        origin = _origin(spec, teacher, store)
+        origin = _origin(spec, teacher, store, settings.reach)
 
-    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check, settings.reach)
     refuse_too_few(len(pinned.corpus.train_indices), spec.training.batch_size)
     student, about_the_start = possible_start(
         spec.student, spec.objective, pinned, trained_before=origin is not None
@@ -179,7 +172,9 @@ def address_of(spec: DistillationSpec, settings: Settings) -> str | None:
     return spec.training.address or settings.ray_address
 
 
-def _origin(spec: DistillationSpec, teacher: TeacherHandle, store: Store) -> TeacherHandle | None:
+def _origin(
+    spec: DistillationSpec, teacher: TeacherHandle, store: Store, reach: Reach
+) -> TeacherHandle | None:
     """Find the student that training begins with, and check that it is of the same build."""
     named = spec.student.init_from
     if named is None:
@@ -187,7 +182,7 @@ def _origin(spec: DistillationSpec, teacher: TeacherHandle, store: Store) -> Tea
     if named.fingerprint:
         return open_teacher(named.fingerprint, store)
     try:
-        origin = prepare_teacher(named, store)
+        origin = prepare_teacher(named, store, reach)
     except TeacherError as error:
         raise TeacherError(f"--init-from: {error}") from None
     own = teacher_architecture(origin.shape)

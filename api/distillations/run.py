@@ -144,8 +144,9 @@ def run_in(
     """
     stored = DistillationSpec.read(dict(context.spec), context.called)
     output = output_folder(context.settings, stored, context.id)
-    if not is_export_of(output, context.id):  # a kill may have come after the export
-        refuse_used_folder(output)
+    reach = context.settings.reach
+    if not is_export_of(output, context.id, reach):  # a kill may have come after the export
+        refuse_used_folder(output, reach)
     distilled = _train(context, stored, output, told)
     on_distilled(distilled)
     note_end(context, distilled, output)
@@ -193,7 +194,8 @@ def _train(context: JobContext, stored: DistillationSpec, output: Path, told: To
         _run(spec, prepared, checkpoints, settings, tell, context.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
-    if distilled.finished and not is_export_of(output, run_id):
+    reach = settings.reach
+    if distilled.finished and not is_export_of(output, run_id, reach):
         output_loss, rate = distilled.best.losses.output, spec.training.learning_rate
         doubt = not_learned(output_loss, rate, "training.learning_rate")
         facts = CardFacts(
@@ -205,7 +207,16 @@ def _train(context: JobContext, stored: DistillationSpec, output: Path, told: To
             latency=_latency_sentence(spec, pinned, database),
             not_learned=None if distilled.undistilled else doubt,
         )
-        export_student(distilled, spec, pinned.teacher, facts, output, events)
+        export_student(
+            distilled,
+            spec,
+            pinned.teacher,
+            facts,
+            output,
+            events,
+            reach,
+            run_folder(settings, run_id) if reach.limited else None,
+        )
     return distilled
 
 
@@ -229,6 +240,7 @@ def _run(
             checkpoints.url,
             on_progress,
             should_stop,
+            checkpoints.reach,
         )
         return
     pinned = prepared.pinned

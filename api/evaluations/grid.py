@@ -16,10 +16,10 @@ from kdnas.db.repository import grids
 from kdnas.db.repository.grids import GridRecord
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, NoRoomError
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.grid import GridPoint, Trial, best_trial, grid_points
-from kdnas.evaluation.splitting import for_tuning
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.data.splitting import for_tuning
+from kdnas.evaluation.finetuning.grid import GridPoint, Trial, best_trial, grid_points
+from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.settings import Settings
 
 WAIT_SECONDS = 1.0

@@ -9,8 +9,8 @@ from api.evaluations.prepare import PreparedEvaluation
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
+from kdnas.evaluation.benchmarking.timing import TimedModel, common_length, measure_models
 from kdnas.evaluation.model_figures import ModelFigures
-from kdnas.evaluation.model_timing import TimedModel, common_length, measure_models
 from kdnas.evaluation.results import FIGURES
 from kdnas.latency.measure import hardware_name
 from kdnas.specs.evaluation import TimedSpec

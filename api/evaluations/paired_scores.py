@@ -20,14 +20,14 @@ from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.significance import (
+from kdnas.evaluation.scoring.significance import (
     ENDS,
     Comparison,
     Pair,
     paired_bootstrap,
     resampled_scores,
 )
-from kdnas.evaluation.tally import Tally, average, mean_of, tally
+from kdnas.evaluation.scoring.tally import Tally, average, mean_of, tally
 from kdnas.settings import Settings
 
 _REMEMBERED = 512

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.errors import RequestError
 from kdnas.evaluation.settings import settings_for
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks.task import Task
 from kdnas.specs.evaluation import EvaluationSpec
 
 MOST_PAIRS = 500

@@ -31,9 +31,9 @@ from api.jobs.files import remove_abandoned_files
 from api.jobs.work import at_work
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
-from kdnas.evaluation.examples import TaskData
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.2

@@ -11,17 +11,19 @@ from kdnas.distill.export import RUN_FILE
 from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.choosing import chosen_tasks
-from kdnas.evaluation.data import load_task
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.grid import grid_key
-from kdnas.evaluation.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.data.choosing import chosen_tasks
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.finetuning.grid import grid_key
+from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.task import Task
 from kdnas.models.pooling import pooling_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
+from kdnas.store import Store
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class PreparedEvaluation:
         distillation_id: of the distillation that made the model, if its folder says so and the
             model is taken as it is.
         keeps: whether fine-tuned models are kept beside their figures, for ``saved_models``.
+        reach: how what the request names is opened, now and later.
     """
 
     spec: EvaluationSpec
@@ -88,6 +91,7 @@ class PreparedEvaluation:
     device: str
     distillation_id: str | None
     keeps: bool = False
+    reach: Reach = ANYWHERE
 
     def is_like(self, other: PreparedEvaluation) -> bool:
         """Whether two evaluations with the same tasks are of the same model."""
@@ -98,7 +102,10 @@ class PreparedEvaluation:
 
 
 def prepare_evaluation(
-    spec: EvaluationSpec, on_task: Callable[[str], None] = lambda _: None
+    spec: EvaluationSpec,
+    on_task: Callable[[str], None] = lambda _: None,
+    store: Store | None = None,
+    reach: Reach = ANYWHERE,
 ) -> PreparedEvaluation:
     """Find the model and read the data of every task once.
 
@@ -107,14 +114,17 @@ def prepare_evaluation(
     Args:
         spec: the request.
         on_task: is told the name of the task whose data are read.
+        store: where the model is brought; None leaves it where it is.
+        reach: how model and data are opened; where that is limited, a store is needed.
 
     Raises:
+        RequestError: the model, or a file of the data, is out of reach.
         SpecError: an unknown suite or task.
         TaskDataError: data that are not there or cannot be read.
         TeacherError: the model is not found or cannot be used.
     """
     tasks = chosen_tasks(spec)
-    model = prepare_teacher(spec.model)
+    model = prepare_teacher(spec.model, store, reach)
     if spec.keep_layers is not None:
         model = with_layers(model, spec.keep_layers)
     if spec.int8:
@@ -125,7 +135,7 @@ def prepare_evaluation(
     for task in tasks:
         on_task(task.name)
         try:
-            data = read_data(spec, task)
+            data = read_data(spec, task, reach)
         except TaskDataError as error:
             if spec.tasks:
                 raise
@@ -143,7 +153,8 @@ def prepare_evaluation(
         tuple(planned),
         {name: absent[name] for name in missed},
         device,
-        None if spec.variant else _distillation_of(model.folder),
+        None if spec.variant else _distillation_of(model, reach),
+        reach=reach,
     )
 
 
@@ -161,13 +172,14 @@ def prepared_for(ref: str, prepared: PreparedEvaluation) -> PreparedEvaluation:
             "keep_layers": None,
         }
     )
-    origin = _distillation_of(model.folder)
+    origin = _distillation_of(model, prepared.reach)
     return replace(prepared, spec=spec, model=model, distillation_id=origin, keeps=False)
 
 
-def read_data(spec: EvaluationSpec, task: Task) -> TaskData:
+def read_data(spec: EvaluationSpec, task: Task, reach: Reach = ANYWHERE) -> TaskData:
     """Read a task's data: from the folder of the request, else from the hub."""
-    return load_task(task, Path(spec.data_dir).expanduser() if spec.data_dir else None)
+    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    return load_task(task, folder, reach=reach)
 
 
 def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedTask:
@@ -192,9 +204,12 @@ def _name(model: TeacherHandle) -> str:
     )
 
 
-def _distillation_of(folder: Path) -> str | None:
+def _distillation_of(model: TeacherHandle, reach: Reach) -> str | None:
     try:
-        about = json.loads((folder / RUN_FILE).read_text("utf-8"))
+        # The copy of a folder that was named lacks it; no other folder is limited.
+        file = (model.source or model.folder) / RUN_FILE
+        with (reach if model.source else ANYWHERE).open(file) as stream:
+            about = json.load(stream)
     except (OSError, ValueError):
         return None
     found = about.get("distillation_id") if isinstance(about, dict) else None

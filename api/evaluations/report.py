@@ -13,10 +13,10 @@ from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.errors import NotFoundError
-from kdnas.evaluation.model_timing import TimedModel
-from kdnas.evaluation.report import Measured, Report, make_report
+from kdnas.evaluation.benchmarking.timing import TimedModel
+from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.significance import Comparison
+from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.models.teacher import prepare_teacher
 from kdnas.settings import Settings
 

@@ -33,11 +33,11 @@ from kdnas.db.repository import distillations, evaluation_pages, evaluations
 from kdnas.db.repository.evaluation_pages import EvaluationFilter
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.errors import ConflictError, RequestError
-from kdnas.evaluation.choosing import tasks_with_data
-from kdnas.evaluation.report import Report, report_json
-from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
+from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
+from kdnas.evaluation.reports.report import Report, report_json
 from kdnas.evaluation.settings import settings_for
-from kdnas.evaluation.tasks import SUITES
+from kdnas.evaluation.tasks.registry import SUITES
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
@@ -62,7 +62,7 @@ def create_evaluations(
 ) -> Response:
     """Ask for evaluations, one for each task and seed; coordinators take them up."""
     spec, distillation_id = _checked(request, database, settings)
-    tasks = tasks_with_data(spec)
+    tasks = tasks_with_data(spec, settings.for_service().reach)
     for task in tasks:
         settings_for(task, spec, "float32")  # what does not go together fails here
     if len(tasks) * len(spec.seeds) > MOST_PAIRS:
@@ -145,7 +145,7 @@ def list_evaluated_models(database: DatabaseDep) -> Response:
         }
     },
 )
-def read_report(
+def read_evaluation_report(
     query: Annotated[ReportQuery, Query()], database: DatabaseDep, settings: SettingsDep
 ) -> Response:
     """Put a model's scores together, mean ± deviation over seeds, with published ones beside."""

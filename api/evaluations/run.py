@@ -22,14 +22,14 @@ from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import TaskData
-from kdnas.evaluation.finetune import KEPT_MODEL, finetune
-from kdnas.evaluation.grid import GRID_SEED
-from kdnas.evaluation.identity import data_fingerprint
+from kdnas.evaluation.finetuning.grid import GRID_SEED
+from kdnas.evaluation.finetuning.identity import data_fingerprint
+from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
 
@@ -176,7 +176,7 @@ def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskDa
     Raises:
         TaskDataError: they are not those that were planned with, or not there any more.
     """
-    data = read_data(prepared.spec, planned.task)
+    data = read_data(prepared.spec, planned.task, prepared.reach)
     if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
         raise TaskDataError(
             f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since they "

@@ -16,7 +16,7 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Evaluation
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, RequestError, StoreError
-from kdnas.evaluation.finetune import KEPT_MODEL, finetune
+from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
@@ -21,12 +22,14 @@ from api.evaluations.student_card import add_to_card
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
 from kdnas.db.engine import Database
-from kdnas.db.repository import evaluations, jobs
+from kdnas.db.repository import distillations, evaluations, jobs
 from kdnas.errors import NoRoomError
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.store import Store
 
 NOTED_SECONDS = 2.0
 
@@ -85,7 +88,9 @@ def run_in(
         noted(FinetuneProgress("reading data", 0, 1))
 
     request = EvaluationSpec.read(dict(record.requested), f"evaluation {record.id}")
-    prepared = prepare_evaluation(request, on_task)
+    reach = _reach(request, database, settings)
+    store = Store.from_settings(settings) if reach.limited else None
+    prepared = prepare_evaluation(request, on_task, store, reach)
     context.check()
     (planned,) = prepared.tasks
     about = what_decides(prepared, planned, record.seed)
@@ -133,6 +138,19 @@ def run_in(
     problem = add_to_card(prepared, report)
     if problem is not None:
         log.warning(problem, evaluation=record.id)
+
+
+def _reach(request: EvaluationSpec, database: Database, settings: Settings) -> Reach:
+    """Say what the request may lead to: beside the data roots a student of the command line.
+
+    One that is named by its run may be read wherever the command has put it.
+    """
+    folder, reach = Path(request.model.ref), settings.reach
+    if not reach.limited:
+        return reach
+    with database.read() as session:
+        made = distillations.is_output_of_command(session, str(folder))
+    return reach.and_folder(folder) if made else reach
 
 
 class Noted:

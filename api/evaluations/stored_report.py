@@ -14,7 +14,7 @@ from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import distillations, evaluations
 from kdnas.errors import NotFoundError
-from kdnas.evaluation.report import Measured, Report, make_report
+from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
 from kdnas.settings import Settings
 

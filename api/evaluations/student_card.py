@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from api.evaluations.prepare import PreparedEvaluation
-from kdnas.evaluation.card import is_student, write_scores
-from kdnas.evaluation.report import Report
+from kdnas.errors import RequestError
+from kdnas.evaluation.reports.card import is_student, write_scores
+from kdnas.evaluation.reports.report import Report
+from kdnas.reach import ANYWHERE
 
 
 def add_to_card(prepared: PreparedEvaluation, report: Report) -> str | None:
@@ -19,11 +21,16 @@ def add_to_card(prepared: PreparedEvaluation, report: Report) -> str | None:
     Returns:
         Why the card could not be written, if so: the scores themselves are safe elsewhere.
     """
-    folder: Path = prepared.model.folder
-    if not prepared.spec.card or prepared.spec.variant or not is_student(folder):
+    source = prepared.model.source
+    folder: Path = source or prepared.model.folder
+    reach = prepared.reach if source else ANYWHERE
+    if not prepared.spec.card or prepared.spec.variant:
         return None
     try:
-        write_scores(folder, report)
+        if is_student(folder, reach):
+            write_scores(folder, report, reach)
+    except RequestError as error:
+        return f"the scores could not be written into a model card: {error}"
     except OSError as error:
         return (
             f"the scores could not be written into the model card of {folder} ({error.strerror}); "

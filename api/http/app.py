@@ -23,6 +23,7 @@ from api.http.openapi import add_openapi
 from api.http.routes import add_routes
 from api.http.security import Access, LoginLimiter, check_tokens
 from api.jobs.coordinator import Coordinator
+from api.jobs.registry import add_tables_of_packages
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
@@ -47,6 +48,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
         RequestError: the tokens of the settings protect nothing.
     """
     check_tokens(settings)
+    add_tables_of_packages(settings)
     app = FastAPI(
         title="kdnas",
         version=kdnas.__version__,
@@ -54,6 +56,7 @@ def create_app(settings: Settings, database: Database, *, coordinator: bool = Tr
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        generate_unique_id_function=lambda route: route.name,  # a client's method names
     )
     app.state.settings = settings
     app.state.database = database

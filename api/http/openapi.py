@@ -62,6 +62,7 @@ def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]
     schemas["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    _without_defaults_of_objects(schemas)
     for path, method, operation in _operations(document):
         for status in _statuses(path, method, operation, login_required):
             operation["responses"].setdefault(str(status), {})
@@ -73,6 +74,22 @@ def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]
             if path not in _OPEN:
                 operation["security"] = [{name: []} for name in _SECURITY]
     return document
+
+
+def _without_defaults_of_objects(part: Any) -> None:
+    """Drop defaults that are objects: what is left out gets them all the same.
+
+    Programs that write clients from the document leave out whole requests that have any. Each
+    schema of ``/api/v1/schemas`` has its defaults still.
+    """
+    if isinstance(part, list):
+        for entry in part:
+            _without_defaults_of_objects(entry)
+    elif isinstance(part, dict):
+        if isinstance(part.get("default"), dict) and not {"properties", "items"} & part.keys():
+            del part["default"]
+        for entry in part.values():
+            _without_defaults_of_objects(entry)
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

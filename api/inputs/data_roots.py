@@ -3,6 +3,9 @@
 A request comes from somebody who may use the service, not the machine. So every path in it has to
 lie below one of ``KDNAS_DATA_ROOTS``, with links and ``..`` followed, and nothing in it may make
 the service load code or trust a cluster that its own settings do not name.
+
+This is the first look, for an answer at once; whoever works on it opens what it names within the
+same roots (``kdnas.reach``), since all of it may have changed by then.
 """
 
 from __future__ import annotations

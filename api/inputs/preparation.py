@@ -20,10 +20,11 @@ from kdnas.models.families import family_of
 from kdnas.models.start.copied import start_problem
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.objectives.registry import build_stages, objective_problem
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
@@ -49,6 +50,7 @@ def pin(
     store: Store,
     on_corpus: OnCorpus = lambda _: None,
     check: Callable[[TeacherHandle], object] = lambda _: None,
+    reach: Reach = ANYWHERE,
 ) -> Pinned:
     """Bring teacher and corpus into the store, or back from it if they are pinned already.
 
@@ -58,22 +60,29 @@ def pin(
         store: where both are kept.
         on_corpus: is told how tokenising goes.
         check: whatever can be refused once the teacher is known, before a corpus is tokenised.
+        reach: how folders and files that they name are opened.
 
     Raises:
+        RequestError: one of these is out of reach.
         TeacherError, CorpusError: see ``prepare_teacher`` and ``build_corpus``.
         StoreError: the store cannot be written, or lost what was pinned.
     """
     handle = (
         open_teacher(teacher.fingerprint, store)
         if teacher.fingerprint
-        else prepare_teacher(teacher, store)
+        else prepare_teacher(teacher, store, reach)
     )
     check(handle)
     tokenized = (
         TokenizedCorpus.open(store.fetch("corpus", corpus.fingerprint))
         if corpus.fingerprint
         else build_corpus(
-            corpus, handle.folder, store, on_corpus, max_positions=handle.longest_sequence
+            corpus,
+            handle.folder,
+            store,
+            on_corpus,
+            max_positions=handle.longest_sequence,
+            reach=reach,
         )
     )
     return Pinned(

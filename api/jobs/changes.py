@@ -14,11 +14,11 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
     Raises:
         ConflictError: the job's status forbids the action, or the name is taken.
     """
-    if change.name is not None:
-        jobs.rename(session, job_id, change.name)
     if change.note is not None:
         jobs.set_note(session, job_id, change.note)
     if change.labels is not None:
         jobs.set_labels(session, job_id, change.labels)
     if change.action is not None:
         apply_action(session, job_id, change.action)
+    if change.name is not None:  # the last, since its event keeps others from writing theirs
+        jobs.rename(session, job_id, change.name)

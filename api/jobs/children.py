@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -14,11 +15,20 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from api.jobs.log_format import FOR_THE_EYE_VARIABLE
+from api.jobs.log_writer import LogWriter
+from api.jobs.logs import JobLog
+from api.jobs.output import Output, print_to_stderr
+from api.jobs.secrets import Blanker
 from kdnas.db.repository.claims import Claim
 from kdnas.settings import Settings
 
 CLUSTER_START_SECONDS = 60.0
 _PYTHON = (sys.executable, "-P", "-m")  # -P: a file of the working folder shadows no module
+_PRINTING = {
+    "PYTHONUNBUFFERED": "1",  # what is printed is there at once, and not lost in a crash
+    "RAY_LOG_TO_DRIVER": "1",  # what workers print, wherever they are
+}
 _SECRETS = ("KDNAS_OPERATOR_TOKEN", "KDNAS_VIEWER_TOKEN", "KDNAS_WEBHOOK_SECRET")
 
 log = structlog.get_logger("kdnas.coordinator")
@@ -29,30 +39,45 @@ class Child:
     """A process that works on a claimed job.
 
     Attributes:
+        output: what it prints.
         unwanted_since: when the job was first seen paused or cancelled (monotonic clock).
     """
 
     kind: str
     claim: Claim
     process: subprocess.Popen[bytes]
+    output: Output
     unwanted_since: float | None = field(default=None)
 
     @classmethod
-    def start(cls, kind: str, claim: Claim, environment: Mapping[str, str]) -> Child:
-        """Start a runner; its stdin is a pipe that closes when this process ends."""
+    def start(
+        cls, kind: str, claim: Claim, environment: Mapping[str, str], settings: Settings
+    ) -> Child:
+        """Start a runner; its stdin is a pipe that closes when this process ends.
+
+        What it prints goes into the log of its job, and what it prints to stderr to our own, too.
+        """
         process = subprocess.Popen(
             [*_PYTHON, "api.jobs.runner", claim.job_id],
-            env={**environment, "KDNAS_CLAIM": claim.owner.token},
+            env={**_PRINTING, **environment, "KDNAS_CLAIM": claim.owner.token},
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C is for the coordinator, which then drains
         )
-        return cls(kind, claim, process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        who = f"{socket.gethostname()}, process {process.pid}"
+        writer = LogWriter(JobLog.of(settings, claim.job_id), who, {kind: claim.job_id})
+        blanker = blanker_of(settings)
+        output = Output(process.stdout, process.stderr, writer, blanker, print_to_stderr)
+        return cls(kind, claim, process, output)
 
     def forget(self) -> None:
-        """Close the pipe of a process that has ended."""
+        """Close the pipe of a process that has ended; its output is read to the end."""
         if self.process.stdin is not None:
             self.process.stdin.close()
+        self.output.end(self.ending())
 
     def ending(self) -> str:
         """How it ended, for a sentence."""
@@ -164,7 +189,24 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "KDNAS_DATABASE_URL": settings.database_url,
         "KDNAS_STORE": settings.store_url,
         "KDNAS_LOCKS": str(settings.locks),
+        "KDNAS_DATA_ROOTS": ":".join(settings.data_roots),
     }
     if settings.ray_address:
         own["KDNAS_RAY_ADDRESS"] = settings.ray_address
+    if sys.stderr.isatty():  # where the lines of runners end; they themselves see a pipe
+        own[FOR_THE_EYE_VARIABLE] = "1"
     return own
+
+
+def blanker_of(settings: Settings) -> Blanker:
+    """Return what blanks the secrets of this process in a log."""
+    values = (
+        settings.operator_token,
+        settings.viewer_token,
+        settings.webhook_secret,
+        settings.database_url,
+        settings.store_url,
+        settings.ray_address,
+        settings.webhook_url,
+    )
+    return Blanker(os.environ, values)

@@ -23,14 +23,16 @@ from api.jobs.children import (
     usable_cores,
 )
 from api.jobs.kind import JobKind
+from api.jobs.log_writer import publish_what_was_left
+from api.jobs.output import Output
 from api.jobs.pauses import Pauses
-from api.jobs.registry import kinds
+from api.jobs.registry import add_tables_of_packages, kinds
 from api.jobs.webhook import Webhook
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.repository import claims, coordinators, jobs, leases
 from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import DatabaseError, NotFoundError
+from kdnas.errors import DatabaseError, NotFoundError, StoreError
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.25
@@ -45,6 +47,7 @@ PATIENCE_SECONDS = 30.0
 RUNNER_BYTES = 1024**3
 """What a runner, with torch in it, takes at least."""
 MOST_RUNNING = 8
+LEAST_LOG_SECONDS = 0.5
 CLUSTER_SECONDS = 2.0
 _EXIT_LEFT_ALONE = 75
 
@@ -84,6 +87,7 @@ class Coordinator:
         self._cleaned: set[str] = set()
         self._webhook = Webhook.from_settings(settings, database)
         self._children: list[Child] = []
+        self._outputs: list[Output] = []
         self._pauses = Pauses()
         self._stopping = threading.Event()
         self._deadline = 0.0
@@ -101,10 +105,12 @@ class Coordinator:
 
     def start(self) -> None:
         """Begin; what was left unfinished is taken up first."""
+        add_tables_of_packages(self._settings)
         log.info("coordinator started", max_running=self.max_running, ray_address=self._address)
         if self._webhook is not None:
             self._webhook.start()
         self._thread.start()
+        threading.Thread(target=self._publish_logs, name="left-logs", daemon=True).start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """End in good order: runners stop between results, and their rows are free at once.
@@ -145,6 +151,13 @@ class Coordinator:
                 self._stopping.wait(TROUBLE_SECONDS)
         self._drain()
 
+    def _publish_logs(self) -> None:
+        """Publish logs of coordinators that were killed on this machine."""
+        try:
+            publish_what_was_left(self._settings, self._database)
+        except (StoreError, DatabaseError) as error:
+            log.warning("logs that a killed process left are not published", reason=str(error))
+
     def _say_alive(self) -> None:
         with self._database.write() as session:
             coordinators.note_alive(session, self._self, self.max_running, self.running)
@@ -184,7 +197,7 @@ class Coordinator:
         if kind.shares_cores:  # all cores for one; a part of them for each of several
             at_once = min(self._max_sharing, num_waiting + num_beside)
             environment = environment | share_of_cores(environment, at_once)
-        child = Child.start(kind.name, claim, environment)
+        child = Child.start(kind.name, claim, environment, self._settings)
         self._children.append(child)
         log.info(
             "runner started",
@@ -211,6 +224,8 @@ class Coordinator:
             self._settle(child, draining)
             child.forget()
             self._children.remove(child)
+            self._outputs = [output for output in self._outputs if not output.is_done]
+            self._outputs.append(child.output)
             log.info(
                 "runner ended",
                 **{child.kind: child.claim.job_id},
@@ -271,6 +286,8 @@ class Coordinator:
                 coordinators.note_gone(session, self._self)
         except DatabaseError as error:  # leases of dead processes are free anyway
             log.error("database out of reach", reason=str(error))
+        for output in self._outputs:  # logs are published when runners have ended
+            output.wait(max(LEAST_LOG_SECONDS, self._deadline - time.monotonic()))
         self._cluster.stop(max(0.0, self._deadline - time.monotonic()))
 
     def _all_ended(self) -> bool:

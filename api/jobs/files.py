@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from kdnas.distill.checkpoint import Checkpoints, absolute_place, place_below
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
@@ -22,14 +23,22 @@ ABANDONED_DAYS = 30
 
 def checkpoints_of(spec: DistillationSpec, settings: Settings, distillation_id: str) -> Checkpoints:
     """Return a distillation's checkpoints: where its spec keeps them, or under KDNAS_HOME."""
-    if spec.training.checkpoints:
-        return Checkpoints(place_below(spec.training.checkpoints, distillation_id))
+    place = spec.training.checkpoints
+    if place:
+        return Checkpoints(
+            place_below(place, distillation_id), reach_of_checkpoints(place, settings)
+        )
     return Checkpoints(str(run_folder(settings, distillation_id) / "checkpoints"))
 
 
 def checkpoints_in_store(settings: Settings) -> str:
     """Return where runs on a cluster keep their checkpoints: all of its nodes reach the store."""
     return absolute_place(place_below(settings.store_url, "checkpoints"))
+
+
+def reach_of_checkpoints(place: str, settings: Settings) -> Reach:
+    """Say how checkpoints are opened: where they were asked for, or in a store of our own."""
+    return ANYWHERE if place == checkpoints_in_store(settings) else settings.reach
 
 
 def run_folder(settings: Settings, distillation_id: str) -> Path:

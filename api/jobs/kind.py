@@ -12,6 +12,7 @@ from api.jobs.context import JobContext
 from kdnas.db.engine import Database
 from kdnas.db.models import Job, kind_of
 from kdnas.settings import Settings
+from kdnas.specs.base import Spec
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,10 @@ class JobKind:
         needs_cluster: whether a request runs on Ray and names no cluster itself.
         shares_cores: whether several at a time are to take a part of the cores each.
         has_page: whether the dashboard shows one of them at ``/{plural}/{id}``.
-        routes: what answers for it under ``/api/v1``, besides ``/jobs``.
+        routes: what answers for it under ``/api/v1``, besides ``/jobs``; None has one asked for by
+            its ``spec``, listed, read, changed and deleted under ``/{plural}``.
+        spec: of a request; its field ``name``, if it has one, names the job.
+        columns: values of its own table's columns for a new request.
     """
 
     table: type[Job]
@@ -42,7 +46,9 @@ class JobKind:
     needs_cluster: Callable[[Mapping[str, Any]], bool] = lambda _: False
     shares_cores: bool = False
     has_page: bool = False
-    routes: Callable[[], Iterable[APIRouter]] = tuple
+    routes: Callable[[], Iterable[APIRouter]] | None = None
+    spec: type[Spec] | None = None
+    columns: Callable[[Any], Mapping[str, Any]] = lambda _: {}
 
     @property
     def name(self) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import Processor
+
+FOR_THE_EYE_VARIABLE: Final = "KDNAS_LINES_FOR_THE_EYE"
+"""Set for processes whose stderr ends on a terminal, though they themselves see a pipe."""
 
 _TALKATIVE = ("kdnas", "api", "workers", "controller", "uvicorn")
 
@@ -23,7 +27,7 @@ def configure_logs(stream: TextIO | None = None) -> None:
     ]
     rendering: list[Processor] = (
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-        if target.isatty()
+        if target.isatty() or FOR_THE_EYE_VARIABLE in os.environ
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     formatter = structlog.stdlib.ProcessorFormatter(

@@ -25,7 +25,6 @@ from kdnas.store import Store
 FOLDER: Final = "jobs"
 FILE: Final = "log.txt"
 _LOCK: Final = "log.lock"
-_UNENDED: Final = frozenset({"queued", "running", "paused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +183,21 @@ def refuse_without_log(job: Job) -> None:
         )
 
 
-def log_of_job(settings: Settings, job: Job) -> LogText:
-    """Return the log of a job; that of one that has not begun, or just begins, is empty.
+def log_so_far(settings: Settings, job_id: str, has_ended: bool) -> LogText:
+    """Return a job's log, which is empty as long as nothing has begun to work on it.
+
+    Args:
+        settings: of this process.
+        job_id: the job's id.
+        has_ended: whether the job has; then there is a log, or there will be none.
 
     Raises:
-        NotFoundError: it has none, and will have none.
+        NotFoundError: it has ended, and there is no log.
         StoreError: the store is out of reach.
     """
-    refuse_without_log(job)
-    text = JobLog.of(settings, job.id).read()
-    if text is None and job.status not in _UNENDED:
-        raise NotFoundError(_nothing(job.id, settings))
+    text = JobLog.of(settings, job_id).read()
+    if text is None and has_ended:
+        raise NotFoundError(_nothing(job_id, settings))
     return text or LogText(b"")
 
 

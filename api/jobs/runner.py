@@ -24,7 +24,7 @@ from typing import Final
 
 import structlog
 
-from api.jobs.registry import kind_named
+from api.jobs.registry import kinds
 from api.jobs.work import do_job
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
@@ -64,6 +64,7 @@ class Drain:
 
 def run(job_id: str, token: str, settings: Settings, drain: Callable[[], bool]) -> int:
     """Do one job; the exit code says how it ended."""
+    settings = settings.for_service()
     try:
         with open_database(settings) as database:
             try:
@@ -90,8 +91,9 @@ def run(job_id: str, token: str, settings: Settings, drain: Callable[[], bool]) 
 def _do(
     job_id: str, token: str, database: Database, settings: Settings, drain: Callable[[], bool]
 ) -> str:
+    known = kinds()  # before a job is read: what packages bring has to be loaded
     with database.read() as session:
-        kind = kind_named(jobs.get_job(session, job_id).kind)
+        kind = known[jobs.get_job(session, job_id).kind]
     structlog.contextvars.bind_contextvars(**{kind.name: job_id})
     if kind.run is None:
         raise NotFoundError(f"a {kind.name} has no work of its own; its parts have")

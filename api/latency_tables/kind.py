@@ -18,9 +18,9 @@ def _run(context: JobContext) -> None:
 
 
 def _routes() -> Iterable[APIRouter]:
-    from api.latency_tables import routes
+    from api.latency_tables import architecture_routes, routes
 
-    return (routes.router,)
+    return (routes.router, architecture_routes.router)
 
 
 KIND = JobKind(table=LatencyBuild, plural="latency_builds", run=_run, routes=_routes)

@@ -6,7 +6,7 @@ from api.inputs.preparation import build_space, check_length, ensure_latencies
 from api.jobs.context import JobContext
 from kdnas.db.repository import jobs, latencies, latency_builds
 from kdnas.models.teacher import prepare_teacher
-from kdnas.specs.objectives import HiddenStateSpec
+from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
@@ -29,11 +29,13 @@ def run_in(context: JobContext) -> None:
     request = context.spec
     spec = LatencySpec.read(request.get("latency", {}), what)
     teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what), Store.from_settings(context.settings)
+        TeacherSpec.read(request["teacher"], what),
+        Store.from_settings(context.settings),
+        context.settings.reach,
     )
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
-    space = build_space(axes, teacher, HiddenStateSpec(), StudentSpec().init)
+    space = build_space(axes, teacher, DEFAULT, StudentSpec().init)
     table = ensure_latencies(
         database, spec, teacher, space, tell, lambda text: tell(0.0, text), context.check
     )

@@ -29,7 +29,7 @@ from kdnas.db.repository import (
     searches,
 )
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
-from kdnas.evaluation.choosing import chosen_tasks
+from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.records import SearchRecord, SearchStatus
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import PipelineSpec

@@ -249,7 +249,7 @@ def _proportioned(
     """
     own = _teacher(facts, max(1, _rounded(depth * facts.teacher["layers"])))
     objective = spec.distillation.objective or search.objective
-    step = lcm(own.heads * facts.head_multiple, getattr(objective, "relation_heads", None) or 1)
+    step = lcm(own.heads * facts.head_multiple, objective.width_multiple)
     if own.hidden % step:
         step = own.heads * facts.head_multiple  # the relation heads are refused in any case
     hidden = max(1, _rounded(width * own.hidden / step)) * step
@@ -263,8 +263,9 @@ def _rounded(value: float) -> int:
 
 def _copying(part: StudentsSpec, search: SearchSpec) -> str | None:
     """Name what copies teacher layers, and so can make students of its width only."""
-    if (part.objective or search.objective).name == "distilbert":
-        return "the objective distilbert"
+    objective = part.objective or search.objective
+    if objective.copies_layers:
+        return f"the objective {objective.name}"
     return "the start copy" if part.student.over(search.student).init == "copy" else None
 
 

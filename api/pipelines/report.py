@@ -24,9 +24,9 @@ from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import explored, pipelines, searches
-from kdnas.evaluation.report import Measured, Report, make_report
+from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.tasks import TASKS
+from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import SearchFacts, SearchRecord, StateCounts
 from kdnas.settings import Settings

@@ -9,14 +9,14 @@ from math import isfinite
 
 from api.pipelines.results import Beside, Estimate, ModelLine, PipelineReport, StageTime
 from api.pipelines.words import ROLE_NAMES, difference_text
-from kdnas.evaluation.report import Cell
-from kdnas.evaluation.report_formats import (
+from kdnas.evaluation.reports.formats import (
     ABSENT,
     bootstrap_line,
     cell_text,
     latex_table,
     markdown_table,
 )
+from kdnas.evaluation.reports.report import Cell
 
 SCORES_LEGEND = "Per cent, mean ± deviation over seeds; published rows are the papers' own."
 FIGURES = (

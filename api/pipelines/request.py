@@ -6,7 +6,7 @@ from pathlib import Path
 
 from api.evaluations.pairs import check_pairs
 from controller.strategies import build_strategy
-from kdnas.evaluation.choosing import tasks_with_data
+from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.search_space import SearchSpace
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec

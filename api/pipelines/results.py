@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from kdnas.evaluation.report import Cell, Detail, Row
-from kdnas.evaluation.significance import Comparison
+from kdnas.evaluation.reports.report import Cell, Detail, Row
+from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
 
 Over = Literal["examples", "seeds"]

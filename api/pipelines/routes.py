@@ -75,7 +75,7 @@ def list_pipelines(query: Annotated[PipelineQuery, Query()], database: DatabaseD
         }
     },
 )
-def read_report(
+def read_pipeline_report(
     pipeline: Reference,
     query: Annotated[PipelineReportQuery, Query()],
     database: DatabaseDep,

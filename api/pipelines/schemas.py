@@ -63,7 +63,7 @@ class ReasonShape(Shape):
     about: str
 
 
-class FiguresShape(Shape):
+class MemberFiguresShape(Shape):
     """What the search knows of a student; null where it was not explored or measured."""
 
     reward: float | None
@@ -95,7 +95,7 @@ class MemberShape(Shape):
     role: MemberRole
     reasons: list[ReasonShape]
     architecture: str | None
-    figures: FiguresShape
+    figures: MemberFiguresShape
     distillation: DistillationShape | None
     evaluations: list[ScoreShape] = Field(description="None until its model is there.")
 

@@ -14,9 +14,9 @@ from statistics import fmean
 
 from api.evaluations.paired_scores import Files, Together, compare, compare_together
 from api.pipelines.results import Beside, Estimate
-from kdnas.evaluation.report import Cell
+from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
-from kdnas.evaluation.suites import suite_averages
+from kdnas.evaluation.scoring.averages import suite_averages
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 from api.pipelines.results import Failure, ModelLine, StageTime
 from kdnas.db.records import EvaluationRecord, MemberRecord, OwnerKind, PipelineRecord
 from kdnas.records import PipelineStage, SearchRecord, StateCounts
-from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
 

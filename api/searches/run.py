@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from api.inputs.objective_preparation import (
-    OnPreparing,
-    check_objective,
-    prepare_objective,
-    rate_warnings,
-    without_trials,
-)
+from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import (
     OnCorpus,
     Pinned,
@@ -131,7 +125,7 @@ def prepare_search(
         check_objective(spec.objective, teacher)
 
     store = Store.from_settings(settings)
-    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check)
+    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check, settings.reach)
     chosen = proxy_set(pinned.corpus, spec.proxy.fraction, spec.proxy.seed)
     refuse_too_few(len(chosen), spec.proxy.batch_size, "a larger proxy fraction, ")
     shape = pinned.teacher.shape
@@ -173,7 +167,7 @@ def prepare_search(
     context = MiniKDContext(
         teacher=pinned.teacher.fingerprint,
         corpus=pinned.corpus.fingerprint,
-        objective=without_trials(objective),
+        objective=objective.context(),
         student=student.to_json(),
         proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
         dtype=dtype,
@@ -182,7 +176,7 @@ def prepare_search(
     warnings = [
         *pinned.corpus.meta["warnings"],
         *about_the_start,
-        *rate_warnings(objective, proxy.learning_rate),
+        *objective.doubts(proxy.learning_rate),
         *store_warnings(machine, settings),
     ]
     prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)

@@ -1,1 +1,4 @@
-"""The command line: one file a command. Heavy imports are inside functions, so help is quick."""
+"""The command line: one file a command, and rooms for what commands share.
+
+Heavy imports are inside functions, so help is quick.
+"""

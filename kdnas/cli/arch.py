@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from kdnas.architecture import Architecture
@@ -33,14 +33,14 @@ def arch(
         int | None, typer.Option(min=1, help="Vocabulary.  [default: the teacher's, else 30522]")
     ] = None,
     length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence, for the FLOPs.")] = 128,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Show what an architecture costs and learns.
 
     Parameters, FLOPs a token, layer mapping, and latency if it is known.
     """
     from kdnas.architecture import Architecture
-    from kdnas.cli.inputs import gather, nested
+    from kdnas.cli.options.inputs import gather, nested
     from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
     from kdnas.models.teacher import prepare_teacher
     from kdnas.settings import Settings

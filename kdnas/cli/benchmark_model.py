@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
-    from kdnas.evaluation.benchmark import Benchmark
+    from kdnas.evaluation.benchmarking.run import Benchmark
 
 
 def benchmark_model(
@@ -46,7 +46,7 @@ def benchmark_model(
     output: Annotated[
         Path | None, typer.Option(help="File for the table: .md, .csv or .json.", dir_okay=False)
     ] = None,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Measure latency, throughput, memory and size of models, in PyTorch and in ONNX.
 
@@ -55,10 +55,10 @@ def benchmark_model(
     """
     import tempfile
 
-    from kdnas.cli.screen import say, show_results
-    from kdnas.cli.tables import as_text
-    from kdnas.evaluation.benchmark import RUNTIMES, BenchmarkPlan, Candidate, run_benchmark
-    from kdnas.evaluation.benchmark_table import (
+    from kdnas.cli.screens.console import say, show_results
+    from kdnas.cli.tables.formats import as_text
+    from kdnas.evaluation.benchmarking.run import RUNTIMES, BenchmarkPlan, Candidate, run_benchmark
+    from kdnas.evaluation.benchmarking.table import (
         benchmark_json,
         benchmark_table,
         conditions,
@@ -108,8 +108,8 @@ def _check_ending(output: Path | None) -> None:
 
 
 def _write(benchmark: Benchmark, base: str, output: Path) -> None:
-    from kdnas.cli.tables import as_csv, as_markdown
-    from kdnas.evaluation.benchmark_table import (
+    from kdnas.cli.tables.formats import as_csv, as_markdown
+    from kdnas.evaluation.benchmarking.table import (
         benchmark_json,
         benchmark_table,
         conditions,

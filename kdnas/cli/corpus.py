@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus
@@ -19,21 +19,21 @@ app = typer.Typer(help="Tokenise text for a teacher, and show a corpus.", no_arg
 
 @app.command()
 def build(
-    corpus: options.Corpus = None,
-    teacher: options.Teacher = None,
-    text_column: options.TextColumn = None,
-    language_column: options.LanguageColumn = None,
+    corpus: common.Corpus = None,
+    teacher: common.Teacher = None,
+    text_column: common.TextColumn = None,
+    language_column: common.LanguageColumn = None,
     language_per_file: Annotated[
         bool, typer.Option("--language-per-file", help="A file's name says its language.")
     ] = False,
-    max_length: options.MaxLength = None,
-    preset: options.Preset = None,
-    as_json: options.Json = False,
+    max_length: common.MaxLength = None,
+    preset: common.Preset = None,
+    as_json: common.Json = False,
 ) -> None:
     """Tokenise a corpus for a teacher; what was tokenised before is taken up again."""
     from api.inputs.preparation import pin
-    from kdnas.cli.inputs import gather, nested
-    from kdnas.cli.screen import say
+    from kdnas.cli.options.inputs import gather, nested
+    from kdnas.cli.screens.console import say
     from kdnas.settings import Settings
     from kdnas.specs.parts import CorpusSpec, TeacherSpec
     from kdnas.store import Store
@@ -62,7 +62,7 @@ def build(
 @app.command()
 def show(
     fingerprint: Annotated[str, typer.Argument(help="As printed by kdnas corpus build.")],
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Show what a tokenised corpus holds."""
     from kdnas.corpus.tokenized import KIND, TokenizedCorpus

@@ -42,8 +42,8 @@ def demo(
 
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """
-    from kdnas.cli.plot import plot_search
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.plot import plot_search
     from kdnas.db.engine import parse_url, shown
     from kdnas.errors import SpecError
     from kdnas.settings import Settings
@@ -81,7 +81,7 @@ def demo(
 def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
     from api.searches.run import create_search, prepare_search
     from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.cli.search import run_and_report
     from kdnas.db.migrate import open_database
     from kdnas.specs.load import load_preset, merge

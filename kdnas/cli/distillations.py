@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.objective_help import ObjectiveCommand
+from kdnas.cli.options import common
 
 app = typer.Typer(help="List, show, resume and cancel full distillations.", no_args_is_help=True)
 
 Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
-@app.command("list")
+@app.command("list", cls=ObjectiveCommand)
 def list_all(
     status: Annotated[
         str | None,
         typer.Option(help="Only queued, running, paused, cancelled, failed or succeeded ones."),
     ] = None,
     objective: Annotated[
-        str | None, typer.Option(help="Only those of this objective, such as hs.")
+        str | None, typer.Option(help="Only those of this objective: {names}.")
     ] = None,
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List distillations, the newest first.
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
-    from kdnas.cli.choices import known_status
-    from kdnas.cli.distillation_screen import listed
+    from kdnas.cli.options.choices import known_status
+    from kdnas.cli.screens.distillation import listed
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.settings import Settings
@@ -41,7 +42,7 @@ def list_all(
         if as_json:
             from api.distillations.reading import read_page
             from api.distillations.schemas import DistillationQuery
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             asked = [] if wanted is None else [wanted]
             query = DistillationQuery(status=asked, objective=objective, limit=limit)
@@ -60,9 +61,9 @@ def list_all(
 
 
 @app.command()
-def show(distillation: Reference, as_json: options.JsonOfService = False) -> None:
+def show(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
-    from kdnas.cli.distillation_screen import shown
+    from kdnas.cli.screens.distillation import shown
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings
@@ -70,7 +71,7 @@ def show(distillation: Reference, as_json: options.JsonOfService = False) -> Non
     with open_database(Settings.from_environment()) as database, database.read() as session:
         record = distillations.get_distillation(session, distillation)
         if as_json:
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             print_answer(distillation_pages.read_distillation(session, record.id))
             return
@@ -87,7 +88,7 @@ def losses(distillation: Reference) -> None:
     It is what the service answers, with the most points that it gives.
     """
     from api.distillations.reading import MOST_POINTS, read_losses
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
@@ -96,7 +97,7 @@ def losses(distillation: Reference) -> None:
 
 
 @app.command()
-def resume(distillation: Reference, as_json: options.Json = False) -> None:
+def resume(distillation: Reference, as_json: common.Json = False) -> None:
     """Go on with a distillation; the same as `kdnas full-distill --resume`."""
     from kdnas.cli.full_distill import resume_distillation
     from kdnas.settings import Settings
@@ -105,13 +106,13 @@ def resume(distillation: Reference, as_json: options.Json = False) -> None:
 
 
 @app.command()
-def cancel(distillation: Reference, as_json: options.JsonOfService = False) -> None:
+def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Give a distillation up for good; its checkpoints are removed.
 
     A running one stops within seconds, whichever process runs it.
     """
     from api.jobs.cancellation import cancel_job
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings
@@ -136,9 +137,7 @@ def cancel(distillation: Reference, as_json: options.JsonOfService = False) -> N
 
 def _check_objective(objective: str | None) -> None:
     from kdnas.errors import SpecError, unknown_name
-    from kdnas.specs.objectives import ObjectiveSpec
+    from kdnas.specs.objective_registry import objective_names
 
-    kinds = get_args(get_args(ObjectiveSpec)[0])
-    names = [kind.model_fields["name"].default for kind in kinds]
-    if objective is not None and objective not in names:
-        raise SpecError(unknown_name("objective", objective, names))
+    if objective is not None and objective not in objective_names():
+        raise SpecError(unknown_name("objective", objective, objective_names()))

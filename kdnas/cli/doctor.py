@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 _SIGNS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -18,7 +18,7 @@ def doctor(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port.")] = 8000,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Check database, Ray, devices, disk, data roots, tokens and port, and say what to fix.
 

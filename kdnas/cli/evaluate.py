@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import evaluation_options, model_options, options
-from kdnas.cli.saving_models import Saving
+from kdnas.cli.options import common, evaluation, models
+from kdnas.cli.options.saving_models import Saving
 
 if TYPE_CHECKING:
     from api.evaluations.prepare import PreparedEvaluation
     from api.evaluations.run import FinishedPair
-    from kdnas.evaluation.report import Report
-    from kdnas.evaluation.training import FinetuneProgress
+    from kdnas.evaluation.finetuning.training import FinetuneProgress
+    from kdnas.evaluation.reports.report import Report
     from kdnas.specs.evaluation import EvaluationSpec
 
 
@@ -69,24 +69,24 @@ def evaluate(
             "it; keep the best one.",
         ),
     ] = None,
-    grid: evaluation_options.Grid = False,
-    grid_learning_rates: evaluation_options.GridLearningRates = None,
-    grid_epochs: evaluation_options.GridEpochs = None,
-    kind: evaluation_options.Kind = None,
-    text: evaluation_options.Text = None,
-    pair: evaluation_options.Pair = None,
-    label: evaluation_options.Label = None,
-    metrics: evaluation_options.Metrics = None,
-    task_name: evaluation_options.TaskName = None,
-    teacher: model_options.Teacher = None,
-    int8: model_options.Int8 = False,
-    keep_layers: model_options.KeepLayers = None,
-    latency: model_options.Latency = True,
-    latency_length: model_options.LatencyLength = None,
-    latency_threads: model_options.LatencyThreads = None,
-    card: model_options.Card = True,
-    save_models: model_options.SaveModels = None,
-    save_seeds: model_options.SaveSeeds = "best",
+    grid: evaluation.Grid = False,
+    grid_learning_rates: evaluation.GridLearningRates = None,
+    grid_epochs: evaluation.GridEpochs = None,
+    kind: evaluation.Kind = None,
+    text: evaluation.Text = None,
+    pair: evaluation.Pair = None,
+    label: evaluation.Label = None,
+    metrics: evaluation.Metrics = None,
+    task_name: evaluation.TaskName = None,
+    teacher: models.Teacher = None,
+    int8: models.Int8 = False,
+    keep_layers: models.KeepLayers = None,
+    latency: models.Latency = True,
+    latency_length: models.LatencyLength = None,
+    latency_threads: models.LatencyThreads = None,
+    card: models.Card = True,
+    save_models: models.SaveModels = None,
+    save_seeds: models.SaveSeeds = "best",
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,25 +95,25 @@ def evaluate(
             "repeated. Says what share of its score is retained.",
         ),
     ] = None,
-    dtype: options.Dtype = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    jobs: evaluation_options.Jobs = None,
+    dtype: common.Dtype = None,
+    device: common.Device = None,
+    threads: common.Threads = None,
+    jobs: evaluation.Jobs = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
     ] = None,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Fine-tune a model on the tasks of a suite and report its scores.
 
     With the published hyper-parameters and three seeds, unless told otherwise. Tasks and seeds
     that were finished before are looked up, so an interrupted command goes on when it is run again.
     """
-    from kdnas.cli.inputs import nested
+    from kdnas.cli.options.inputs import nested
     from kdnas.specs.evaluation import EvaluationSpec
 
-    evaluated, beside = model_options.model_and_teacher(model, teacher)
+    evaluated, beside = models.model_and_teacher(model, teacher)
     values = {
         "model": evaluated,
         "int8": int8 or None,
@@ -133,10 +133,10 @@ def evaluate(
         "dtype": dtype,
         "device": device,
         "threads": threads,
-        **evaluation_options.grid_values(grid, grid_learning_rates, grid_epochs),
-        **evaluation_options.own_values(kind, text, pair, label, metrics, task_name),
+        **evaluation.grid_values(grid, grid_learning_rates, grid_epochs),
+        **evaluation.own_values(kind, text, pair, label, metrics, task_name),
     }
-    timed = model_options.latency_values(latency, latency_length, latency_threads)
+    timed = models.latency_values(latency, latency_length, latency_threads)
     spec = EvaluationSpec.read({**nested(values), **timed}, "evaluate")
     saving = Saving(save_models, save_seeds) if save_models else None
     _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
@@ -155,10 +155,10 @@ def _evaluate(
     from api.evaluations.prepare import prepare_evaluation, prepared_for
     from api.evaluations.report import build_report, stored_results
     from api.evaluations.saved_models import check_saving
-    from kdnas.cli.interrupt import interruptible
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screens.console import bar, say
+    from kdnas.cli.screens.interrupt import interruptible
     from kdnas.db.migrate import open_database
-    from kdnas.evaluation.report import report_json
+    from kdnas.evaluation.reports.report import report_json
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -240,7 +240,7 @@ def _evaluate(
 
 def _say_card(prepared: PreparedEvaluation, report: Report) -> None:
     from api.evaluations.student_card import add_to_card
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
 
     problem = add_to_card(prepared, report)
     if problem is not None:
@@ -248,7 +248,7 @@ def _say_card(prepared: PreparedEvaluation, report: Report) -> None:
 
 
 def _say_inputs(prepared: PreparedEvaluation) -> None:
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
 
     spec = prepared.spec
     say(f"model      {spec.model_name}  (fingerprint {prepared.model.fingerprint})")
@@ -282,9 +282,9 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
 
 
 def _say_finished(pair: FinishedPair) -> None:
-    from kdnas.cli.screen import say
-    from kdnas.evaluation.report import Cell
-    from kdnas.evaluation.report_formats import metric_name, metric_text
+    from kdnas.cli.screens.console import say
+    from kdnas.evaluation.reports.formats import metric_name, metric_text
+    from kdnas.evaluation.reports.report import Cell
 
     result = pair.result
     figures = "; ".join(
@@ -301,9 +301,9 @@ def _say_finished(pair: FinishedPair) -> None:
 
 def _show(report: Report, as_json: bool) -> None:
     """Print the tables."""
-    from kdnas.cli.screen import show_results
-    from kdnas.cli.tables import as_text
-    from kdnas.evaluation.report_formats import (
+    from kdnas.cli.screens.console import show_results
+    from kdnas.cli.tables.formats import as_text
+    from kdnas.evaluation.reports.formats import (
         bootstrap_lines,
         figures_line,
         figures_table,
@@ -348,8 +348,8 @@ def _check_output(output: Path) -> None:
 
 
 def _write(report: Report, output: Path) -> None:
-    from kdnas.evaluation.report import report_json
-    from kdnas.evaluation.report_formats import as_csv, as_latex, as_markdown
+    from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
+    from kdnas.evaluation.reports.report import report_json
 
     name = f"evaluation-{report.suite}"
     for suffix, text in (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 
 def export(
@@ -33,15 +33,15 @@ def export(
     latency: Annotated[
         bool, typer.Option("--latency/--no-latency", help="Time PyTorch and ONNX side by side.")
     ] = True,
-    push_to_hub: options.PushToHub = None,
-    private: options.Private = False,
-    as_json: options.Json = False,
+    push_to_hub: common.PushToHub = None,
+    private: common.Private = False,
+    as_json: common.Json = False,
 ) -> None:
     """Write a model as ONNX, push it to the hub, or both.
 
     The ONNX model is compared with PyTorch before it is kept, and timed beside it.
     """
-    from kdnas.cli.pushing import check_push_options, push
+    from kdnas.cli.options.pushing import check_push_options, push
     from kdnas.errors import RequestError, unknown_name
 
     if format_ is None and push_to_hub is None:
@@ -72,7 +72,7 @@ def export(
 def _to_onnx(
     model: str, output: Path | None, int8: bool, length: int, threads: int, latency: bool
 ) -> tuple[Path, Mapping[str, Any]]:
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.distill.onnx_export import export_onnx
     from kdnas.latency.side_by_side import time_side_by_side
 

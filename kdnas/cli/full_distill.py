@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from api.distillations.run import DistillationOutcome
-    from kdnas.cli.interrupt import Interrupt
+    from kdnas.cli.screens.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
     from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
@@ -26,26 +26,26 @@ def full_distill(
             "--arch", help="layers,heads,hidden,intermediate,activation: 4,12,576,768,gelu."
         ),
     ] = None,
-    teacher: options.Teacher = None,
-    corpus: options.Corpus = None,
-    text_column: options.TextColumn = None,
-    language_column: options.LanguageColumn = None,
-    max_length: options.MaxLength = None,
-    preset: options.Preset = None,
-    config: options.Config = None,
-    objective: options.Objective = None,
-    mapping: options.Mapping = None,
-    last_weight: options.LastWeight = None,
-    relations: options.Relations = None,
-    relation_heads: options.RelationHeads = None,
-    teacher_layer: options.TeacherLayer = None,
-    orthogonal: options.Orthogonal = False,
-    temperature: options.Temperature = None,
-    fit_lm_head: options.FitLMHead = None,
-    init: options.Init = None,
+    teacher: common.Teacher = None,
+    corpus: common.Corpus = None,
+    text_column: common.TextColumn = None,
+    language_column: common.LanguageColumn = None,
+    max_length: common.MaxLength = None,
+    preset: common.Preset = None,
+    config: common.Config = None,
+    objective: common.Objective = None,
+    mapping: common.Mapping = None,
+    last_weight: common.LastWeight = None,
+    relations: common.Relations = None,
+    relation_heads: common.RelationHeads = None,
+    teacher_layer: common.TeacherLayer = None,
+    orthogonal: common.Orthogonal = False,
+    temperature: common.Temperature = None,
+    fit_lm_head: common.FitLMHead = None,
+    init: common.Init = None,
     init_from: Annotated[
         str | None,
-        typer.Option(help="Begin with the weights of this student, such as an hs one for od."),
+        typer.Option(help="Begin with the weights of this student, distilled before."),
     ] = None,
     steps: Annotated[
         int | None,
@@ -54,10 +54,10 @@ def full_distill(
             "undistilled."
         ),
     ] = None,
-    epochs: options.Epochs = None,
-    batch_size: options.BatchSize = None,
-    learning_rate: options.LearningRate = None,
-    warmup_fraction: options.WarmupFraction = None,
+    epochs: common.Epochs = None,
+    batch_size: common.BatchSize = None,
+    learning_rate: common.LearningRate = None,
+    warmup_fraction: common.WarmupFraction = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
@@ -65,9 +65,9 @@ def full_distill(
             "steps, at most 200]"
         ),
     ] = None,
-    dtype: options.Dtype = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
+    dtype: common.Dtype = None,
+    device: common.Device = None,
+    threads: common.Threads = None,
     num_workers: Annotated[
         int | None, typer.Option(help="Data-parallel workers; they share each batch.")
     ] = None,
@@ -90,13 +90,13 @@ def full_distill(
         Path | None,
         typer.Option(help="Empty or new folder.  [default: students/ID under KDNAS_HOME]"),
     ] = None,
-    name: options.Name = None,
+    name: common.Name = None,
     resume: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored distillation.")
     ] = None,
-    push_to_hub: options.PushToHub = None,
-    private: options.Private = False,
-    as_json: options.Json = False,
+    push_to_hub: common.PushToHub = None,
+    private: common.Private = False,
+    as_json: common.Json = False,
 ) -> None:
     """Distil one architecture into a model folder.
 
@@ -105,9 +105,9 @@ def full_distill(
     Teacher, corpus and objective come from the options, else the environment, else kdnas.yaml in
     the working folder, else the preset; the first lines say which.
     """
-    from kdnas.cli.inputs import nested, refuse_with_resume
-    from kdnas.cli.pushing import check_push_options, push
-    from kdnas.cli.screen import say
+    from kdnas.cli.options.inputs import nested, refuse_with_resume
+    from kdnas.cli.options.pushing import check_push_options, push
+    from kdnas.cli.screens.console import say
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -118,7 +118,7 @@ def full_distill(
         "corpus.text_column": text_column,
         "corpus.language_column": language_column,
         "corpus.max_length": max_length,
-        **options.objective_values(
+        **common.objective_values(
             objective,
             mapping,
             last_weight,
@@ -184,10 +184,10 @@ def _start(
     from api.distillations.run import create_distillation
     from api.jobs.files import output_folder
     from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.inputs import gather
-    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.cli.screen import say
-    from kdnas.cli.training_length import one_length
+    from kdnas.cli.options.inputs import gather
+    from kdnas.cli.options.training_length import one_length
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
     from kdnas.db.migrate import open_database
     from kdnas.errors import ArchitectureError
     from kdnas.specs.distillation import DistillationSpec
@@ -227,7 +227,7 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
         KdnasError: it failed.
     """
     from api.jobs.files import checkpoints_of, remove_run_files
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.errors import ConflictError
@@ -268,8 +268,8 @@ def run_and_report(
         KdnasError: the distillation failed, or somebody cancelled it.
         typer.Exit: 130 if it was interrupted.
     """
-    from kdnas.cli.interrupt import interruptible
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.interrupt import interruptible
     from kdnas.errors import CancelledError, TrainingError, WorkError
 
     with interruptible("the distillation") as interrupt:
@@ -299,7 +299,7 @@ def distil_on_screen(
         KdnasError: the distillation failed, or somebody cancelled it.
     """
     from api.distillations.run import run_stored_distillation
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screens.console import bar, say
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
     with bar("distilling", unit="steps") as shown:
@@ -328,7 +328,7 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
 def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
     from api.distillations.learned import learned_nothing
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
 
     say(f"student    {output}")
     say(f"           {worth(distilled)}; load it with AutoModel.from_pretrained")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from api.jobs.schemas import JobChange
@@ -47,8 +47,8 @@ def list_all(
     everything: Annotated[
         bool, typer.Option("--all", help="Also parts of others, such as a pipeline's search.")
     ] = False,
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List jobs of every kind, the newest first.
 
@@ -56,9 +56,9 @@ def list_all(
     """
     from api.jobs.reading import read_page
     from api.jobs.schemas import JobQuery
-    from kdnas.cli.answers import print_answer
-    from kdnas.cli.choices import check_labels, checked, known_status
-    from kdnas.cli.job_screen import listed, name_of
+    from kdnas.cli.options.choices import check_labels, checked, known_status
+    from kdnas.cli.screens.jobs import listed
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
@@ -76,11 +76,10 @@ def list_all(
     with open_database(Settings.from_environment()) as database, database.read() as session:
         check_labels(session, query.label)
         page = read_page(session, query)
-        names = [] if as_json else [name_of(session, row) for row in page.items]
     if as_json:
         print_answer(page.items)
     elif page.items:
-        typer.echo(listed(page.items, names))
+        typer.echo(listed(page.items))
         if page.next_cursor is not None:
             typer.echo(f"… the newest {limit}; more with --limit")
     elif kind or status or label or name or parent:
@@ -90,9 +89,9 @@ def list_all(
 
 
 @app.command()
-def show(job: Reference, as_json: options.JsonOfService = False) -> None:
+def show(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one job: what it does and for how long yet, how to go on, its parts, its request."""
-    from kdnas.cli.job_screen import parts_of, shown
+    from kdnas.cli.screens.jobs import parts_of, shown
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import jobs
     from kdnas.settings import Settings
@@ -122,9 +121,9 @@ def watch(
     """
     from datetime import UTC, datetime
 
-    from kdnas.cli.job_following import EventLines, follow_events
-    from kdnas.cli.job_screen import does_now
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.following import EventLines, follow_events
+    from kdnas.cli.screens.jobs import does_now
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import events, jobs
     from kdnas.settings import Settings
@@ -153,7 +152,7 @@ def watch(
 @app.command()
 def logs(
     job: Reference,
-    tail: Annotated[int, typer.Option(min=1, help="So many of the newest lines.")] = 200,
+    tail: Annotated[int, typer.Option(min=1, help="So many of the newest lines.")] = 1000,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on printing until the job is over.")
     ] = False,
@@ -162,10 +161,11 @@ def logs(
 
     The log is in the store (KDNAS_STORE), so that it is read from any machine.
     """
-    from api.jobs.logs import log_of_job
-    from kdnas.cli.job_following import follow_log
-    from kdnas.cli.screen import say
+    from api.jobs.logs import log_so_far, refuse_without_log
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.following import follow_log
     from kdnas.db.migrate import open_database
+    from kdnas.db.models import FINAL_STATUSES
     from kdnas.db.repository import jobs
     from kdnas.settings import Settings
 
@@ -173,10 +173,11 @@ def logs(
     with open_database(settings) as database:
         with database.read() as session:
             found = jobs.get_job(session, job)
-            job_id = found.id
-            text = None if follow else log_of_job(settings, found).newest(tail)
+            refuse_without_log(found)
+            job_id, has_ended = found.id, found.status in FINAL_STATUSES
             does = _row(session, job_id)["standing"]
-        if text is not None:
+        if not follow:
+            text = log_so_far(settings, job_id, has_ended).newest(tail)
             typer.echo(text, nl=False)
             if not text:
                 say(f"nothing yet: {does}")
@@ -188,9 +189,9 @@ def logs(
 
 
 @app.command()
-def pause(job: Reference, as_json: options.JsonOfService = False) -> None:
+def pause(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Pause a job with its parts; it goes on where it was when it is resumed."""
-    from kdnas.cli.job_screen import how_to_go_on
+    from kdnas.cli.screens.jobs import how_to_go_on
 
     def say_paused(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
         way = how_to_go_on(row, found)
@@ -200,7 +201,7 @@ def pause(job: Reference, as_json: options.JsonOfService = False) -> None:
 
 
 @app.command()
-def resume(job: Reference, as_json: options.JsonOfService = False) -> None:
+def resume(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Put a paused or failed job back into the queue, where a coordinator takes it up.
 
     What the command line started is resumed by the command that started it.
@@ -214,7 +215,7 @@ def resume(job: Reference, as_json: options.JsonOfService = False) -> None:
 
 
 @app.command()
-def cancel(job: Reference, as_json: options.JsonOfService = False) -> None:
+def cancel(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Give a job up for good, with its parts that are not over; what has succeeded is kept.
 
     What works on it stops within seconds, whichever process that is.
@@ -234,13 +235,15 @@ def delete(
         bool,
         typer.Option("--force", help="With --yes: also where other jobs stand on it."),
     ] = False,
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Delete a job that does not run, with its events and results; asks before it does.
 
     Its parts, and the jobs that stand on it, are kept without it.
     """
-    from kdnas.cli.answers import print_answer
+    from api.jobs.deletion import delete_job
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import jobs
     from kdnas.errors import SpecError
@@ -248,7 +251,8 @@ def delete(
 
     if as_json and not yes:
         raise SpecError("--json asks nothing; add --yes to delete the job without being asked")
-    with open_database(Settings.from_environment()) as database:
+    settings = Settings.from_environment()
+    with open_database(settings) as database:
         with database.read() as session:
             found = jobs.get_job(session, job)
             job_id, called, running = found.id, found.called, found.status == "running"
@@ -259,8 +263,9 @@ def delete(
             for line in consequences:
                 typer.echo(line)
             typer.confirm(f"Delete {called} for good?", abort=True)
-        with database.write() as session:
-            jobs.delete_job(session, job_id, with_standing=force if yes else standing)
+        kept = delete_job(job_id, database, settings, with_standing=force if yes else standing)
+    if kept is not None:
+        say(f"warning: its log is kept: {kept}")
     if as_json:
         print_answer(gone)
     else:
@@ -269,7 +274,7 @@ def delete(
 
 @app.command()
 def rename(
-    job: Reference, name: Annotated[str, typer.Argument()], as_json: options.JsonOfService = False
+    job: Reference, name: Annotated[str, typer.Argument()], as_json: common.JsonOfService = False
 ) -> None:
     """Give a job another name; links to it go by its id and stay whole."""
     change = _checked_change("jobs rename", name=name)
@@ -290,7 +295,7 @@ def label(
     remove: Annotated[
         bool, typer.Option("--remove", help="Take these labels away; without any, all of them.")
     ] = False,
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Give a job labels to find it by, or take them away; without labels, show those it has."""
     from kdnas.errors import NotFoundError, unknown_name
@@ -317,7 +322,7 @@ def label(
 def note(
     job: Reference,
     text: Annotated[str, typer.Argument(help="An empty one takes the note away.")],
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Write down what you want to remember of a job."""
     change = _checked_change("jobs note", note=text)
@@ -388,7 +393,7 @@ def _change(
 
 def _checked_change(where: str, **values: Any) -> JobChange:
     from api.jobs.schemas import JobChange
-    from kdnas.cli.choices import checked
+    from kdnas.cli.options.choices import checked
 
     return checked(JobChange, where, **values)
 
@@ -400,7 +405,7 @@ def _row(session: Session, job_id: str) -> dict[str, Any]:
 
 
 def _print_job(session: Session, job_id: str) -> None:
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
 
     print_answer(_row(session, job_id))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from kdnas.latency.table import LatencyCheck
@@ -37,7 +37,7 @@ class _Target(NamedTuple):
 
 @app.command()
 def build(
-    teacher: options.Teacher = None,
+    teacher: common.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
@@ -49,14 +49,14 @@ def build(
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Time every whole student; can be resumed.")
     ] = False,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Measure the latency of every state of a space, and of the teacher.
 
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screens.console import bar, say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import latencies
     from kdnas.latency.table import family
@@ -103,13 +103,13 @@ def show(
     arch: Annotated[
         str | None, typer.Option("--arch", help="One architecture, such as 3,4,288,768,gelu.")
     ] = None,
-    teacher: options.Teacher = None,
+    teacher: common.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
     length: Length = 32,
     dtype: Dtype = "float32",
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Show the stored table of this machine, or one architecture of it."""
     from kdnas.architecture import Architecture
@@ -146,16 +146,16 @@ def verify(
         int, typer.Option("--students", min=3, help="Whole students to time.")
     ] = 30,
     seed: Annotated[int, typer.Option(help="Which students.")] = 1,
-    teacher: options.Teacher = None,
+    teacher: common.Teacher = None,
     space: Space = "scaled",
     device: Device = "cpu",
     threads: Threads = 1,
     length: Length = 32,
     dtype: Dtype = "float32",
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Time whole students that the build did not use, and compare with the stored table."""
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screens.console import bar, say
     from kdnas.latency.device_lock import measuring_lock
     from kdnas.latency.table import verify_latency_table
 
@@ -186,8 +186,8 @@ def _target(
     **thoroughness: float | bool,
 ) -> _Target:
     from api.inputs.preparation import check_length
-    from kdnas.cli.inputs import gather, nested
-    from kdnas.cli.screen import say
+    from kdnas.cli.options.inputs import gather, nested
+    from kdnas.cli.screens.console import say
     from kdnas.errors import SpecError, unknown_name
     from kdnas.latency.measure import current_profile
     from kdnas.models.teacher import prepare_teacher

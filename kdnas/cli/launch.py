@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from api.searches.run import PreparedSearch
@@ -22,12 +22,12 @@ STUDENTS = "students"
 
 
 def launch(
-    teacher: options.Teacher = None,
-    corpus: options.Corpus = None,
-    max_length: options.MaxLength = None,
-    preset: options.Preset = None,
-    config: options.Config = None,
-    objective: options.Objective = None,
+    teacher: common.Teacher = None,
+    corpus: common.Corpus = None,
+    max_length: common.MaxLength = None,
+    preset: common.Preset = None,
+    config: common.Config = None,
+    objective: common.Objective = None,
     episodes: Annotated[int | None, typer.Option(help="Episodes of the search, M.")] = None,
     candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
     top: Annotated[
@@ -59,7 +59,7 @@ def launch(
     max_steps: Annotated[
         int | None, typer.Option(help="At most this many optimiser steps a fine-tuning.")
     ] = None,
-    name: options.Name = None,
+    name: common.Name = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +73,7 @@ def launch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and what it takes.")
     ] = False,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Search, distil what was chosen and some baselines, score it all, and report.
 
@@ -81,7 +81,7 @@ def launch(
     ends in good order and `--resume` goes on, also after a crash. What else a search, a
     distillation or an evaluation takes goes into `--config`; see `kdnas schema pipeline`.
     """
-    from kdnas.cli.inputs import nested, refuse_with_resume
+    from kdnas.cli.options.inputs import nested, refuse_with_resume
     from kdnas.settings import Settings
 
     names = [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()]
@@ -149,10 +149,10 @@ def _start(
     from api.pipelines.request import checked_pipeline
     from api.searches.run import prepare_search
     from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.inputs import gather
-    from kdnas.cli.pipeline_screen import run_and_report, say_plan
-    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.cli.screen import say
+    from kdnas.cli.options.inputs import gather
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.pipeline import run_and_report, say_plan
+    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipelines
     from kdnas.specs.pipeline import PipelineSpec
@@ -184,8 +184,8 @@ def _start(
 
 
 def _resume(reference: str, settings: Settings, output: Path | None, as_json: bool) -> None:
-    from kdnas.cli.pipeline_screen import run_and_report
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.pipeline import run_and_report
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipelines
 
@@ -215,7 +215,7 @@ def _read_data(spec: PipelineSpec) -> None:
     Better that something is amiss before hours of work than after them.
     """
     from api.evaluations.prepare import prepare_evaluation
-    from kdnas.cli.screen import bar, say
+    from kdnas.cli.screens.console import bar, say
     from kdnas.specs.parts import ModelSpec
 
     teacher = spec.search.teacher
@@ -240,8 +240,8 @@ def _show_plan(
     spec: PipelineSpec, prepared: PreparedSearch, database: Database, as_json: bool
 ) -> None:
     from api.searches.plan import plan_search
-    from kdnas.cli.pipeline_screen import most_students
-    from kdnas.cli.plan import show_plan
+    from kdnas.cli.screens.pipeline import most_students
+    from kdnas.cli.screens.plan import show_plan
 
     if not as_json:
         show_plan(prepared, database, as_json=False)

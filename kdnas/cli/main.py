@@ -32,6 +32,7 @@ from kdnas.cli import (
     serve,
     space,
 )
+from kdnas.cli.objective_help import ObjectiveCommand
 from kdnas.errors import KdnasError, RequestError
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
@@ -44,9 +45,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("search")(search.search)
-app.command("full-distill")(full_distill.full_distill)
-app.command("launch")(launch.launch)
+app.command("search", cls=ObjectiveCommand)(search.search)
+app.command("full-distill", cls=ObjectiveCommand)(full_distill.full_distill)
+app.command("launch", cls=ObjectiveCommand)(launch.launch)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("benchmark-model")(benchmark_model.benchmark_model)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 app = typer.Typer(help="List, show and cancel pipelines.", no_args_is_help=True)
 
@@ -16,14 +16,14 @@ Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 @app.command("list")
 def list_all(
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List pipelines, the newest first."""
     from api.pipelines.reading import read_page
     from api.pipelines.schemas import PipelineQuery
-    from kdnas.cli.answers import print_answer
-    from kdnas.cli.tables import as_text
+    from kdnas.cli.tables.answers import print_answer
+    from kdnas.cli.tables.formats import as_text
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
@@ -57,15 +57,15 @@ def show(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report: Markdown, CSV, LaTeX and JSON.")
     ] = None,
-    as_json: options.JsonOfService = False,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """Show where a pipeline stands and its report, as far as it goes.
 
     `--json` leaves the report to `kdnas pipelines report`.
     """
-    from kdnas.cli.answers import print_answer
     from kdnas.cli.launch import check_output
-    from kdnas.cli.pipeline_screen import show_pipeline
+    from kdnas.cli.screens.pipeline import show_pipeline
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
     from kdnas.db.repository import leases, pipeline_pages, pipelines
@@ -103,7 +103,7 @@ def report(
     """Print which student to take and how sure that is, from what is there by now."""
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.errors import SpecError, unknown_name
     from kdnas.settings import Settings
@@ -121,13 +121,13 @@ def report(
 
 
 @app.command()
-def cancel(pipeline: Reference, as_json: options.JsonOfService = False) -> None:
+def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
     """Give a pipeline up for good, with all of its parts that are not over.
 
     What works on it stops within seconds; what has succeeded is kept.
     """
     from api.jobs.cancellation import cancel_job
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipeline_pages, pipelines
     from kdnas.settings import Settings

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
-    from kdnas.evaluation.predict import Answer
+    from kdnas.evaluation.prediction.predictor import Answer
 
 
 def predict(
@@ -56,8 +56,8 @@ def predict(
         str | None, typer.Option(help="Which model, of a folder with several tasks.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples of a forward pass.")] = 64,
-    device: options.Device = None,
-    threads: options.Threads = None,
+    device: common.Device = None,
+    threads: common.Threads = None,
     output: Annotated[
         Path | None,
         typer.Option(help="File for the answers; JSON if it ends in .jsonl.", dir_okay=False),
@@ -70,10 +70,10 @@ def predict(
 
     Answers come in the order of what was asked, while the file is still being read.
     """
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.errors import RequestError
-    from kdnas.evaluation.predict import Predictor, find_saved
-    from kdnas.evaluation.predict_input import Source, format_of, one_example, read_examples
+    from kdnas.evaluation.prediction.inputs import Source, format_of, one_example, read_examples
+    from kdnas.evaluation.prediction.predictor import Predictor, find_saved
 
     if (text is None) == (input_ is None):
         raise RequestError("give a TEXT, or a file with --input, and not both")

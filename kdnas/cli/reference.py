@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from kdnas.evaluation.published import PublishedResult
+    from kdnas.evaluation.reports.published import PublishedResult
 
 FACTS = (
     *("paper", "year", "table", "section", "split", "model", "method", "objective", "mapping"),
@@ -38,7 +38,7 @@ def reference(
     Figures are those of the papers; what a paper does not say is left empty.
     """
     from kdnas.errors import NotFoundError, SpecError, unknown_name
-    from kdnas.evaluation.published import papers, published
+    from kdnas.evaluation.reports.published import papers, published
 
     if output_format not in _FORMATS:
         raise SpecError(unknown_name("format", output_format, _FORMATS))
@@ -55,7 +55,7 @@ def reference(
 
 
 def _text(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables import as_text
+    from kdnas.cli.tables.formats import as_text
 
     return "\n\n".join(
         "\n".join([_title(rows[0]), as_text(header, cells, right), *_notes(rows)])
@@ -64,7 +64,7 @@ def _text(found: Sequence[PublishedResult]) -> str:
 
 
 def _markdown(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables import as_markdown
+    from kdnas.cli.tables.formats import as_markdown
 
     return "\n\n".join(
         "\n\n".join([f"### {_title(rows[0])}", as_markdown(header, cells, right), *_notes(rows)])
@@ -73,7 +73,7 @@ def _markdown(found: Sequence[PublishedResult]) -> str:
 
 
 def _csv(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables import as_csv
+    from kdnas.cli.tables.formats import as_csv
 
     lines = [
         [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 
 def search(
-    teacher: options.Teacher = None,
-    corpus: options.Corpus = None,
-    text_column: options.TextColumn = None,
-    language_column: options.LanguageColumn = None,
-    max_length: options.MaxLength = None,
-    preset: options.Preset = None,
-    config: options.Config = None,
+    teacher: common.Teacher = None,
+    corpus: common.Corpus = None,
+    text_column: common.TextColumn = None,
+    language_column: common.LanguageColumn = None,
+    max_length: common.MaxLength = None,
+    preset: common.Preset = None,
+    config: common.Config = None,
     space: Annotated[
         str | None, typer.Option(help="paper, or scaled to the teacher; own axes by --config.")
     ] = None,
-    objective: options.Objective = None,
-    mapping: options.Mapping = None,
-    last_weight: options.LastWeight = None,
-    relations: options.Relations = None,
-    relation_heads: options.RelationHeads = None,
-    teacher_layer: options.TeacherLayer = None,
-    orthogonal: options.Orthogonal = False,
-    temperature: options.Temperature = None,
-    fit_lm_head: options.FitLMHead = None,
-    init: options.Init = None,
+    objective: common.Objective = None,
+    mapping: common.Mapping = None,
+    last_weight: common.LastWeight = None,
+    relations: common.Relations = None,
+    relation_heads: common.RelationHeads = None,
+    teacher_layer: common.TeacherLayer = None,
+    orthogonal: common.Orthogonal = False,
+    temperature: common.Temperature = None,
+    fit_lm_head: common.FitLMHead = None,
+    init: common.Init = None,
     episodes: Annotated[int | None, typer.Option(help="Episodes, M.")] = None,
     candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
     strategy: Annotated[
         str | None, typer.Option(help="controller, random or package.module:Class.")
     ] = None,
-    steps: options.Steps = None,
-    epochs: options.Epochs = None,
-    batch_size: options.BatchSize = None,
-    learning_rate: options.LearningRate = None,
+    steps: common.Steps = None,
+    epochs: common.Epochs = None,
+    batch_size: common.BatchSize = None,
+    learning_rate: common.LearningRate = None,
     proxy_fraction: Annotated[
         float | None, typer.Option(help="Share of the corpus in the proxy set.")
     ] = None,
     proxy_seed: Annotated[int | None, typer.Option(help="Seed of mini-KD.")] = None,
-    dtype: options.Dtype = None,
+    dtype: common.Dtype = None,
     max_latency_ms: Annotated[
         float | None, typer.Option(help="Slower students are never proposed.")
     ] = None,
@@ -70,18 +70,18 @@ def search(
     ] = None,
     beta: Annotated[float | None, typer.Option(help="Target share of the latency.")] = None,
     num_workers: Annotated[int | None, typer.Option(help="Workers at the same time.")] = None,
-    threads: options.Threads = None,
+    threads: common.Threads = None,
     group_size: Annotated[
         int | None, typer.Option(help="Students on one teacher pass.  [default: fits memory]")
     ] = None,
     backend: Annotated[str | None, typer.Option(help="ray, or local (this process).")] = None,
-    device: options.Device = None,
+    device: common.Device = None,
     ray_address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
     no_reuse: Annotated[
         bool, typer.Option("--no-reuse", help="Train states anew that the look-up table knows.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the controller.")] = None,
-    name: options.Name = None,
+    name: common.Name = None,
     resume: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored search.")
     ] = None,
@@ -89,14 +89,14 @@ def search(
         bool, typer.Option("--dry-run", help="Say what would be trained, and what it takes.")
     ] = False,
     max_hours: Annotated[float | None, typer.Option(help="Pause after this long.")] = None,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Search for the student worth distilling.
 
     Everything is stored as it comes. Ctrl-C ends in good order; `--resume` goes on, with the same
     proposals as if nothing had happened.
     """
-    from kdnas.cli.inputs import nested, refuse_with_resume
+    from kdnas.cli.options.inputs import nested, refuse_with_resume
     from kdnas.settings import Settings
 
     values: dict[str, Any] = {
@@ -108,7 +108,7 @@ def search(
         "corpus.language_column": language_column,
         "corpus.max_length": max_length,
         "space.kind": space,
-        **options.objective_values(
+        **common.objective_values(
             objective,
             mapping,
             last_weight,
@@ -166,11 +166,11 @@ def _start(
 ) -> None:
     from api.searches.run import create_search, prepare_search
     from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.inputs import gather
-    from kdnas.cli.plan import show_plan
-    from kdnas.cli.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.cli.screen import say
-    from kdnas.cli.training_length import one_length
+    from kdnas.cli.options.inputs import gather
+    from kdnas.cli.options.training_length import one_length
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.plan import show_plan
+    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
     from kdnas.db.migrate import open_database
     from kdnas.specs.search import SearchSpec
 
@@ -194,7 +194,7 @@ def _start(
 
 
 def _resume(reference: str, max_hours: float | None, settings: Settings, as_json: bool) -> None:
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import searches
     from kdnas.specs.search import LimitsSpec
@@ -225,9 +225,9 @@ def run_and_report(
     """
     from api.searches.reading import search_summary
     from api.searches.run import run_stored_search
-    from kdnas.cli.interrupt import interruptible
-    from kdnas.cli.screen import say
-    from kdnas.cli.search_screen import SearchScreen, show_result
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.interrupt import interruptible
+    from kdnas.cli.screens.search import SearchScreen, show_result
     from kdnas.errors import WorkError
 
     status, interrupted = record.status, False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 if TYPE_CHECKING:
     from kdnas.records import SearchRecord
@@ -20,8 +20,8 @@ Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 @app.command("list")
 def list_all(
-    limit: options.Limit = 20,
-    as_json: options.JsonOfService = False,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
 ) -> None:
     """List searches, the newest first."""
     from kdnas.db.migrate import open_database
@@ -32,7 +32,7 @@ def list_all(
         if as_json:
             from api.searches.reading import read_page
             from api.searches.schemas import SearchQuery
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
             return
@@ -48,7 +48,7 @@ def list_all(
 
 
 @app.command()
-def show(search: Reference, as_json: options.JsonOfService = False) -> None:
+def show(search: Reference, as_json: common.JsonOfService = False) -> None:
     """Show what a search has found so far.
 
     `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
@@ -60,13 +60,13 @@ def show(search: Reference, as_json: options.JsonOfService = False) -> None:
     with open_database(Settings.from_environment()) as database:
         if as_json:
             from api.searches.reading import read_search
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             with database.read() as session:
                 print_answer(read_search(database, session, search))
             return
         from api.searches.reading import search_summary
-        from kdnas.cli.search_screen import show_result
+        from kdnas.cli.screens.search import show_result
 
         show_result(search_summary(search, database), to_stderr=False)
 
@@ -77,10 +77,10 @@ def export(
     output: Annotated[
         Path, typer.Option(help="File to write: .csv, .json or .parquet by its ending.")
     ],
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Write every candidate of a search to a file."""
-    from kdnas.cli.export_table import write_table
+    from kdnas.cli.tables.candidates import write_table
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import candidates, searches
     from kdnas.settings import Settings

@@ -38,7 +38,7 @@ def serve(
     from api.http.app import create_app
     from api.http.server import listen, run
     from api.jobs.log_format import configure_logs
-    from kdnas.cli.screen import say
+    from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
 
     configure_logs()

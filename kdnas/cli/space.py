@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from kdnas.cli import options
+from kdnas.cli.options import common
 
 
 def space(
     kind: Annotated[
         str | None, typer.Option("--space", help="paper, or scaled to the teacher.")
     ] = None,
-    teacher: options.Teacher = None,
+    teacher: common.Teacher = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML file with a spec whose `space` is shown.")
     ] = None,
-    as_json: options.Json = False,
+    as_json: common.Json = False,
 ) -> None:
     """Show the axes of a search space.
 
     And how many states they make; the paper's space unless something else is asked for.
     """
-    from kdnas.cli.inputs import gather, nested
-    from kdnas.cli.screen import say
+    from kdnas.cli.options.inputs import gather, nested
+    from kdnas.cli.screens.console import say
     from kdnas.models.teacher import prepare_teacher
     from kdnas.search_space import AXES, SearchSpace
     from kdnas.settings import Settings

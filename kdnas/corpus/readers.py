@@ -22,6 +22,7 @@ from kdnas.corpus.reading import (
     refuse_binary,
 )
 from kdnas.errors import CorpusError
+from kdnas.reach import Reach
 from kdnas.specs.parts import CorpusSpec
 
 _PARQUET_ROWS = 4096
@@ -54,10 +55,10 @@ def read_file(path: Path, spec: CorpusSpec, report: ReadingReport) -> Iterator[S
         report.found_empty(path)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path, reach: Reach) -> Iterator[str]:
     """Decoded lines, any line end, no end kept; undecodable bytes are left as surrogates."""
     with (
-        open_bytes(path) as raw,
+        open_bytes(path, reach) as raw,
         io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape") as text,
     ):
         for line in text:
@@ -65,9 +66,9 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _counted(path: Path, report: ReadingReport) -> Iterator[str]:
-    start, end = report.bytes_read, report.bytes_read + path.stat().st_size
+    start, end = report.bytes_read, report.bytes_read + report.size(path)
     read = start
-    for line in _lines(path):
+    for line in _lines(path, report.reach):
         # Characters stand for bytes: near enough for a progress bar, and cheap.
         read += len(line) + 1
         report.bytes_read = min(read, end)
@@ -75,8 +76,8 @@ def _counted(path: Path, report: ReadingReport) -> Iterator[str]:
 
 
 def _read_text(path: Path, language: str, report: ReadingReport) -> Iterator[Sample]:
-    refuse_binary(path)
-    paragraphs = _paragraphs if _has_blank_lines(_lines(path)) else iter
+    refuse_binary(path, report.reach)
+    paragraphs = _paragraphs if _has_blank_lines(_lines(path, report.reach)) else iter
     for paragraph in paragraphs(_counted(path, report)):
         yield Sample(report.clean(paragraph), language)
 
@@ -110,7 +111,7 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
 def _read_jsonl(
     path: Path, spec: CorpusSpec, language: str, report: ReadingReport
 ) -> Iterator[Sample]:
-    refuse_binary(path)
+    refuse_binary(path, report.reach)
     for number, line in enumerate(_counted(path, report), 1):
         if not line.strip():
             continue
@@ -136,9 +137,9 @@ def _read_parquet(
     path: Path, spec: CorpusSpec, language: str, report: ReadingReport
 ) -> Iterator[Sample]:
     columns = [c for c in (spec.text_column, spec.language_column) if c]
-    start, size = report.bytes_read, path.stat().st_size
+    start, size = report.bytes_read, report.size(path)
     try:
-        with pq.ParquetFile(path) as file:
+        with report.reach.open(path) as raw, pq.ParquetFile(raw) as file:
             _require(columns, file.schema_arrow.names, str(path))
             total, done = file.metadata.num_rows, 0
             for batch in file.iter_batches(_PARQUET_ROWS, columns=columns):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kdnas.errors import CorpusError
+from kdnas.reach import ANYWHERE, Reach
 
 UNKNOWN_LANGUAGE = "und"  # BCP 47: undetermined
 TEXT_SUFFIXES = frozenset({".txt", ".md"})
@@ -42,6 +43,7 @@ class ReadingReport:
         empty_files: of these, how many held no text; the first is named in a warning.
         undecodable_bytes: bytes that were no UTF-8 and became U+FFFD.
         warnings: sentences for the user.
+        reach: how files are opened.
     """
 
     bytes_total: int | None = None
@@ -50,6 +52,7 @@ class ReadingReport:
     empty_files: int = 0
     undecodable_bytes: int = 0
     warnings: list[str] = field(default_factory=list)
+    reach: Reach = ANYWHERE
 
     def clean(self, text: str) -> str:
         """Normalise white space; count and replace what was undecodable."""
@@ -65,9 +68,13 @@ class ReadingReport:
         bytes_before, bad_before = self.bytes_read, self.undecodable_bytes
         yield
         self.files += 1
-        self.bytes_read = bytes_before + path.stat().st_size
+        self.bytes_read = bytes_before + self.size(path)
         if bad := self.undecodable_bytes - bad_before:
             self.warnings.append(f"{path}: {bad} bytes are not UTF-8 and became U+FFFD")
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file."""
+        return self.reach.stat(path).st_size
 
     def found_empty(self, path: Path) -> None:
         """Count a file without text."""
@@ -84,27 +91,33 @@ def kind_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def open_bytes(path: Path) -> gzip.GzipFile | BufferedReader:
-    """Open a file, gunzipping ``.gz``.
+@contextmanager
+def open_bytes(path: Path, reach: Reach = ANYWHERE) -> Iterator[gzip.GzipFile | BufferedReader]:
+    """Open a file for the time of a ``with`` block, gunzipping ``.gz``.
 
     Raises:
+        RequestError: it is out of reach.
         CorpusError: it cannot be opened.
     """
     try:
-        if path.suffix.lower() == ".gz":
-            return gzip.open(path, "rb")
-        return path.open("rb")
+        raw = reach.open(path)
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from None
+    with raw:
+        if path.suffix.lower() == ".gz":
+            with gzip.open(raw, "rb") as unpacked:
+                yield unpacked
+        else:
+            yield raw
 
 
-def refuse_binary(path: Path) -> None:
+def refuse_binary(path: Path, reach: Reach = ANYWHERE) -> None:
     """Look at the beginning of a file.
 
     Raises:
         CorpusError: a quarter of it or more is neither UTF-8 nor text at all.
     """
-    with open_bytes(path) as file:
+    with open_bytes(path, reach) as file:
         try:
             head = file.read(_HEAD_BYTES)
         except (OSError, EOFError) as error:

@@ -19,6 +19,7 @@ from kdnas.corpus.reading import (
     kind_of,
 )
 from kdnas.errors import CorpusError
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.parts import CorpusSpec
 
 PYDOCS = "pydocs"
@@ -33,13 +34,18 @@ class Source:
     kind: Literal["pydocs", "hub", "files"]
     name: str
     files: tuple[Path, ...] = ()
+    reach: Reach = ANYWHERE
 
     @property
     def num_bytes(self) -> int | None:
         """Size of what there is to read, or None where only reading can tell."""
         if self.kind == "hub":
             return None
-        return MAX_BYTES if self.kind == "pydocs" else sum(f.stat().st_size for f in self.files)
+        return (
+            MAX_BYTES
+            if self.kind == "pydocs"
+            else sum(self.reach.stat(f).st_size for f in self.files)
+        )
 
     def state(self) -> dict[str, Any]:
         """What changes if the text may have changed, found without reading it.
@@ -49,19 +55,24 @@ class Source:
         """
         if self.kind == "pydocs":
             return {"kind": self.kind, "environment": environment()}
-        files = self.files or _all_files(Path(self.name))
-        stats = [(str(f.absolute()), f.stat()) for f in files]
+        files = self.files or _all_files(Path(self.name), self.reach)
+        stats = [(str(f.absolute()), self.reach.stat(f)) for f in files]
         listed = [[path, stat.st_size, stat.st_mtime_ns] for path, stat in stats]
         return {"kind": self.kind, "name": self.name, "files": listed}
 
 
-def find_sources(spec: CorpusSpec) -> list[Source]:
+def find_sources(spec: CorpusSpec, reach: Reach = ANYWHERE) -> list[Source]:
     """Find what the spec names; files of a folder or glob are sorted by path.
 
+    Args:
+        spec: the text.
+        reach: how its files are opened, now and later.
+
     Raises:
+        RequestError: something is out of reach; names it.
         CorpusError: something is not there, or holds no file that can be read; names it.
     """
-    return [_find(name) for name in spec.source]
+    return [_find(name, reach) for name in spec.source]
 
 
 def iterate_samples(
@@ -84,40 +95,62 @@ def iterate_samples(
                 yield from read_file(path, spec, report)
 
 
-def _find(name: str) -> Source:
+def _find(name: str, reach: Reach) -> Source:
     if name == PYDOCS:
         return Source("pydocs", name)
     if name.startswith(HUB_PREFIX):
-        return Source("hub", name.removeprefix(HUB_PREFIX))
+        return _on_the_hub(name.removeprefix(HUB_PREFIX), reach)
     path = Path(name).expanduser()
     if path.is_file():
-        return Source("files", name, (path,))
+        reach.require(path)
+        return Source("files", name, (path,), reach)
     if path.is_dir():
-        files = [f for f in _all_files(path) if kind_of(f) in FOLDER_SUFFIXES]
+        files = [f for f in _all_files(path, reach) if kind_of(f) in FOLDER_SUFFIXES]
         if not files:
             raise CorpusError(
                 f"no text found in {name}: no file below it ends in "
                 f"{', '.join(sorted(FOLDER_SUFFIXES))} (or .gz of these); check the folder"
             )
-        return Source("files", name, tuple(files))
+        return Source("files", name, tuple(files), reach)
     if glob.has_magic(name):
+        fixed = next(i for i, part in enumerate(path.parts) if glob.has_magic(part))
+        reach.require(Path(*path.parts[:fixed]))  # before any name in it is told
         # Path.glob takes no absolute patterns.
         matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207
         found = sorted(Path(match) for match in matches if Path(match).is_file())
+        for file in found:
+            reach.require(file)
         if not found:
             raise CorpusError(f"no file matches the glob {name!r}; check the pattern")
-        return Source("files", name, tuple(found))
+        return Source("files", name, tuple(found), reach)
     raise CorpusError(
         f"corpus source {name!r} is not there; give a file, a folder, a glob, pydocs or "
         "hub:owner/name"
     )
 
 
-def _all_files(folder: Path) -> list[Path]:
+def _on_the_hub(name: str, reach: Reach) -> Source:
+    """Take a data set of the hub; a folder of its name would be loaded in its stead.
+
+    Raises:
+        CorpusError: there is one, and not everything may be read.
+    """
+    if reach.limited and Path(name).exists():
+        raise CorpusError(
+            f"corpus source '{HUB_PREFIX}{name}' is a folder where the service runs, not a data "
+            "set of the hub; start the service in another folder"
+        )
+    return Source("hub", name, reach=reach)
+
+
+def _all_files(folder: Path, reach: Reach) -> list[Path]:
     """Files below a folder, sorted, without hidden ones; none if there is no such folder."""
-    return sorted(
+    try:
+        files = reach.files_below(folder)
+    except OSError:
+        return []
+    return [
         path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+        for path in files
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]

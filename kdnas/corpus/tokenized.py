@@ -35,6 +35,7 @@ from kdnas.corpus.writing import (
     distinct_chunks,
 )
 from kdnas.errors import CorpusError, StoreError
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import fingerprint
 from kdnas.specs.parts import CorpusSpec
 from kdnas.store import Store
@@ -147,6 +148,7 @@ def build_corpus(
     progress: Callable[[CorpusProgress], None] | None = None,
     *,
     max_positions: int | None = None,
+    reach: Reach = ANYWHERE,
 ) -> TokenizedCorpus:
     """Tokenise what a spec names and put it into the store, or take it up if it is there.
 
@@ -159,8 +161,10 @@ def build_corpus(
         store: where the artefact goes.
         progress: called after every chunk of samples, and once at the end.
         max_positions: longest sequence that the teacher takes, if known.
+        reach: how the files of the text are opened.
 
     Raises:
+        RequestError: a file is out of reach.
         CorpusError: the text cannot be read or is too little, the tokenizer does not load, or
             ``max_length`` is beyond the teacher's positions.
         StoreError: the artefact cannot be written.
@@ -171,7 +175,7 @@ def build_corpus(
             f"teacher takes; set corpus.max_length to {max_positions} or less"
         )
     start = time.monotonic()
-    sources = find_sources(spec)
+    sources = find_sources(spec, reach)
     key = fingerprint(
         {
             "format_version": FORMAT_VERSION,
@@ -180,7 +184,7 @@ def build_corpus(
             "tokenizer": tokenizer_files_state(tokenizer_folder),
         }
     )
-    report = ReadingReport()
+    report = ReadingReport(reach=reach)
 
     def tell(stage: Literal["tokenizing", "finished", "reused"], samples: int, tokens: int) -> None:
         if progress is not None:

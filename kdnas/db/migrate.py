@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import cast
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, func, select, text
+from sqlalchemy import Connection, MetaData, Table, func, select, text
 
 import kdnas
+from kdnas.db.base import Base
 from kdnas.db.engine import Database, make_engine, parse_url, prepare_folder, shown, translated
 from kdnas.db.models import Search
 from kdnas.errors import DatabaseError
@@ -85,6 +87,20 @@ def upgrade(database_url: str) -> tuple[str | None, str]:
                     f"{broken[0][0]}; nothing was changed, please report it"
                 )
     return before, head()
+
+
+def add_tables(database_url: str, tables: Sequence[type[Base]]) -> None:
+    """Make tables of installed packages that are not there yet; safe to run twice at once.
+
+    Ours are made by migrations. A package that changes its own later brings its own way to do it.
+
+    Raises:
+        DatabaseError: out of reach, or full.
+    """
+    with _connected(database_url, writes=True) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        METADATA.create_all(connection, [cast(Table, table.__table__) for table in tables])
 
 
 def check(database_url: str) -> list[str]:

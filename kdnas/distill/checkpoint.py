@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
-from kdnas.errors import SpecError, StoreError
+from kdnas.distill.reached_files import ReachedFiles
+from kdnas.errors import RequestError, SpecError, StoreError
+from kdnas.reach import ANYWHERE, Reach
 
 FORMAT = 3
 _STATE, _MARKER = "state.pt", "checkpoint.json"
@@ -31,13 +34,15 @@ class Checkpoints:
 
     Args:
         url: folder of the run: a path, or an fsspec URL such as ``s3://bucket/runs/ID``.
+        reach: how a folder of this machine is opened; all that is done there raises RequestError
+            where it leads out.
 
     Raises:
         StoreError: the URL's protocol is unknown, or its package is not installed.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, reach: Reach = ANYWHERE) -> None:
+        self.url, self.reach = url, reach
         try:
             self._fs, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as error:
@@ -46,6 +51,8 @@ class Checkpoints:
                 "checkpoints a folder or another URL"
             ) from None
         self._root: str = root.rstrip("/")
+        if reach.limited and isinstance(self._fs, LocalFileSystem):
+            self._fs = ReachedFiles(reach)
 
     @property
     def in_this_process(self) -> bool:
@@ -69,6 +76,8 @@ class Checkpoints:
                 for abandoned in self._steps(self._root) - complete.keys():
                     self._remove(self._folder(abandoned))
                 self._write(self._folder(step), state, step)
+        except RequestError:
+            raise
         except Exception as error:
             # On a full disk torch raises a RuntimeError about positions in its archive.
             reason = getattr(error, "strerror", None) or (
@@ -97,6 +106,8 @@ class Checkpoints:
             with self._fs.open(probe, "wb") as stream:
                 stream.write(b"kdnas")
             self._fs.rm_file(probe)
+        except RequestError:
+            raise
         except Exception as error:
             reason = getattr(error, "strerror", None) or _short(error)
             raise StoreError(
@@ -212,6 +223,8 @@ class Checkpoints:
         """File systems raise errors of their client library, and torch those of its archives."""
         try:
             yield
+        except RequestError:
+            raise
         except Exception as error:
             raise StoreError(
                 f"the newest checkpoint under {self.url} cannot be read ({_short(error)}); if it "
@@ -223,6 +236,8 @@ class Checkpoints:
     def _removing(self) -> Iterator[None]:
         try:
             yield
+        except RequestError:
+            raise
         except Exception as error:
             raise StoreError(
                 f"old checkpoints under {self.url} could not be removed ({_short(error)}); make "
@@ -243,14 +258,15 @@ def place_below(url: str, name: str) -> str:
     return "::".join(parts)
 
 
-def check_place(url: str) -> None:
+def check_place(url: str, reach: Reach = ANYWHERE) -> None:
     """Make sure that checkpoints can be written, before hours are spent.
 
     Raises:
+        RequestError: it is a folder out of reach.
         SpecError: the URL is of no use, or nothing can be written there.
     """
     try:
-        Checkpoints(url).try_writing()
+        Checkpoints(url, reach).try_writing()
     except StoreError as error:
         raise SpecError(str(error)) from error
 

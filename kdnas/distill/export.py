@@ -22,6 +22,7 @@ from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.models.teacher_files import TOKENIZER_FILES
 from kdnas.objectives.registry import build_stages
+from kdnas.reach import ANYWHERE, Reach
 
 if TYPE_CHECKING:
     from kdnas.specs.distillation import DistillationSpec
@@ -44,32 +45,40 @@ _OF_THIS_MACHINE: dict[str, tuple[str, ...]] = {
 }
 
 
-def refuse_used_folder(output: Path) -> None:
+def refuse_used_folder(output: Path, reach: Reach = ANYWHERE) -> None:
     """Refuse an output folder that holds something or cannot be made, before hours are spent.
 
     Raises:
+        RequestError: it is out of reach.
         OutputError: it is a file, a folder that is not empty, or out of reach.
     """
+    reach.require(output)
     if output.is_file():
         raise OutputError(f"output {output} is a file; name a new folder with --output")
     try:
-        if output.is_dir() and any(output.iterdir()):
+        if output.is_dir() and reach.children(output):
             raise OutputError(
                 f"output folder {output} is not empty; name a new one with --output, or empty it"
             )
-        probe = output.parent / f".{output.name}.probe-{os.getpid()}"
-        probe.mkdir(parents=True)
-        probe.rmdir()
+        probe = f".{output.name}.probe-{os.getpid()}"
+        with reach.folder(output.parent, create=True) as parent:
+            os.mkdir(probe, dir_fd=parent)
+            os.rmdir(probe, dir_fd=parent)
     except OSError as error:
         raise OutputError(
             f"output folder {output} cannot be made ({error.strerror}); name another with --output"
         ) from None
 
 
-def is_export_of(output: Path, run_id: str) -> bool:
-    """Whether a folder holds the whole student of this run; it appears whole or not at all."""
+def is_export_of(output: Path, run_id: str, reach: Reach = ANYWHERE) -> bool:
+    """Whether a folder holds the whole student of this run; it appears whole or not at all.
+
+    Raises:
+        RequestError: it is out of reach.
+    """
     try:
-        about = json.loads((output / RUN_FILE).read_text("utf-8"))
+        with reach.open(output / RUN_FILE) as stream:
+            about = json.load(stream)
     except (OSError, ValueError):
         return False
     return isinstance(about, dict) and about.get("distillation_id") == run_id
@@ -93,6 +102,8 @@ def export_student(
     facts: CardFacts,
     output: Path,
     events: Path | None = None,
+    reach: Reach = ANYWHERE,
+    workshop: Path | None = None,
 ) -> None:
     """Write the student where ``AutoModel`` and ``AutoTokenizer`` load it; all of it or nothing.
 
@@ -110,13 +121,20 @@ def export_student(
         facts: what else the card says.
         output: an empty or new folder.
         events: folder of the run's TensorBoard events, which know its speed and its times.
+        reach: how the output folder is opened.
+        workshop: folder where the student is put together, before it is copied to the output;
+            None does it beside the output, where that is not limited: others may write there.
 
     Raises:
+        RequestError: the output folder is out of reach.
         OutputError: the output folder is not empty.
         StoreError: the disk is full or not writable.
     """
-    refuse_used_folder(output)
-    draft = output.parent / f".{output.name}.draft-{facts.run_id}"
+    if reach.limited and workshop is None:
+        raise ValueError("where not everything may be written, a student needs a workshop")
+    refuse_used_folder(output, reach)
+    name = f".{output.name}.draft-{facts.run_id}"
+    draft = (workshop or output.parent) / name
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -140,9 +158,12 @@ def export_student(
         if not distilled.undistilled:
             _draw_curve(distilled, draft / "loss_curve.png")
         (draft / "README.md").write_text(model_card(distilled, spec, teacher, facts), "utf-8")
-        if output.is_dir():
-            output.rmdir()
-        draft.rename(output)
+        if workshop is not None:
+            reach.put(draft, output, name)
+        else:
+            if output.is_dir():
+                output.rmdir()
+            draft.rename(output)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise StoreError(

@@ -69,7 +69,7 @@ class FullProgress:
     total_steps: int
     loss: float
     tokens_per_second: float
-    objective: str = "hs"
+    objective: str
     points: tuple[CurvePoint, ...] = ()
     held_out: HeldOutPoint | None = None
 

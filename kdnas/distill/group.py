@@ -28,7 +28,7 @@ from kdnas.errors import TrainingError
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_stages
 from kdnas.records import CurvePoint, Losses, MiniKDContext, MiniKDRequest, MiniKDResult
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import StudentSpec
 from kdnas.specs.search import ProxySpec
 from kdnas.store import Store

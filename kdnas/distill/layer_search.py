@@ -29,7 +29,7 @@ from kdnas.models.batch import Batch
 from kdnas.models.taps import Tap, TapPoints
 from kdnas.objectives.registry import build_stages
 from kdnas.records import LayerTrial
-from kdnas.specs.objectives import DirectMiniLMSpec, MiniLMv2Spec
+from kdnas.specs.objective_base import LearnsOneLayer
 from kdnas.specs.parts import TrainingSpec
 
 PROBE_BATCHES = 40
@@ -46,7 +46,7 @@ def try_teacher_layers(
     setup: Setup,
     corpus: TokenizedCorpus,
     architecture: Architecture,
-    objective: MiniLMv2Spec | DirectMiniLMSpec,
+    objective: LearnsOneLayer,
     spec: TrainingSpec,
     steps: int,
     on_step: Callable[[int, int], None] = lambda *_: None,

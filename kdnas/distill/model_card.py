@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +10,7 @@ from kdnas.distill.full import Distilled
 from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, SentenceModules
 from kdnas.models.teacher import TeacherHandle
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.objectives import (
-    EQUAL,
-    DirectMiniLMSpec,
-    DistilBertSpec,
-    HiddenStateSpec,
-    MiniLMv2Spec,
-    MultiStageSpec,
-    ObjectiveSpec,
-    OutputSpec,
-)
+from kdnas.specs.objective_base import UNTOLD, LastLayerPart, ObjectiveSpec, ObjectiveWords
 from kdnas.specs.parts import Start
 
 
@@ -50,133 +40,12 @@ class CardFacts:
     not_learned: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveWords:
-    """An objective for people who read a model card.
-
-    Attributes:
-        learned: ends the sentence "It was distilled by learning …".
-        relative: what a relative loss of 0 and of 1 means.
-    """
-
-    learned: str
-    relative: str
-
-
-def objective_words(spec: ObjectiveSpec) -> ObjectiveWords:
-    """Put an objective into words: what was learned, and how its relative loss is to be read."""
-    return _WORDS[spec.name](spec)
-
-
-_HIDDEN_RELATIVE = (
-    "0 is a student whose projected hidden states equal the teacher's, 1 one that ignores its input"
-)
-_OUTPUT_RELATIVE = (
-    "0 is a student that answers like its teacher, 1 one that ignores its input (KL divergence of "
-    "the output distributions)"
-)
-
-
-def _mapping_words(mapping: Any) -> str:
-    if isinstance(mapping, str):
-        return f"layer mapping `{mapping}`"
-    pairs = ", ".join(f"{i} → {' and '.join(map(str, js))}" for i, js in sorted(mapping.items()))
-    return f"student → teacher layers {pairs}"
-
-
-def _weight_words(last_weight: float) -> str:
-    return "" if last_weight == EQUAL else f", that of the last layers with weight {last_weight:g}"
-
-
-def _teacher_layer_words(spec: MiniLMv2Spec | DirectMiniLMSpec) -> str:
-    if spec.known_teacher_layer is None:
-        return "the teacher layer that suits its depth"
-    how = f", the best of {len(spec.trials)} tried" if spec.trials else ""
-    return f"teacher layer {spec.known_teacher_layer}{how}"
-
-
-def _positions_words(positions: str) -> str:
-    return "the masked tokens" if positions == "masked" else "all tokens"
-
-
-def _hidden_words(spec: HiddenStateSpec) -> ObjectiveWords:
-    return ObjectiveWords(
-        "the hidden states of its teacher through linear projections "
-        f"({_mapping_words(spec.mapping)}{_weight_words(spec.last_weight)})",
-        _HIDDEN_RELATIVE,
-    )
-
-
-def _minilmv2_words(spec: MiniLMv2Spec) -> ObjectiveWords:
-    names = {"q": "query", "k": "key", "v": "value"}
-    pairs = ", ".join(
-        f"{names[pair[0]]}-{names[pair[1]]}" + ("" if weight == 1 else f" (weight {weight:g})")
-        for pair, weight in spec.weighted_relations()
-    )
-    return ObjectiveWords(
-        f"the self-attention relations of {_teacher_layer_words(spec)} in its last layer "
-        f"(MiniLMv2; relations {pairs})",
-        "0 is a student whose relations equal the teacher's, 1 one whose tokens are all related "
-        "alike",
-    )
-
-
-def _direct_words(spec: DirectMiniLMSpec) -> ObjectiveWords:
-    kind = "orthogonal" if spec.orthogonal else "linear"
-    return ObjectiveWords(
-        f"the queries, keys and values of {_teacher_layer_words(spec)} in its last layer through "
-        f"{kind} projections (DirectMiniLM)",
-        "0 is a student whose projected queries, keys and values equal the teacher's, 1 one that "
-        "ignores its input",
-    )
-
-
-def _output_words(spec: OutputSpec) -> ObjectiveWords:
-    return ObjectiveWords(
-        "the output distributions of its teacher's masked-LM head at "
-        f"{_positions_words(spec.positions)} (temperature {spec.temperature:g})",
-        _OUTPUT_RELATIVE,
-    )
-
-
-def _distilbert_words(spec: DistilBertSpec) -> ObjectiveWords:
-    cosine, output, masked = spec.weights
-    return ObjectiveWords(
-        "the direction of its teacher's last hidden states, the output distributions of its "
-        f"masked-LM head (temperature {spec.temperature:g}) and masked-LM itself, weighted "
-        f"{cosine:g} : {output:g} : {masked:g} (the DistilBERT recipe)",
-        "the mean over these losses; 1 is a student that ignores its input, and 0 cannot be had "
-        "where masked-LM counts, since the teacher itself does not guess every token",
-    )
-
-
-def _multi_stage_words(spec: MultiStageSpec) -> ObjectiveWords:
-    return ObjectiveWords(
-        "first the hidden states of its teacher through linear projections "
-        f"({_mapping_words(spec.mapping)}{_weight_words(spec.last_weight)}; {spec.hs_share:.0%} of "
-        "the steps), then the output distributions of its masked-LM head at "
-        f"{_positions_words(spec.positions)} (temperature "
-        f"{spec.temperature:g})",
-        f"in the second stage, {_OUTPUT_RELATIVE}",
-    )
-
-
-_WORDS: dict[str, Callable[[Any], ObjectiveWords]] = {
-    "hs": _hidden_words,
-    "minilmv2": _minilmv2_words,
-    "direct-minilm": _direct_words,
-    "od": _output_words,
-    "distilbert": _distilbert_words,
-    "hs+od": _multi_stage_words,
-}
-
-
 def model_card(
     distilled: Distilled, spec: DistillationSpec, teacher: TeacherHandle, facts: CardFacts
 ) -> str:
     """Write the model card in Markdown with the hub's metadata block."""
     shape, best = teacher.shape, distilled.best
-    words = objective_words(spec.objective)
+    words = spec.objective.words()
     fills_masks = distilled.lm_head is not None
     uses = _USE_MASKED_LM.rstrip() if fills_masks else ""
     uses += _sentence_use(facts.sentences)
@@ -371,7 +240,7 @@ def _parameters(distilled: Distilled) -> str:
 
 
 def _objective_row(objective: ObjectiveSpec) -> str:
-    shown = objective.model_dump(exclude={"name", "lm_head", "trials", "trial_steps"})
+    shown = objective.model_dump(exclude=set(UNTOLD))
     options = {key: value for key, value in shown.items() if value is not None}
     said = ", ".join(f"{key.replace('_', ' ')} `{_plain(v)}`" for key, v in options.items())
     return f"{objective.name}: {said}"
@@ -395,21 +264,16 @@ def _start(spec: DistillationSpec) -> str:
 
 
 def _init(spec: DistillationSpec) -> Start:
-    return "copy" if isinstance(spec.objective, DistilBertSpec) else spec.student.init
+    return "copy" if spec.objective.copies_layers else spec.student.init
 
 
 def _trained_row(distilled: Distilled, spec: DistillationSpec) -> dict[str, str]:
     """Say which weights have seen a gradient, where an objective leaves some out."""
-    objective = spec.objective
-    if distilled.best.step == 0:
+    parts = spec.objective.last_layer_parts
+    if distilled.best.step == 0 or parts is None:
         return {}
-    if not isinstance(objective, MiniLMv2Spec | DirectMiniLMSpec):
-        return {}
-    learned = _QKV
-    if isinstance(objective, MiniLMv2Spec):
-        used = {name for pair, _ in objective.weighted_relations() for name in pair}
-        learned = {name: words for name, words in _QKV.items() if name in used}
-    left_out = [words for name, words in _QKV.items() if name not in learned]
+    learned = [words for part, words in _QKV.items() if part in parts]
+    left_out = [words for part, words in _QKV.items() if part not in parts]
     rest = _listed([f"its {words}" for words in left_out] + ["what follows them in that layer"])
     if spec.student.init_from is not None:
         held = f"still that of {spec.student.init_from.ref}"
@@ -418,11 +282,11 @@ def _trained_row(distilled: Distilled, spec: DistillationSpec) -> dict[str, str]
     below = "embeddings, all layers below the last," if spec.arch.layers > 1 else "embeddings"
     return {
         "weights": f"trained: {below} and the last layer's "
-        f"{_listed(list(learned.values()))}; not trained: {rest}, {held}"
+        f"{_listed(learned)}; not trained: {rest}, {held}"
     }
 
 
-_QKV = {"q": "queries", "k": "keys", "v": "values"}
+_QKV: dict[LastLayerPart, str] = {"q": "queries", "k": "keys", "v": "values"}
 
 _UNTRAINED: dict[Start, str] = {
     "teacher": "still as it was cut from the teacher",

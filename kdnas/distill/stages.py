@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdnas.errors import SpecError
-from kdnas.objectives.base import Objective
-from kdnas.objectives.registry import Stage
+from kdnas.objectives.base import Objective, Stage
 
 CURVE_POINTS = 50
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks.task import Task
 
 FIGURES = "figures"
 """Entry of a result's JSON."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from kdnas.errors import SpecError
-from kdnas.evaluation.task import Task
+from kdnas.evaluation.tasks.task import Task
 from kdnas.specs.evaluation import EvaluationSpec
 
 

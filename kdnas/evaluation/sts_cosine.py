@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from kdnas.distill.numerics import autocast, choose_device, num_threads
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.examples import Example, TaskData, TextExample
-from kdnas.evaluation.int8 import INT8_NOTE, in_int8
+from kdnas.evaluation.finetuning.int8 import INT8_NOTE, in_int8
+from kdnas.evaluation.finetuning.training import FinetuneProgress, OnProgress
 from kdnas.evaluation.results import Prediction, TaskResult, main_score
-from kdnas.evaluation.scoring import judge
+from kdnas.evaluation.scoring.judging import judge
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.training import FinetuneProgress, OnProgress
+from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample
 from kdnas.models.pooling import Pooling, pooling_of
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, quiet_transformers
 

@@ -18,6 +18,7 @@ from kdnas.models.file_modes import readable_like_others
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.models.teacher_files import WEIGHT_FILES
+from kdnas.specs.objective_registry import choice_of
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -156,9 +157,9 @@ def load_teacher_lm_head(handle: TeacherHandle) -> MaskedLMHead:
     names = _head_tensors(handle, files)
     if _missing(handle, names):
         raise TeacherError(
-            f"teacher {handle.ref!r} has no masked-LM head, which the objectives od, hs+od and "
-            "distilbert need; train one on the corpus first with --fit-lm-head STEPS, or choose "
-            "the objective hs, minilmv2 or direct-minilm"
+            f"teacher {handle.ref!r} has no masked-LM head, which the objective needs; train one "
+            "on the corpus first with --fit-lm-head STEPS, or choose the objective "
+            f"{choice_of(lambda kind: not kind.needs_lm_head)}"
         )
     tensors = {ours: _read(files[theirs], theirs) for ours, theirs in names.items()}
     if "decoder" in tensors and _is_tied(handle):

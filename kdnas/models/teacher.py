@@ -21,11 +21,14 @@ from kdnas.models.sentence import (
 from kdnas.models.teacher_files import (
     content_fingerprint,
     locate,
+    named_folder,
     read_shape,
     refuse_broken_weights,
     teacher_files,
 )
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import TeacherShape
+from kdnas.specs.objective_registry import choice_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +54,7 @@ class TeacherHandle:
         fitted_head: folder of a masked-LM head that was fitted to it, if one is to be used.
         keep_layers: layers that are loaded, from the first one on; None takes all.
         sentences: folder that says how sentences are embedded, if the teacher has one.
+        source: folder that ``folder`` was copied from, since others may write there.
     """
 
     ref: str
@@ -59,6 +63,7 @@ class TeacherHandle:
     fitted_head: Path | None = None
     keep_layers: int | None = None
     sentences: Path | None = None
+    source: Path | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -88,19 +93,35 @@ class TeacherHandle:
         return self.shape.max_positions - offset
 
 
-def prepare_teacher(spec: ModelSpec | str, store: Store | None = None) -> TeacherHandle:
+def prepare_teacher(
+    spec: ModelSpec | str, store: Store | None = None, reach: Reach = ANYWHERE
+) -> TeacherHandle:
     """Find a teacher, check that it can teach, and put it into the store.
 
     Args:
         spec: a spec, or just the reference: an alias, a local folder or a hub id.
         store: where workers fetch it from by fingerprint; None leaves it where it is.
+        reach: how a local folder is opened. Where that is limited, a store is needed: all but its
+            copy may change at any moment.
 
     Raises:
+        RequestError: a local folder, or a file of it, is out of reach.
         TeacherError: not found, of an unsupported family, without safetensors weights, without a
             fast tokenizer, or with weights that are not finite.
     """
     ref, revision = (spec, None) if isinstance(spec, str) else (spec.ref, spec.revision)
-    folder = locate(ref, revision)
+    named = named_folder(ref) if reach.limited else None
+    if named is None:
+        return _prepared(ref, locate(ref, revision), store)
+    if store is None:
+        raise ValueError("where not everything may be read, models are read from a store")
+    from kdnas.models.brought_in import brought_in
+
+    with brought_in(named, reach, store) as own:
+        return replace(_prepared(ref, own, store), source=named)
+
+
+def _prepared(ref: str, folder: Path, store: Store | None) -> TeacherHandle:
     files = teacher_files(folder, ref)
     shape = read_shape(folder, ref, content_fingerprint(files))
     sentences = sentence_folder(folder)
@@ -227,7 +248,7 @@ def mask_token(handle: TeacherHandle) -> tuple[int, frozenset[int]]:
     if tokenizer.mask_token_id is None:
         raise TeacherError(
             f"the tokenizer of teacher {handle.ref!r} has no mask token, which this objective "
-            "needs; choose the objective hs, minilmv2 or direct-minilm"
+            f"needs; choose the objective {choice_of(lambda kind: not kind.needs_lm_head)}"
         )
     return int(tokenizer.mask_token_id), frozenset(tokenizer.all_special_ids)
 

@@ -56,6 +56,17 @@ def locate(ref: str, revision: str | None) -> Path:
     """
     if ref in ALIASES:
         return ALIASES[ref]()
+    return named_folder(ref) or _download(ref, revision)
+
+
+def named_folder(ref: str) -> Path | None:
+    """Return the folder that a reference names by its path; None if it means something else.
+
+    Raises:
+        TeacherError: it can only be a path, and there is no folder.
+    """
+    if ref in ALIASES:
+        return None
     path = Path(ref).expanduser()
     if path.is_dir():
         return path.absolute()
@@ -63,7 +74,7 @@ def locate(ref: str, revision: str | None) -> Path:
         raise TeacherError(f"model {ref!r} is a file; give the model's folder instead")
     if ref.count("/") > 1 or ref.startswith((".", "/", "~")):
         raise TeacherError(f"model folder {ref!r} does not exist; check the path")
-    return _download(ref, revision)
+    return None
 
 
 def _download(ref: str, revision: str | None) -> Path:

@@ -9,6 +9,7 @@ and divides at the end, so that they do not depend on how the held-out split is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -106,3 +107,18 @@ class Objective(Protocol):
         Raises:
             RequestError: with the words of :meth:`problem`.
         """
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training on one objective.
+
+    Attributes:
+        objective: what is learned.
+        share: of all steps.
+        rate: of the peak learning rate; each stage warms up and decays by itself.
+    """
+
+    objective: Objective
+    share: float = 1.0
+    rate: float = 1.0

@@ -27,11 +27,12 @@ from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.linear import least_squares, nearest_orthogonal
 from kdnas.models.start.relations import Compared
 from kdnas.models.taps import PROJECTIONS, Activations, Projection, TapPoints, TokenStates
-from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.base import Head, Meter, Stage
 from kdnas.objectives.hidden_state import PROJECTION_STD
 from kdnas.objectives.relation_heads import relation_heads_problem
 from kdnas.objectives.teacher_layer import teacher_layer, teacher_layer_problem
 from kdnas.records import Losses, TeacherShape
+from kdnas.specs.objectives import DirectMiniLMSpec
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class DirectMiniLM:
         layer = teacher_layer(self.teacher_layer, teacher)
         shape = (len(PROJECTIONS), heads, student.hidden // heads, teacher.hidden // heads)
         return DirectMiniLMHead(shape, student.layers, layer, seed, self.orthogonal)
+
+
+def stages(spec: DirectMiniLMSpec) -> tuple[Stage, ...]:
+    """Return the one stage of a spec."""
+    return (Stage(DirectMiniLM(spec.relation_heads, spec.known_teacher_layer, spec.orthogonal)),)
 
 
 class DirectMiniLMHead(Head):

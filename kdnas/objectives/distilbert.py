@@ -26,13 +26,15 @@ from kdnas.models.batch import Batch, MaskedTokens
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.copied import copy_problem
 from kdnas.models.taps import Activations
-from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.base import Head, Meter, Stage
 from kdnas.objectives.output_distribution import (
     DistributionSums,
     OutputDistributionHead,
     Outputs,
 )
 from kdnas.records import Losses, TeacherShape
+from kdnas.specs.objective_registry import choice_of
+from kdnas.specs.objectives import DistilBertSpec
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,13 @@ class DistilBert:
         """Say where the student differs from its teacher in more than depth."""
         if not any(self.weights):
             return "all weights of distilbert are 0; give at least one that is larger"
+        any_size = choice_of(lambda kind: not (kind.copies_layers or kind.needs_lm_head))
+        deeper = choice_of(lambda kind: kind.allows_deeper)
         problem = copy_problem(
             asdict(student),
             asdict(teacher),
-            "the objective hs, minilmv2 or direct-minilm for students of other sizes",
-            "the objective minilmv2, direct-minilm or od for deeper ones",
+            f"the objective {any_size} for students of other sizes",
+            f"the objective {deeper} for deeper ones",
         )
         return problem and f"distilbert begins with copied layers, and {problem}"
 
@@ -77,6 +81,11 @@ class DistilBert:
         if problem := self.problem(student, teacher):
             raise ArchitectureError(problem)
         return DistilBertHead(self.temperature, self.weights, student, teacher, seed, lm_head)
+
+
+def stages(spec: DistilBertSpec) -> tuple[Stage, ...]:
+    """Return the one stage of a spec."""
+    return (Stage(DistilBert(spec.temperature, spec.weights)),)
 
 
 class DistilBertHead(OutputDistributionHead):

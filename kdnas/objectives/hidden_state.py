@@ -23,9 +23,10 @@ from kdnas.errors import LayerMappingError
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.linear import least_squares
 from kdnas.models.taps import Activations, TapPoints, TokenStates
-from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.base import Head, Meter, Stage
 from kdnas.objectives.layer_mapping import LayerMapping, layer_mapping
 from kdnas.records import Losses, TeacherShape
+from kdnas.specs.objectives import HiddenStateSpec
 
 PROJECTION_STD = 0.02
 
@@ -67,6 +68,11 @@ class HiddenState:
         """Make the projections W of a student."""
         mapping = layer_mapping(self.mapping, student.layers, teacher.layers)
         return HiddenStateHead(mapping, student, teacher, seed, self.last_weight)
+
+
+def stages(spec: HiddenStateSpec) -> tuple[Stage, ...]:
+    """Return the one stage of a spec."""
+    return (Stage(HiddenState(spec.mapping, spec.last_weight)),)
 
 
 class HiddenStateHead(Head):

@@ -19,11 +19,12 @@ from kdnas.errors import RequestError
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.relations import Compared
 from kdnas.models.taps import Activations, Projection, TapPoints
-from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.base import Head, Meter, Stage
 from kdnas.objectives.relation_heads import relation_heads_problem
 from kdnas.objectives.relation_loss import Pair, relation_loss, uniform_relation_loss
 from kdnas.objectives.teacher_layer import teacher_layer, teacher_layer_problem
 from kdnas.records import Losses, TeacherShape
+from kdnas.specs.objectives import MiniLMv2Spec
 
 BASE_HEADS, LARGE_HEADS, LARGE_HIDDEN = 48, 64, 1024
 """Relation heads for a base and for a large teacher, and how wide a large one is (Wang §4.1)."""
@@ -80,6 +81,13 @@ class MiniLMv2:
             raise RequestError(problem)
         layer = teacher_layer(self.teacher_layer, teacher)
         return MiniLMv2Head(self.relations, self.heads_for(teacher), student.layers, layer)
+
+
+def stages(spec: MiniLMv2Spec) -> tuple[Stage, ...]:
+    """Return the one stage of a spec."""
+    return (
+        Stage(MiniLMv2(spec.weighted_relations(), spec.relation_heads, spec.known_teacher_layer)),
+    )
 
 
 class MiniLMv2Head(Head):

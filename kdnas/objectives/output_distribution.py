@@ -23,8 +23,9 @@ from kdnas.models.families import family_of
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.start.lm_head import start_lm_head
 from kdnas.models.taps import Activations, TapPoints, TokenStates
-from kdnas.objectives.base import Head, Meter
+from kdnas.objectives.base import Head, Meter, Stage
 from kdnas.records import Losses, TeacherShape
+from kdnas.specs.objectives import OutputSpec
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class OutputDistribution:
         return OutputDistributionHead(
             self.temperature, self.positions, student, teacher, seed, lm_head
         )
+
+
+def stages(spec: OutputSpec) -> tuple[Stage, ...]:
+    """Return the one stage of a spec."""
+    return (Stage(OutputDistribution(spec.temperature, spec.positions)),)
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,29 @@
-"""From an objective's spec to its stages: one for most, two for the multi-stage run."""
+"""From an objective's spec to its stages: one for most, several for a run that changes its goal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from kdnas.architecture import Architecture
+from kdnas.errors import SpecError
 from kdnas.models.families import family_problem
-from kdnas.objectives.base import Objective
-from kdnas.objectives.direct_minilm import DirectMiniLM
-from kdnas.objectives.distilbert import DistilBert
-from kdnas.objectives.hidden_state import HiddenState
-from kdnas.objectives.minilmv2 import MiniLMv2
-from kdnas.objectives.output_distribution import OutputDistribution
+from kdnas.objectives.base import Stage
+from kdnas.plugins import import_named
 from kdnas.records import TeacherShape
-from kdnas.specs.objectives import (
-    DirectMiniLMSpec,
-    DistilBertSpec,
-    HiddenStateSpec,
-    MiniLMv2Spec,
-    MultiStageSpec,
-    ObjectiveSpec,
-    OutputSpec,
-)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stretch of training on one objective.
-
-    Attributes:
-        objective: what is learned.
-        share: of all steps.
-        rate: of the peak learning rate; each stage warms up and decays by itself.
-    """
-
-    objective: Objective
-    share: float = 1.0
-    rate: float = 1.0
+from kdnas.specs.objective_base import ObjectiveSpec
 
 
 def build_stages(spec: ObjectiveSpec) -> tuple[Stage, ...]:
-    """Return the stages that a spec names, in order."""
-    return _STAGES[spec.name](spec)
+    """Return the stages that a spec names, in order; its entry says where they are made.
+
+    Raises:
+        SpecError: what is to make them cannot be imported, or makes something else.
+    """
+    stages = import_named("objective", spec.implementation)(spec)
+    if not (stages and isinstance(stages, tuple) and all(isinstance(s, Stage) for s in stages)):
+        raise SpecError(
+            f"objective {spec.name!r} is made by {spec.implementation!r}, which gave {stages!r}; "
+            "return a tuple of kdnas.objectives.base.Stage"
+        )
+    return stages
 
 
 def objective_problem(
@@ -54,44 +34,3 @@ def objective_problem(
         return problem
     problems = (s.objective.problem(student, teacher) for s in build_stages(spec))
     return next((problem for problem in problems if problem), None)
-
-
-def _hidden_state(spec: HiddenStateSpec) -> tuple[Stage, ...]:
-    return (Stage(HiddenState(spec.mapping, spec.last_weight)),)
-
-
-def _minilmv2(spec: MiniLMv2Spec) -> tuple[Stage, ...]:
-    return (
-        Stage(MiniLMv2(spec.weighted_relations(), spec.relation_heads, spec.known_teacher_layer)),
-    )
-
-
-def _direct_minilm(spec: DirectMiniLMSpec) -> tuple[Stage, ...]:
-    return (Stage(DirectMiniLM(spec.relation_heads, spec.known_teacher_layer, spec.orthogonal)),)
-
-
-def _output(spec: OutputSpec) -> tuple[Stage, ...]:
-    return (Stage(OutputDistribution(spec.temperature, spec.positions)),)
-
-
-def _distilbert(spec: DistilBertSpec) -> tuple[Stage, ...]:
-    return (Stage(DistilBert(spec.temperature, spec.weights)),)
-
-
-def _multi_stage(spec: MultiStageSpec) -> tuple[Stage, ...]:
-    return (
-        Stage(HiddenState(spec.mapping, spec.last_weight), spec.hs_share),
-        Stage(
-            OutputDistribution(spec.temperature, spec.positions), 1 - spec.hs_share, spec.od_rate
-        ),
-    )
-
-
-_STAGES: dict[str, Callable[[Any], tuple[Stage, ...]]] = {
-    "hs": _hidden_state,
-    "minilmv2": _minilmv2,
-    "direct-minilm": _direct_minilm,
-    "od": _output,
-    "distilbert": _distilbert,
-    "hs+od": _multi_stage,
-}

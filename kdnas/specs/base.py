@@ -51,6 +51,11 @@ class Spec(BaseModel):
             count = "" if len(problems) == 1 else f"{len(problems)} problems:"
             raise SpecError(f"{where}: {count}{listed}") from None
 
+    @classmethod
+    def kinds(cls) -> Mapping[str, type[Spec]]:
+        """The specs that this one stands for, by their ``name``; none, if for itself alone."""
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON with every default written out; :meth:`read` takes it back."""
         return self.model_dump(mode="json")
@@ -163,7 +168,6 @@ def _inner_models(
     if field is None:
         return None, {}
     candidates = [field.annotation, *get_args(field.annotation)]
-    found = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-    if isinstance(field.discriminator, str):
-        return None, {str(c.model_fields[field.discriminator].default): c for c in found}
-    return (found[0] if found else None), {}
+    found = [c for c in candidates if isinstance(c, type) and issubclass(c, Spec)]
+    kinds = found[0].kinds() if found else {}
+    return (None, dict(kinds)) if kinds else (found[0] if found else None, {})

@@ -7,7 +7,8 @@ from pydantic import Field, field_validator, model_validator
 from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.specs.base import Spec
-from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
+from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import CorpusSpec, ModelSpec, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.ranges import BatchSize, Epochs, HeldOut, Steps, StepsIfAny, Threads, Workers
 
@@ -78,7 +79,7 @@ class DistillationSpec(Spec):
     architecture: str
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
-    objective: ObjectiveSpec = HiddenStateSpec()
+    objective: ObjectiveSpec = DEFAULT
     student: FullStudentSpec = FullStudentSpec()
     training: FullTrainingSpec = FullTrainingSpec()
     output: str | None = None

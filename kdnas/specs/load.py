@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.objective_registry import find_objective, objective_names
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 
 Section = Literal["search", "distillation", "pipeline"]
@@ -29,18 +30,20 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     Args:
         name: of the preset.
         section: what is asked for.
-        objective: what students learn: a preset may know options of it, and better rates for it
-            than for the default.
+        objective: what students learn, which may know options of its own and better rates for
+            a preset than those of the default; a name that is none is left to who reads the spec.
 
     Raises:
-        SpecError: no preset has this name.
+        SpecError: no preset has this name, or the objective is of a package that cannot be loaded.
     """
     if name not in preset_names():
         raise SpecError(unknown_name("preset", name, preset_names()))
     text = (resources.files("kdnas.specs") / "presets" / f"{name}.yaml").read_text("utf-8")
     whole = yaml.safe_load(text)
     part: dict[str, Any] = whole[section]
-    own: dict[str, Any] = whole.get("objectives", {}).get(objective or DEFAULT_OBJECTIVE, {})
+    learned = objective or DEFAULT_OBJECTIVE
+    known = learned in objective_names()
+    own: Mapping[str, Any] = find_objective(learned).presets.get(name, {}) if known else {}
     named = {"name": objective} if objective else {}
     options = {"objective": named | own["objective"]} if "objective" in own else {}
     if section == "pipeline":  # its students learn what its search's do

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
-from kdnas.specs.objectives import ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
 from kdnas.specs.ranges import CalibrationTokens, Fraction, Layer, Limit, Seed
 from kdnas.specs.search import SearchSpec

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
-from kdnas.specs.objectives import HiddenStateSpec, ObjectiveSpec
+from kdnas.specs.objective_base import ObjectiveSpec
+from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.ranges import (
     Epochs,
@@ -187,7 +188,7 @@ class SearchSpec(Spec):
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
     space: SpaceSpec = SpaceSpec()
-    objective: ObjectiveSpec = HiddenStateSpec()
+    objective: ObjectiveSpec = DEFAULT
     student: StudentSpec = StudentSpec()
     proxy: ProxySpec = ProxySpec()
     reward: RewardSpec = RewardSpec()

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +97,16 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
             out, err = process.communicate(timeout=LONGEST_SECONDS)
             return Finished(process.returncode, out, err)
         return self.fork(*arguments, **environment).wait(LONGEST_SECONDS)
+
+    @contextmanager
+    def coordinator(self, *options: str, **environment: str) -> Iterator[Forked]:
+        """A coordinator, its runners forked as it is; ends in good order, and its log is shown."""
+        process = self.fork("coordinator", *options, **environment)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            print(process.wait(30).err[-4000:])
 
     def interrupt_when(
         self,

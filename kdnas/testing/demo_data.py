@@ -31,7 +31,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import (
     CurvePoint,

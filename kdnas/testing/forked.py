@@ -19,8 +19,11 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-READ_AT_LOADING = ("HF_", "HOME", "OMP_", "RAY_")
-"""Beginnings of variables that libraries read once: a command that changes one is not forked."""
+from kdnas.testing.forked_runners import fork_runners
+
+READ_AT_LOADING = ("HF_", "OMP_")
+"""Beginnings of variables that libraries read once: a command that changes one is not forked. Ray,
+which reads its own and HOME, is loaded after the fork."""
 
 
 @cache
@@ -61,6 +64,7 @@ class Forked:
         self._process: ForkServerProcess = _server().Process(
             target=_run, args=(list(arguments), str(folder), dict(environment), streams)
         )
+        self._finished: Finished | None = None
         self._process.start()
 
     @property
@@ -74,12 +78,19 @@ class Forked:
         """Whether it is over."""
         return not self._process.is_alive()
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; nothing if it has ended."""
+        if not self.has_ended:
+            os.kill(self.pid, number)
+
     def wait(self, seconds: float) -> Finished:
-        """Wait for the end.
+        """Wait for the end; who asks again is told the same.
 
         Raises:
             TimeoutError: it took longer, and was killed.
         """
+        if self._finished is not None:
+            return self._finished
         self._process.join(seconds)
         if self._process.exitcode is None:
             printed = self._read()
@@ -87,7 +98,8 @@ class Forked:
             raise TimeoutError(f"not over after {seconds} s:\n" + "\n".join(printed))
         out, err = self._read()
         self._printed.cleanup()
-        return Finished(self._process.exitcode, out, err)
+        self._finished = Finished(self._process.exitcode, out, err)
+        return self._finished
 
     def kill(self) -> None:
         """End it if it has not ended, and forget what it printed."""
@@ -115,6 +127,8 @@ def _run(
     for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     sys.argv = ["kdnas", *arguments]
+    if "coordinator" in arguments[:1]:
+        fork_runners()
     from kdnas.cli.main import main
 
     try:

@@ -14,7 +14,7 @@ from kdnas.distill.fit_lm_head import fit_lm_head
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.records import MiniKDContext
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import CorpusSpec, StudentSpec
 from kdnas.specs.search import ProxySpec
 from kdnas.store import Store

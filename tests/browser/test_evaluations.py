@@ -123,7 +123,7 @@ def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> Non
     expect(page.locator("#live[data-state=live]")).to_be_visible()
     with empty.database.read() as session:
         rows = evaluations.list_evaluations(session, model="minilm")
-    assert {row.spec["request"]["max_steps"] for row in rows} == {5}
+    assert {row.requested["max_steps"] for row in rows} == {5}
     assert {row.task for row in rows} == {"SST-2"}
     first = runs.filter(has_text="queued").first
     first.get_by_role("button", name="Pause").click()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 from playwright.sync_api import expect
 
 from kdnas.db.repository import distillations, jobs, latency_builds, latency_pages, searches
+from kdnas.specs.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.browser
 
@@ -105,9 +106,15 @@ def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> Non
     page.goto(f"{service.url}/searches/new")
     page.get_by_text("The request as JSON").click()
     assert objective() is None
+    chooser = page.get_by_label("Objective")
+    expect(chooser.locator("option")).to_have_text(
+        ["hs (default)", *(f"{name}: {kind.called}" for name, kind in OBJECTIVES.items())]
+    )
     page.get_by_label("Layer mapping").select_option("uniform")
     assert objective() == {"name": "hs", "mapping": "uniform"}
-    page.get_by_label("Objective").select_option("od")
+    chooser.select_option("od")
+    expect(page.get_by_text("Where the loss is taken: masked tokens, or all.")).to_be_visible()
+    expect(page.locator('[data-path="objective.lm_head"]')).to_have_count(0)  # nobody fills it in
     expect(page.get_by_label("Layer mapping")).to_have_count(0)
     page.get_by_label("Fit a masked-LM head").fill("200")
     page.get_by_label("Positions").select_option("all")

@@ -6,9 +6,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.commands import Program
+from kdnas.testing.forked import Forked
 from kdnas.testing.tiny_tasks import write_sst2
 
 pytestmark = pytest.mark.slow
@@ -69,16 +69,8 @@ class Place:
     def has_succeeded(self, *ids: str) -> bool:
         return all(self.row(row_id).status == "succeeded" for row_id in ids)
 
-    @contextmanager
-    def coordinator(self) -> Iterator[Any]:
-        process = self.program.start("coordinator", "--max-running", "2")
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            _, told = process.communicate(timeout=30)
-            print(told[-4000:])
+    def coordinator(self) -> AbstractContextManager[Forked]:
+        return self.program.coordinator("--max-running", "2")
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
@@ -108,7 +100,7 @@ def test_seeds_beside_each_other_a_kill_and_a_drain(place: Place) -> None:
         wait_for(lambda: place.row(third).share > 0)
         began = time.monotonic()
         coordinator.send_signal(signal.SIGTERM)
-        assert coordinator.wait(20) == 0
+        assert coordinator.wait(20).code == 0
         assert time.monotonic() - began < 10
     assert place.row(third).status in {"running", "succeeded"}  # nobody asked for a pause
     assert place.pid(third) is None

@@ -87,7 +87,7 @@ def test_the_request_in_the_folder_makes_the_student_again(
 
 def test_a_kill_just_after_the_export_loses_nothing(program: Program, finished: Finished) -> None:
     with sqlite3.connect(program.folder / "home" / "kdnas.db") as connection:
-        connection.execute("update distillations set status = 'running' where name = 'undisturbed'")
+        connection.execute("update jobs set status = 'running' where name = 'undisturbed'")
     before = (program.folder / "student" / "run.json").stat().st_mtime_ns
     resumed = program.run("full-distill", "--resume", "undisturbed", "--json")
     assert resumed.code == 0, resumed.err

@@ -17,13 +17,15 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from sqlalchemy import func, insert, select
 
 from api.http.app import create_app
 from api.http.server import listen
-from kdnas.db.engine import Database
+from kdnas.db.base import Base
+from kdnas.db.engine import Database, parse_url
 from kdnas.db.repository.candidates import list_episodes
 from kdnas.settings import Settings
-from kdnas.testing.demo_data import fill
+from kdnas.testing.demo_data import DemoIds
 from kdnas.testing.walked_pipeline import add_pipeline
 
 EXAMPLES = os.environ.get("KDNAS_TEST_FUZZ_EXAMPLES", "5")
@@ -53,10 +55,25 @@ SECONDS = {"sqlite": "8", "postgresql": "25"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+def copy_rows(source: Database, target: Database) -> None:
+    """Put all rows of a database into an empty one, which may be of another kind."""
+    with source.read() as read, target.write() as write:
+        for table in Base.metadata.sorted_tables:
+            rows = [dict(row) for row in read.execute(select(table)).mappings()]
+            if rows:
+                write.execute(insert(table), rows)
+            number = table.autoincrement_column
+            if rows and number is not None and target.dialect == "postgresql":
+                sequence = func.pg_get_serial_sequence(table.name, number.name)
+                write.execute(select(func.setval(sequence, max(row[number.key] for row in rows))))
+
+
 @pytest.fixture
-def url(database: Database, tmp_path: Path) -> Iterator[str]:
+def url(database: Database, tmp_path: Path, used_template: tuple[Path, DemoIds]) -> Iterator[str]:
     """The service with what a week of use leaves, and streams that end after their greeting."""
-    ids = fill(database)
+    template, ids = used_template
+    with Database(parse_url(f"sqlite:///{template}")) as used:
+        copy_rows(used, database)
     with database.read() as session:
         first = list_episodes(session, ids.finished)[0].candidates[0]
     configuration = CONFIGURATION.format(

@@ -97,7 +97,7 @@ def check_whole(database: Database, pipeline_id: str) -> None:
     kinds = Counter(event.type for event in told)
     assert kinds["pipeline_members"] == 1
     assert (kinds["search_created"], kinds["distillation_created"]) == (1, len(students))
-    assert kinds["evaluations_created"] == len(members)
+    assert kinds["evaluation_created"] == len(members)
 
 
 @contextmanager
@@ -107,13 +107,11 @@ def service(program: Program, url: str) -> Iterator[tuple[TestClient, Database]]
     settings = Settings.from_environment(program.environment | roots)
     with open_database(settings) as database:
         app = create_app(settings, database, coordinator=False)
-        process = program.start("coordinator", "--max-running", "2", KDNAS_DATABASE_URL=url)
-        try:
-            with TestClient(app, base_url="http://127.0.0.1:8000") as client:
-                yield client, database
-        finally:
-            process.send_signal(signal.SIGTERM)
-            print(process.communicate(timeout=30)[1][-4000:])
+        with (
+            program.coordinator("--max-running", "2", KDNAS_DATABASE_URL=url),
+            TestClient(app, base_url="http://127.0.0.1:8000") as client,
+        ):
+            yield client, database
 
 
 def follow(program: Program, url: str, name: str) -> None:

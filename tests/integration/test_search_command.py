@@ -60,7 +60,9 @@ def rows(program: Program, query: str) -> list[tuple[object, ...]]:
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
     try:
         return connection.execute(query).fetchall()
-    except sqlite3.OperationalError:  # the tables are being made
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):  # the tables are being made
+            raise
         return []
     finally:
         connection.close()
@@ -70,7 +72,7 @@ def candidates(program: Program, name: str, status: str) -> int:
     return len(
         rows(
             program,
-            "select c.id from candidates c join searches s on s.id = c.search_id "
+            "select c.id from candidates c join jobs s on s.id = c.search_id "
             f"where s.name = '{name}' and c.status = '{status}'",
         )
     )
@@ -236,7 +238,7 @@ def test_killed_search_resumes_as_if_nothing_had_happened(
     trained_twice = rows(
         program,
         "select a.candidate_id from attempts a join candidates c on c.id = a.candidate_id "
-        f"join searches s on s.id = c.search_id where s.name = '{name}' and a.error is null "
+        f"join jobs s on s.id = c.search_id where s.name = '{name}' and a.error is null "
         "group by a.candidate_id having count(*) > 1",
     )
     assert trained_twice == []

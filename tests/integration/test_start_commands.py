@@ -59,7 +59,9 @@ def test_a_search_on_too_little_text_starts_warm_and_says_so(program: Program) -
     assert FEW in done.err
     connection = sqlite3.connect(program.folder / "home" / "kdnas.db", timeout=10)
     try:
-        found = connection.execute("SELECT spec, facts FROM searches").fetchall()
+        found = connection.execute(
+            "SELECT resolved, facts FROM searches JOIN jobs USING (id)"
+        ).fetchall()
     finally:
         connection.close()
     ((spec, facts),) = (tuple(map(json.loads, row)) for row in found)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
-from api.http.routes import architectures, docs, events, health, login, reference, schemas, session
+from api.http.routes import docs, events, health, login, reference, schemas, session
+from api.jobs import log_routes
 from api.jobs import routes as jobs
 from api.jobs.registry import kinds
 
-BEFORE: tuple[APIRouter, ...] = (session.router, docs.router, events.router, jobs.router)
-AFTER: tuple[APIRouter, ...] = (architectures.router, reference.router, schemas.router)
+BEFORE: tuple[APIRouter, ...] = (
+    *(session.router, docs.router, events.router),
+    *(jobs.router, log_routes.router),
+)
+AFTER: tuple[APIRouter, ...] = (reference.router, schemas.router)
 """What answers under ``/api/v1`` before and after the routes of each kind of job."""
 
 ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, login.router)
@@ -19,7 +23,7 @@ ROOT_ROUTERS: tuple[APIRouter, ...] = (health.router, login.router)
 
 def add_routes(app: FastAPI) -> None:
     """Give the application all of its routes."""
-    of_kinds = (router for kind in kinds().values() for router in kind.routes())
+    of_kinds = (router for kind in kinds().values() for router in jobs.routes_of(kind))
     for router in (*BEFORE, *of_kinds, *AFTER):
         app.include_router(router, prefix="/api/v1")
     for router in ROOT_ROUTERS:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from kdnas.errors import NotFoundError, unknown_name
-from kdnas.evaluation.published import PublishedResult, papers, published
+from kdnas.evaluation.reports.published import PublishedResult, papers, published
 
 router = APIRouter(tags=["reference"])
 

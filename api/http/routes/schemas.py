@@ -11,7 +11,8 @@ from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.load import Section, load_preset, preset_names
-from kdnas.specs.objectives import DEFAULT_OBJECTIVE, ObjectiveName
+from kdnas.specs.objective_registry import ObjectiveName
+from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 

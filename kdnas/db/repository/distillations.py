@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
@@ -204,6 +204,14 @@ def set_distillation_result(
     row = locked_job(session, distillation_id, Distillation)
     row.metrics, row.artefact, row.output_path = dict(metrics), artefact, output_path
     session.flush()
+
+
+def is_output_of_command(session: Session, folder: str) -> bool:
+    """Whether the command line has put a student into this folder."""
+    query = select(
+        exists().where(Distillation.output_path == folder, Distillation.owner_kind == "cli")
+    )
+    return bool(session.scalar(query))
 
 
 def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoint]:

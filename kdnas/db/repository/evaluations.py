@@ -62,7 +62,7 @@ def create_evaluations(
             session,
             Evaluation,
             one.request,
-            invent_name=False,
+            stem=_stem(one.task, one.seed),
             job_id=job_id,
             owner_kind=owner_kind,
             parent_id=_pipeline_of(session, pipeline_member_id),
@@ -106,7 +106,7 @@ def take_evaluation(
             session,
             Evaluation,
             spec,
-            invent_name=False,
+            stem=_stem(task, seed),
             owner_kind="cli",
             model=model,
             suite=suite,
@@ -118,6 +118,10 @@ def take_evaluation(
         row.resolved = dict(spec)
         session.flush()
     return _record(row)
+
+
+def _stem(task: str, seed: int) -> str:
+    return f"{task}-seed-{seed}".replace(" ", "-")
 
 
 def find_finished(session: Session, key: str, task: str, seed: int) -> EvaluationRecord | None:

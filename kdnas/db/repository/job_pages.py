@@ -151,7 +151,7 @@ def _row(job: Any, children: tuple[int, int], now: datetime, attended: bool) -> 
     return {
         **{name: getattr(job, name) for name in _SHOWN},
         "standing": _standing(job, children, holder is not None, attended),
-        "remaining_seconds": _remaining(job, now),
+        "remaining_seconds": _remaining(job, now) if holder is not None else None,
         "num_children": children[0],
         "num_children_ended": children[1],
         "worker": None if holder is None else f"{holder.host}, process {holder.pid}",

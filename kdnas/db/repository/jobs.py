@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
 from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
@@ -168,6 +169,10 @@ def rename(session: Session, job_id: str, name: str) -> None:
         return
     names.refuse_taken_name(session, type(row), name)
     row.name = name
+    try:
+        session.flush()
+    except IntegrityError as error:  # between the question and the answer
+        raise names.taken_meanwhile(type(row), name) from error
     append_event(session, f"{row.kind}_renamed", {**row.about, "name": name}, job_id=row.id)
 
 

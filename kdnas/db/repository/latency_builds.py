@@ -16,7 +16,7 @@ from kdnas.records import SearchStatus
 
 def create_build(session: Session, spec: Mapping[str, Any]) -> LatencyBuildRecord:
     """Write a queued build; ``spec`` has ``teacher``, ``latency`` and perhaps ``space``."""
-    return _record(add_job(session, LatencyBuild, spec, invent_name=False))
+    return _record(add_job(session, LatencyBuild, spec, stem="latency"))
 
 
 def get_build(session: Session, build_id: str) -> LatencyBuildRecord:

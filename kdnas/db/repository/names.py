@@ -7,11 +7,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id, utc_now
-from kdnas.db.models import Job, kind_of
+from kdnas.db.models import Job, JobLabel, kind_of
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError, NotFoundError
@@ -43,22 +43,28 @@ def find_named(session: Session, table: type[AnyJob], reference: str) -> AnyJob:
 
     Raises:
         NotFoundError: there is neither; says which name is nearest.
-        ConflictError: jobs of several kinds have the name.
+        ConflictError: jobs of several kinds have the name, or nobody here knows its kind.
     """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise NotFoundError(unknown(session, table, reference))
-    row = session.get(table, reference)
-    if row is not None:
-        return row
-    found = list(session.scalars(select(table).where(table.name == reference).limit(2)))
+    # Columns first, not objects: the package of a row's kind may have been removed.
+    query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
+    if table is not Job:
+        query = query.where(Job.kind == kind_of(table))
+    found = [(job_id, kind) for job_id, kind in session.execute(query)]
+    found = [one for one in found if one[0] == reference] or found
     if not found:
         raise NotFoundError(unknown(session, table, reference))
     if len(found) > 1:
+        nouns = " and of ".join(_one(kind.replace("_", " ")) for _, kind in found)
+        raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
+    job_id, kind = found[0]
+    if kind not in Job.__mapper__.polymorphic_map:
         raise ConflictError(
-            f"{reference!r} is the name of {' and of '.join(f'a {row.noun}' for row in found)}; "
-            "say which one by its id"
+            f"job {reference!r} is of the kind {kind!r}, which no installed package brings; "
+            "install its package again"
         )
-    return found[0]
+    return session.get_one(table, job_id)
 
 
 def unknown(session: Session, table: type[Job], reference: str) -> str:
@@ -81,7 +87,7 @@ def add_job(
     requested: Mapping[str, Any],
     *,
     name: str | None = None,
-    invent_name: bool = True,
+    stem: str | None = None,
     job_id: str | None = None,
     parent_id: str | None = None,
     owner_kind: str = "service",
@@ -98,7 +104,7 @@ def add_job(
         table: of its kind.
         requested: what the user asked for, as plain JSON.
         name: to call it by.
-        invent_name: whether to make up a name where none is given.
+        stem: what an invented name begins with; None invents all of it.
         job_id: None makes one.
         parent_id: the job that asks for it.
         owner_kind: who is to do it, ``cli`` or ``service``.
@@ -108,18 +114,18 @@ def add_job(
     Raises:
         ConflictError: the wanted name is taken.
     """
-    values = {
+    values: dict[str, Any] = {
         "kind": kind_of(table),
         "requested": dict(requested),
         "parent_id": parent_id,
         "owner_kind": owner_kind,
         "status": "queued",
-        "labels": list(labels),
+        "labels": list(dict.fromkeys(labels)),
         "phase_since": utc_now(),
     }
     row_id = None
     while row_id is None:
-        called = name or (_pleasant_name() if invent_name else None)
+        called = name or _invented_name(stem)
         row_id = session.scalar(
             insert(session, cast(Table, Job.__table__))
             .values(id=job_id or new_id(), name=called, **values)
@@ -129,6 +135,7 @@ def add_job(
         if row_id is None and name is not None:
             refuse_taken_name(session, table, name)
     session.execute(cast(Table, table.__table__).insert().values(id=row_id, **own))
+    session.add_all(JobLabel(job_id=row_id, label=label) for label in values["labels"])
     row = session.get_one(table, row_id)
     payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
     append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
@@ -142,8 +149,21 @@ def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
         return
     unfinished = status in ("running", "paused", "failed")
     way = "resume it by that name, or choose another" if unfinished else "choose another name"
-    raise ConflictError(f"there is already a {noun_of(table)} named {name!r} ({status}); {way}")
+    raise ConflictError(f"there is already {_one(noun_of(table))} named {name!r} ({status}); {way}")
 
 
-def _pleasant_name() -> str:
+def taken_meanwhile(table: type[Job], name: str) -> ConflictError:
+    """Say that somebody else was quicker to take a name."""
+    return ConflictError(
+        f"there is already {_one(noun_of(table))} named {name!r}; choose another name"
+    )
+
+
+def _one(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def _invented_name(stem: str | None) -> str:
+    if stem is not None:
+        return f"{stem}-{secrets.token_hex(3)}"
     return f"{secrets.choice(_QUALITIES)}-{secrets.choice(_CREATURES)}-{secrets.token_hex(2)}"

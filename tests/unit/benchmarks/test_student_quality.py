@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kdnas.evaluation.examples import TaskData, TextExample
-from kdnas.evaluation.identity import METHOD
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.finetuning.identity import METHOD
+from kdnas.evaluation.tasks.examples import TaskData, TextExample
+from kdnas.evaluation.tasks.registry import find_task
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 PROGRAMS = Path(__file__).parents[3] / "benchmarks"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import controller.strategies
+import kdnas.plugins
 from controller.strategies import RandomStrategy, build_strategy
 from kdnas.errors import SpecError
 from kdnas.records import Proposal
@@ -138,7 +138,7 @@ def test_variants_do_not_share_states() -> None:
 
 def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", "my_own_package:OwnStrategy", "kdnas.strategies")
-    monkeypatch.setattr(controller.strategies, "entry_points", lambda group: [point])
+    monkeypatch.setattr(kdnas.plugins, "entry_points", lambda group: [point])
     assert build_strategy(spec(strategy="mine"), BENCHMARK_SPACE, 0).name == "own"
     with pytest.raises(SpecError, match=r"did you mean 'mine'.*controller, mine, random"):
         build_strategy(spec(strategy="mines"), BENCHMARK_SPACE, 0)

@@ -13,7 +13,7 @@ from kdnas.objectives.hidden_state import HiddenState
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import TeacherShape
 from kdnas.search_space import AXES, SearchSpace
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 
 PAPER = SearchSpace.paper()
 RELATION_HEADS = 48

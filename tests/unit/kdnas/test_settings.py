@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kdnas.reach import ANYWHERE
 from kdnas.settings import Settings
 
 
@@ -43,6 +44,17 @@ def test_every_setting_can_be_given(tmp_path: Path) -> None:
         teacher="minilm",
         corpus="pydocs",
         locks=tmp_path / "locks",
+    )
+
+
+def test_only_work_for_the_service_is_held_to_the_data_roots(tmp_path: Path) -> None:
+    roots = f"{tmp_path / 'data'}:s3://bucket/x:file://{tmp_path / 'more'}"
+    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path), "KDNAS_DATA_ROOTS": roots})
+    assert settings.reach == ANYWHERE
+    assert settings.for_service().reach.roots == (
+        tmp_path / "data",
+        tmp_path / "more",
+        tmp_path / "students",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ray.exceptions import RayTaskError
 
 from kdnas.errors import BackendError, TaskDataError
-from kdnas.evaluation.grid import WORST, GridPoint, Trial
+from kdnas.evaluation.finetuning.grid import WORST, GridPoint, Trial
 from workers.grid import DIVERGED, POINT, QUARTER, SCORE, Reading, _meaning, _Stop, _Watch
 
 POINTS = (GridPoint(1e-5, 3), GridPoint(2e-5, 3))

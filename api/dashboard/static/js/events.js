@@ -5,18 +5,21 @@
 import { get } from "./api.js";
 import { byId } from "./dom.js";
 
+const OF_EVERY_KIND = ["created", "status", "preparing", "progress", "warning", "interrupted", "renamed"];
+const OF_SOME = [
+  "episode_started", "attempts_started", "attempts_interrupted", "candidate_finished", "episode_finished",
+  "pipeline_stage", "pipeline_members",
+];
 const TYPES = [
-  "search_created", "search_status", "search_preparing", "search_warning", "episode_started", "attempts_started",
-  "attempts_interrupted", "candidate_finished", "episode_finished", "distillation_created",
-  "distillation_status", "distillation_warning", "distillation_progress", "evaluations_created", "evaluation_status",
-  "evaluation_progress", "pipeline_created", "pipeline_status", "pipeline_stage", "pipeline_members",
+  ...Object.keys(JSON.parse(document.body.dataset.kinds)).flatMap((kind) => OF_EVERY_KIND.map((what) => `${kind}_${what}`)),
+  ...OF_SOME,
 ];
 const RETRY_MS = 2000;
 
 /**
  * Follow events.
  *
- * @param {object} subject `{search: id}`, `{distillation: id}`, `{pipeline: id}` or `{}` for all.
+ * @param {object} subject `{job: id}`, a job with its parts, or `{}` for all.
  * @param {number} since number of the event after which to begin.
  * @param {(event: object, isNew: boolean) => void} onEvent called in order, once for each;
  *   `isNew` is false for what had happened when the page was made.

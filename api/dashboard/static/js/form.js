@@ -13,14 +13,12 @@ import { Schema, read } from "./schema.js";
  */
 
 /**
- * Fields of a union, of which those of the chosen alternative are shown.
+ * Fields of a union, of which those of the chosen alternative are shown: all that are simple and
+ * not read only, in the words of the schema. Its default is meant if none is chosen.
  *
  * @typedef {object} Variant
  * @property {string} path of the union, such as `objective`
- * @property {string} initial the alternative that is meant if none is chosen
  * @property {Field} chooser the field that chooses, without its path
- * @property {Object<string, Field>} fields by name, in their order, without their paths; others
- *   are left out
  */
 
 export class SpecForm {
@@ -134,19 +132,25 @@ export class SpecForm {
   }
 
   /** The field that chooses an alternative, and the chosen one's own fields after it. */
-  #variant({ path, initial, chooser, fields }) {
-    const alternatives = this.#schema.alternatives(this.#schema.at(path));
+  #variant({ path, chooser }) {
+    const union = this.#schema.at(path);
+    const alternatives = this.#schema.alternatives(union);
+    const initial = union.default.name;
+    const words = Object.fromEntries(Object.entries(alternatives).map(([name, { title }]) => [name, `${name}: ${title}`]));
     const choosing = `${path}.name`;
     const own = el("div", { class: "contents" }); // in the same grid
-    const box = this.#field({ ...chooser, path: choosing, choices: Object.keys(alternatives), node: { type: "string", default: initial } });
+    const box = this.#field({ ...chooser, path: choosing, choices: Object.keys(alternatives), words, node: { type: "string", default: initial } });
     const { input } = this.#fields.get(choosing);
     const showOwn = () => {
       for (const known of [...this.#fields.keys()]) {
         if (known.startsWith(`${path}.`) && known !== choosing) this.#fields.delete(known);
       }
       const { properties } = alternatives[input.value || initial];
-      const shown = Object.keys(fields).filter((name) => properties[name]);
-      show(own, shown.map((name) => this.#field({ ...fields[name], path: `${path}.${name}`, node: plain(this.#schema.resolve(properties[name])) })));
+      const fields = Object.entries(properties)
+        .filter(([name, { readOnly }]) => name !== "name" && !readOnly)
+        .map(([name, { title, description, unit, ...rest }]) => ({ path: `${path}.${name}`, label: title, help: description, unit, node: plain(this.#schema.resolve(rest)) }))
+        .filter(({ node }) => isSimple(node));
+      show(own, fields.map((field) => this.#field(field)));
       this.#showBody();
     };
     this.#initials.set(path, initial);
@@ -155,14 +159,14 @@ export class SpecForm {
     return [box, own];
   }
 
-  #field({ path, label, help, unit, node: given, choices, wide }) {
+  #field({ path, label, help, unit, node: given, choices, words: called, wide }) {
     const node = given ?? this.#schema.at(path);
     const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
     const told = Schema.helps(owner ?? {})[path.split(".").at(-1)];
     const said = help ?? (told && sentence(told));
     const id = `f-${path.replaceAll(".", "-")}`;
     const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
-    const input = this.#input(node, id, path, choices);
+    const input = this.#input(node, id, path, choices, called);
     const words = capital(label ?? path.split(".").at(-1).replaceAll("_", " "));
     const text = el("label", { for: id }, words, unit ? el("span", { class: "muted" }, ` (${unit})`) : null);
     const explained = said ? el("p", { class: "help", id: `${id}-help` }, said) : null;
@@ -175,12 +179,12 @@ export class SpecForm {
     return box;
   }
 
-  #input(node, id, path, choices) {
+  #input(node, id, path, choices, called = {}) {
     const fallback = node.default;
     const shown = fallback === null || fallback === undefined ? "" : String(fallback);
     const values = choices ?? node.enum ?? (node.type === "boolean" ? ["true", "false"] : null);
     if (values) {
-      const options = values.map((value) => el("option", { value: String(value) }, names(value)));
+      const options = values.map((value) => el("option", { value: String(value) }, called[value] ?? names(value)));
       const none = el("option", { value: "" }, shown ? `${names(shown)} (default)` : "default");
       return el("select", { id, name: path }, none, options);
     }

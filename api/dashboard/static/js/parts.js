@@ -120,11 +120,17 @@ export class EventLog {
 
 const because = (error) => (error ? `: ${error}` : "");
 
+/** What events of every kind say, by the end of their type. */
+const OF_EVERY_KIND = {
+  created: (p) => `Asked for${p.name ? ` as ${p.name}` : ""}${p.architecture ? `: ${p.architecture}` : ""}`,
+  status: (p) => `Now ${p.status}${because(p.error)}`,
+  preparing: (p) => `${p.text}${p.share == null ? "" : ` (${Math.round(100 * p.share)} %)`}`,
+  warning: (p) => `Warning: ${p.text}`,
+  interrupted: (p) => `Interrupted: ${p.reason}${p.deaths > 1 ? `, ${p.deaths} times at this place` : ""}`,
+  renamed: (p) => `Now called ${p.name}`,
+};
+
 const SENTENCES = {
-  search_created: (p) => `Asked for as ${p.name}`,
-  search_status: (p) => `Now ${p.status}${because(p.error)}`,
-  search_preparing: (p) => `${p.text}${p.share == null ? "" : ` (${Math.round(100 * p.share)} %)`}`,
-  search_warning: (p) => `Warning: ${p.text}`,
   episode_started: (p) =>
     `Episode ${p.episode} began with ${p.num_candidates} candidates` +
     (p.epsilon == null ? "" : `, ε ${fixed(p.epsilon, 2)}`),
@@ -138,21 +144,20 @@ const SENTENCES = {
   episode_finished: (p) =>
     `Episode ${p.episode} ended` +
     (p.controller_loss == null ? "" : `; the controller's loss is ${fixed(p.controller_loss, 4)}`),
-  distillation_created: (p) => `Asked for as ${p.name}: ${p.architecture}`,
-  distillation_status: (p) => `Now ${p.status}${because(p.error)}`,
-  distillation_warning: (p) => `Warning: ${p.text}`,
   distillation_progress: (p) =>
     (p.total_steps ? `Step ${whole(p.step)} of ${whole(p.total_steps)}` : "As it starts") +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
-  pipeline_created: (p) => `Asked for as ${p.name}`,
   pipeline_status: (p) => `The pipeline is ${p.status}${because(p.error)}`,
   pipeline_stage: (p) => (p.stage === "done" ? "All stages are over" : `Stage: ${p.stage}`),
   pipeline_members: (p) => `Chosen: ${p.members.filter((m) => m.architecture && m.role !== "undistilled").map((m) => m.architecture).join("; ")}`,
-  evaluations_created: (p) => `Evaluation asked for: ${p.suites.join(", ")}, ${plural(p.evaluations.length, "run")}`,
+  evaluation_created: (p) => `${p.task}, seed ${p.seed}: asked for`,
   evaluation_status: (p) => `${p.task}, seed ${p.seed}: now ${p.status}${because(p.error)}`,
 };
 
-function inWords(event) {
-  return SENTENCES[event.type]?.(event.payload) ?? null;
+function inWords({ type, kind, payload }) {
+  const own = SENTENCES[type];
+  if (own) return own(payload);
+  const of = kind && type.startsWith(`${kind}_`) ? OF_EVERY_KIND[type.slice(kind.length + 1)] : null;
+  return of ? of(payload) : null;
 }

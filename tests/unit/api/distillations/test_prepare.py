@@ -8,7 +8,7 @@ import pytest
 
 from api.distillations.prepare import PreparedDistillation
 from api.inputs.preparation import Pinned
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
 SLOWER = (

@@ -19,8 +19,8 @@ from kdnas.db.models import Grid
 from kdnas.db.repository import grids, leases
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import NoRoomError, TaskDataError, TrainingError
-from kdnas.evaluation.grid import GridPoint, Trial
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.finetuning.grid import GridPoint, Trial
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_tasks import WORDS, write_sst2

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from api.evaluations.paired_scores import Kept, compare, compare_together
-from kdnas.evaluation.metrics import score
-from kdnas.evaluation.task import Task, own_task
+from kdnas.evaluation.scoring.metrics import score
+from kdnas.evaluation.tasks.task import Task, own_task
 
 SENTENCES = own_task("s", "classification", metrics=("matthews",))
 F1 = own_task("f", "classification", labels=("no", "yes"), metrics=("f1",))

@@ -31,8 +31,8 @@ from kdnas.errors import (
     TeacherError,
     TrainingError,
 )
-from kdnas.evaluation.examples import TextExample
-from kdnas.evaluation.predict import Predictor
+from kdnas.evaluation.prediction.predictor import Predictor
+from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -163,8 +163,8 @@ def test_models_are_compared_on_the_same_examples(
 
 
 def outcome_ids(data: Path) -> list[str]:
-    from kdnas.evaluation.data import load_task
-    from kdnas.evaluation.tasks import find_task
+    from kdnas.evaluation.data.loading import load_task
+    from kdnas.evaluation.tasks.registry import find_task
 
     return [example.id for example in load_task(find_task("SST-2"), data).evaluations["dev"]]
 

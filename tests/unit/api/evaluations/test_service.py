@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from api.evaluations import service as evaluation_service
+from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
 from api.evaluations.run import run_evaluation, what_decides
-from api.evaluations.service import run_stored_evaluation
+from api.evaluations.service import run_in
 from api.jobs import runner
 from api.jobs.files import evaluation_checkpoints, evaluation_folder
+from api.jobs.work import do_job
 from kdnas.db.engine import Database
 from kdnas.db.models import Evaluation, Grid
 from kdnas.db.records import EvaluationRecord
@@ -23,7 +25,7 @@ from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.db.repository.leases import LeaseOwner
 from kdnas.db.repository.transitions import Action, apply_action
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.training import FinetuneProgress
+from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
@@ -84,11 +86,18 @@ class Place:
     ) -> SearchStatus:
         with self.database.write() as session:
             owner = LeaseOwner.of_this_process("service")
-            claim = claims.claim_next(session, Evaluation, owner, 60)
+            claim = claims.claim_next(session, "evaluation", owner, 60)
         assert claim is not None
-        assert claim.row_id == row_id
-        return run_stored_evaluation(
-            row_id, owner.token, self.database, self.settings, should_stop, on_progress
+        assert claim.job_id == row_id
+        return do_job(
+            row_id,
+            self.database,
+            self.settings,
+            lambda context: run_in(context, on_progress),
+            claim=owner.token,
+            should_stop=should_stop,
+            stopped_status="running",
+            clean_up=KIND.clean_up,
         )
 
     def act(self, row_id: str, action: Action) -> None:
@@ -124,7 +133,7 @@ def test_what_is_known_is_not_trained_again(place: Place) -> None:
     assert place.run(first) == "succeeded"
     done = place.row(first)
     assert (done.metrics["steps"], done.share, done.error) == (4, 1.0, None)
-    assert set(done.spec) == {"request", "key", "model", "variant", "data", "settings"}
+    assert set(done.resolved or {}) == {"request", "key", "model", "variant", "data", "settings"}
     assert (evaluation_folder(place.settings, first) / "predictions.jsonl").is_file()
     assert not evaluation_checkpoints(place.settings, first).exists()
     phases = [payload["phase"] for payload in place.told("evaluation_progress")]
@@ -147,7 +156,7 @@ def test_what_was_stopped_goes_on_to_the_same_figures(place: Place) -> None:
     place.run(whole)
     with place.database.write() as session:  # so that it is not found again
         row = session.get_one(Evaluation, whole)
-        row.spec = {**row.spec, "key": "another"}
+        row.resolved = {**(row.resolved or {}), "key": "another"}
     row_id = place.queue()
     asked = iter(range(1000))
     assert place.run(row_id, lambda: next(asked) > 4) == "running"
@@ -242,7 +251,7 @@ def test_what_the_command_line_stops_goes_back_to_the_service(
     assert place.row(row_id).status == after
     with place.database.read() as session:
         assert [row.id for row in evaluations.list_evaluations(session)] == [row_id]
-        assert claims.waiting(session, Evaluation) == [row_id] * waits
+        assert claims.waiting(session, "evaluation") == [row_id] * waits
     (pair,) = run_evaluation(prepared, place.database, place.settings).finished
     assert (pair.record.id, pair.record.status) == (row_id, "succeeded")
 
@@ -257,9 +266,9 @@ def test_one_that_waits_for_anothers_grid_is_left_for_later(
         grids.open_grid(session, prepared_grid, model="m", task="SST-2")
         leases.acquire(session, Grid, prepared_grid, LeaseOwner.of_this_process("service"), 60.0)
         owner = LeaseOwner.of_this_process("service", "claim")
-        assert claims.claim_next(session, Evaluation, owner, 60)
+        assert claims.claim_next(session, "evaluation", owner, 60)
     settings = replace(place.settings, database_url=database_url)
-    assert runner.run("evaluation", row_id, "claim", settings, lambda: False) == 75
+    assert runner.run(row_id, "claim", settings, lambda: False) == 75
     row = place.row(row_id)
     assert (row.status, row.error) == ("running", None)
     *_, last = place.told("evaluation_progress")
@@ -276,17 +285,17 @@ def test_of_two_that_are_the_same_the_younger_one_waits(
     other, own = (LeaseOwner.of_this_process("service") for _ in range(2))
     with place.database.write() as session:
         for owner, row_id in ((other, older), (own, younger)):
-            claim = claims.claim_next(session, Evaluation, owner, 60)
+            claim = claims.claim_next(session, "evaluation", owner, 60)
             assert claim is not None
-            assert claim.row_id == row_id
+            assert claim.job_id == row_id
         if has_key:
             about = what_decides(prepared, prepared.tasks[0], 0)
             evaluations.note_prepared(session, older, about)
     settings = replace(place.settings, database_url=database_url)
-    assert runner.run("evaluation", younger, own.token, settings, lambda: False) == 75
+    assert runner.run(younger, own.token, settings, lambda: False) == 75
     row = place.row(younger)
     assert (row.status, row.error) == ("running", None)
-    assert runner.run("evaluation", older, other.token, settings, lambda: False) == 0
+    assert runner.run(older, other.token, settings, lambda: False) == 0
     assert place.run(younger) == "succeeded"
     assert place.row(younger).metrics == place.row(older).metrics
     assert not evaluation_folder(place.settings, younger).exists()

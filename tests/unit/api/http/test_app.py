@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
 
 import pytest
 from fastapi import FastAPI
@@ -15,7 +14,7 @@ from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError, TrainingError
 from kdnas.specs.load import merge
-from kdnas.specs.objectives import ObjectiveName
+from kdnas.specs.objectives import OBJECTIVES
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
@@ -80,7 +79,7 @@ def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
     assert presets["paper"]["search"]["controller"]["variant"] == "paper"
 
 
-@pytest.mark.parametrize("objective", get_args(ObjectiveName))
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_preset_begins_a_request_for_any_objective(client: TestClient, objective: str) -> None:
     answer = client.get("/api/v1/presets", params={"objective": objective})
     laptop = {one["name"]: one for one in answer.json()["items"]}["laptop"]

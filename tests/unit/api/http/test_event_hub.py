@@ -61,7 +61,7 @@ def test_an_event_on_the_wire(database: Database) -> None:
 
     async def run() -> bytes:
         hub = EventHub(database)
-        async with aclosing(hub.listen(Subject(search_id=search_id), 0)) as stream:  # type: ignore[type-var]
+        async with aclosing(hub.listen(Subject(search_id), 0)) as stream:  # type: ignore[type-var]
             assert await anext(stream) == HELLO
             return await anext(stream)
 
@@ -70,8 +70,8 @@ def test_an_event_on_the_wire(database: Database) -> None:
     assert (number, kind) == (f"id: {newest(database)}", "event: search_created")
     event: dict[str, Any] = json.loads(data.removeprefix("data: "))
     assert event["id"] == newest(database)
-    assert (event["type"], event["search_id"]) == ("search_created", search_id)
-    assert event["distillation_id"] is None
+    assert (event["type"], event["kind"]) == ("search_created", "search")
+    assert (event["job_id"], event["root_job_id"]) == (search_id, search_id)
     assert event["created_at"].endswith("Z")
     assert set(event["payload"]) == {"name"}
 

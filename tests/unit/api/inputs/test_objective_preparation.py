@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from transformers import AutoConfig, AutoModelForMaskedLM
 
-from api.inputs.objective_preparation import check_objective, prepare_objective, without_trials
+from api.inputs.objective_preparation import check_objective, prepare_objective
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.lm_head import has_lm_head
 from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import StudentSpec, TrainingSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -111,7 +111,7 @@ def test_teacher_layers_are_tried_and_the_table_is_kept(lab: TinyLab) -> None:
     plain = objective_spec(
         {"name": "minilmv2", "relation_heads": 12, "teacher_layer": best.teacher_layer}
     )
-    assert without_trials(found) == without_trials(plain)
+    assert found.context() == plain.context()
 
 
 def test_trials_go_on_from_a_student_that_was_trained_before(
@@ -131,5 +131,5 @@ def test_trials_go_on_from_a_student_that_was_trained_before(
 @pytest.mark.parametrize("name", ["hs", "hs+od"])
 def test_losses_from_before_there_was_a_weight_are_of_the_same_context(name: str) -> None:
     plain, heavy = (objective_spec({"name": name, "last_weight": w}) for w in (1, 3))
-    assert "last_weight" not in without_trials(plain)
-    assert without_trials(heavy) == {**without_trials(plain), "last_weight": 3.0}
+    assert "last_weight" not in plain.context()
+    assert heavy.context() == {**plain.context(), "last_weight": 3.0}

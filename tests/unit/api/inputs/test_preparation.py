@@ -29,7 +29,7 @@ from kdnas.objectives.registry import objective_problem
 from kdnas.records import LatencyEntry, TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from api.jobs import coordinator as module
-from api.jobs.children import child_environment, needs_cluster
-from api.jobs.cleanup import Cleanup
+from api.jobs.children import child_environment
 from api.jobs.coordinator import Coordinator, default_max_running
+from api.jobs.registry import kinds
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
@@ -190,13 +190,24 @@ def test_children_get_the_settings_and_no_secret(
     assert found["KDNAS_RAY_ADDRESS"] == "10.0.0.5:6379"
 
 
-def test_what_needs_the_cluster() -> None:
-    assert needs_cluster("search", {})
-    assert not needs_cluster("search", {"backend": {"name": "local"}})
-    assert not needs_cluster("search", {"backend": {"name": "ray", "address": "auto"}})
-    assert not needs_cluster("distillation", {"training": {"num_workers": 1}})
-    assert needs_cluster("distillation", {"training": {"num_workers": 2}})
-    assert not needs_cluster("latency", {})
+@pytest.mark.parametrize(
+    ("kind", "request_", "needs"),
+    [
+        ("search", {}, True),
+        ("search", {"backend": {"name": "local"}}, False),
+        ("search", {"backend": {"name": "ray", "address": "auto"}}, False),
+        ("distillation", {}, False),
+        ("distillation", {"training": {"num_workers": 1}}, False),
+        ("distillation", {"training": {"num_workers": 2}}, True),
+        ("distillation", {"training": {"num_workers": 2, "address": "auto"}}, False),
+        ("evaluation", {}, False),
+        ("evaluation", {"grid": "paper"}, True),
+        ("latency_build", {}, False),
+        ("pipeline", {}, False),
+    ],
+)
+def test_what_needs_the_cluster(kind: str, request_: dict[str, Any], needs: bool) -> None:
+    assert kinds()[kind].needs_cluster(request_) is needs
 
 
 def test_cores_bound_what_trains_here_and_not_what_a_cluster_does(
@@ -221,7 +232,7 @@ def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
     monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     started: list[str] = []
 
-    def start(kind: str, table: object, claim: Any, environment: Mapping[str, str]) -> Any:
+    def start(kind: str, claim: Any, environment: Mapping[str, str]) -> Any:
         started.append(kind)
         process = SimpleNamespace(pid=0, poll=lambda: None)
         return SimpleNamespace(kind=kind, claim=claim, process=process)
@@ -244,6 +255,9 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
         episode = candidates.begin_episode(session, search.id, 1, None, None, None, [new])
         candidates.start_attempts(session, [episode.candidates[0].id], "gone")
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
+        unknown = spec.to_json() | {"objective": {"name": "of-a-package-since-removed"}}
+        other = distillations.create_distillation(session, unknown, SMALL)
+        distillations.set_distillation_status(session, other.id, "cancelled")
         made = distillations.create_distillation(session, spec.to_json(), SMALL)
         jobs.set_status(session, made.id, "cancelled")
         training = {"checkpoints": str(settings.home / "elsewhere")}
@@ -255,8 +269,8 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
     ended, kept = (settings.home / "elsewhere" / row.id / folder.name for row in (done, at_work))
     for checkpoint in (folder, ended, kept):
         checkpoint.mkdir(parents=True)
-    cleanup = Cleanup(settings, database)
-    cleanup.run()
+    coordinator = Coordinator(settings, database)
+    coordinator._clean_up()
     with database.read() as session:  # the search may be taken up, and then closes its own
         assert candidates.list_episodes(session, search.id)[0].candidates[0].status == "running"
     assert not folder.parent.parent.exists()
@@ -264,7 +278,7 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
     assert kept.is_dir()
     with database.write() as session:
         apply_action(session, search.id, "cancel")
-    cleanup.run()
+    coordinator._clean_up()
     with database.read() as session:
         (candidate,) = candidates.list_episodes(session, search.id)[0].candidates
     assert candidate.status == "proposed"

@@ -13,7 +13,7 @@ from api.jobs.files import (
     grid_folder,
     remove_abandoned_files,
 )
-from kdnas.evaluation.finetune import KEPT_MODEL
+from kdnas.evaluation.finetuning.run import KEPT_MODEL
 from kdnas.settings import Settings
 
 

@@ -1,16 +1,18 @@
-"""What becomes of a row when the work on it breaks off."""
+"""What becomes of a job when the work on it ends, stops or breaks off."""
 
 from __future__ import annotations
 
 import pytest
 
-from api.jobs.work import at_work
+from api.jobs.context import JobContext, StoppedStatus
+from api.jobs.work import at_work, do_job
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
 from kdnas.db.repository import jobs, leases, searches
 from kdnas.db.repository.leases import LeaseOwner
-from kdnas.errors import NoRoomError, OutOfReachError, TrainingError
+from kdnas.errors import ConflictError, NoRoomError, NotFoundError, OutOfReachError, TrainingError
 from kdnas.records import SearchRecord
+from kdnas.settings import Settings
 
 
 @pytest.fixture
@@ -36,7 +38,12 @@ def claimed(database: Database) -> SearchRecord:
     ],
 )
 def test_what_the_cluster_cannot_do_at_present_a_coordinator_tries_again(
-    database: Database, claimed: SearchRecord, error: Exception, claim: str | None, status: str
+    database: Database,
+    settings: Settings,
+    claimed: SearchRecord,
+    error: Exception,
+    claim: str | None,
+    status: str,
 ) -> None:
     if claim is None:  # the command line
         with database.write() as session:
@@ -44,8 +51,9 @@ def test_what_the_cluster_cannot_do_at_present_a_coordinator_tries_again(
             leases.release(session, Search, claimed.id, owner)
 
     def fail() -> None:
-        with at_work(database, claimed, claim, lambda: False, "running") as work:
-            assert work.status == "running"
+        with at_work(database, settings, claimed.id, claim, lambda: False, "running") as context:
+            assert context.status == "running"
+            assert context.claimed is (claim is not None)
             raise error
 
     with pytest.raises(type(error)):
@@ -54,3 +62,101 @@ def test_what_the_cluster_cannot_do_at_present_a_coordinator_tries_again(
         found = searches.get_search(session, claimed.id)
         assert leases.holder(session, Search, claimed.id) is None
     assert (found.status, found.error) == (status, str(error) if status == "failed" else None)
+
+
+@pytest.fixture
+def own(database: Database) -> SearchRecord:
+    """A search of the command line."""
+    with database.write() as session:
+        return searches.create_search(session, {"seed": 7}, name="own", owner_kind="cli")
+
+
+class CleanUp:
+    """Notes what was cleaned up."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def __call__(self, job_id: str, database: Database, settings: Settings) -> None:
+        self.done.append(job_id)
+
+
+def test_a_job_that_is_done_has_succeeded_and_is_cleaned_up(
+    database: Database, settings: Settings, own: SearchRecord
+) -> None:
+    clean_up, seen = CleanUp(), []
+
+    def run(context: JobContext) -> None:
+        with database.read() as session:
+            assert leases.holder(session, Search, own.id) is not None
+            assert jobs.status_of(session, own.id) == "running"
+        seen.append((context.spec, context.claimed))
+
+    assert do_job(own.id, database, settings, run, clean_up=clean_up) == "succeeded"
+    assert seen == [({"seed": 7}, False)]
+    assert clean_up.done == [own.id]
+    with database.read() as session:
+        assert leases.holder(session, Search, own.id) is None
+    with pytest.raises(ConflictError, match="search 'own' is succeeded; start a new one"):
+        do_job(own.id, database, settings, run)
+    with pytest.raises(NotFoundError, match="there is no job 'nothing'"):
+        do_job("nothing", database, settings, run)
+
+
+@pytest.mark.parametrize("status", ["paused", "running"])
+def test_a_job_that_was_to_stop_is_not_cleaned_up(
+    database: Database, settings: Settings, own: SearchRecord, status: StoppedStatus
+) -> None:
+    clean_up = CleanUp()
+
+    def run(context: JobContext) -> None:
+        context.check()
+        raise AssertionError("it should have stopped")
+
+    found = do_job(
+        own.id,
+        database,
+        settings,
+        run,
+        should_stop=lambda: True,
+        stopped_status=status,
+        clean_up=clean_up,
+    )
+    assert found == status
+    assert clean_up.done == []
+    assert do_job(own.id, database, settings, lambda _: None, clean_up=clean_up) == "succeeded"
+
+
+def test_a_job_that_is_cancelled_meanwhile_stays_so_and_is_cleaned_up(
+    database: Database, settings: Settings, own: SearchRecord
+) -> None:
+    clean_up = CleanUp()
+
+    def run(context: JobContext) -> None:
+        with database.write() as session:
+            jobs.set_status(session, own.id, "cancelled")
+
+    assert do_job(own.id, database, settings, run, clean_up=clean_up) == "cancelled"
+    assert clean_up.done == [own.id]
+
+
+def test_what_was_paused_before_its_runner_began_is_left_alone(
+    database: Database, settings: Settings, claimed: SearchRecord
+) -> None:
+    with database.write() as session:
+        jobs.set_status(session, claimed.id, "paused")
+
+    def run(context: JobContext) -> None:
+        raise AssertionError("nothing is to be done")
+
+    assert do_job(claimed.id, database, settings, run, claim="claim") == "paused"
+
+
+def test_whose_lease_it_is_not_does_nothing(
+    database: Database, settings: Settings, claimed: SearchRecord
+) -> None:
+    for claim in ("another", None):
+        with pytest.raises(ConflictError):
+            do_job(claimed.id, database, settings, lambda _: None, claim=claim)
+    with database.read() as session:
+        assert jobs.status_of(session, claimed.id) == "running"

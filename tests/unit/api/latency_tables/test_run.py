@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from api.jobs import lease
+from api.jobs.work import do_job
 from api.latency_tables import run as latency_run
-from api.latency_tables.run import run_stored_build
 from kdnas.db.engine import Database
 from kdnas.db.models import LatencyBuild
 from kdnas.db.records import LatencyBuildRecord
@@ -56,10 +56,18 @@ class Place:
     def run(self, build_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
         owner = LeaseOwner.of_this_process("service")
         with self.database.write() as session:
-            claim = claims.claim_next(session, LatencyBuild, owner, 60)
+            claim = claims.claim_next(session, "latency_build", owner, 60)
         assert claim is not None
-        assert claim.row_id == build_id
-        return run_stored_build(build_id, owner.token, self.database, self.settings, should_stop)
+        assert claim.job_id == build_id
+        return do_job(
+            build_id,
+            self.database,
+            self.settings,
+            latency_run.run_in,
+            claim=owner.token,
+            should_stop=should_stop,
+            stopped_status="running",
+        )
 
     def row(self, build_id: str) -> LatencyBuildRecord:
         with self.database.read() as session:

@@ -21,6 +21,7 @@ from kdnas.db.engine import Database
 from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import (
     distillations,
+    evaluations,
     events,
     jobs,
     latencies,
@@ -92,7 +93,7 @@ def end_scores(database: Database, pipeline_id: str, failing: int | None = None)
             if place == failing:
                 jobs.set_status(session, one.id, "failed", "no data")
             else:
-                jobs.set_status(session, one.id, "succeeded", metrics={"main": 0.9})
+                evaluations.set_figures(session, one.id, {"main": 0.9})
     with database.write() as session:
         advance(session, pipeline_id)
 
@@ -177,7 +178,7 @@ def test_from_the_search_to_the_end(database: Database) -> None:
         ("SST-2", 1, "bert-base-uncased"),
     ]
     assert int8.evaluations[0].model == "bert-base-uncased (int8)"
-    assert int8.evaluations[0].spec["request"]["int8"] is True
+    assert int8.evaluations[0].requested["int8"] is True
     asked = students[0].distillation
     assert asked is not None
     assert (asked.name, asked.owner_kind, asked.status) == ("whole-1", "service", "queued")

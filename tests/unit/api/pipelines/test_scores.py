@@ -15,7 +15,7 @@ from api.evaluations.paired_scores import Kept
 from api.pipelines.scores import ScoredModel, Scoring
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings
-from kdnas.evaluation.tasks import find_task
+from kdnas.evaluation.tasks.registry import find_task
 
 
 def model(

@@ -12,7 +12,7 @@ from api.pipelines.results import Beside, Estimate, ModelLine
 from api.pipelines.scores import Scoring
 from api.pipelines.verdict import Case, answer, choose_picks, findings
 from api.pipelines.words import share_text
-from kdnas.evaluation.report import Cell
+from kdnas.evaluation.reports.report import Cell
 from kdnas.records import MemberRole
 
 TEACHER = ModelLine(

@@ -28,7 +28,7 @@ from api.searches.schemas import (
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.models import Search
+from kdnas.db.models import Job, Search
 from kdnas.db.repository import jobs, searches
 from kdnas.db.repository.candidate_pages import FIELDS
 from kdnas.records import SearchFacts
@@ -154,7 +154,7 @@ def test_any_number_of_episodes_is_listed(client: TestClient, database: Database
         made = client.post(SEARCHES, json={"name": f"number{number}"}).json()
         spec = made["spec"] | {"controller": made["spec"]["controller"] | {"episodes": episodes}}
         with database.write() as session:
-            session.execute(update(Search).where(Search.id == made["id"]).values(spec=spec))
+            session.execute(update(Job).where(Job.id == made["id"]).values(requested=spec))
     answer = client.get(f"{SEARCHES}?sort=name")
     assert answer.status_code == 200
     assert [row["num_episodes"] for row in answer.json()["items"]] == asked

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kdnas.cli.distillation_screen import age, sparkline
 from kdnas.cli.distillations import app
+from kdnas.cli.screens.distillation import age, sparkline
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Distillation

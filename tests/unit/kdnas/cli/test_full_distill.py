@@ -10,12 +10,13 @@ import pytest
 from torch import nn
 
 import kdnas.cli.full_distill
-from kdnas.cli import options
 from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, worth
+from kdnas.cli.options import common
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
-from kdnas.specs.objectives import MultiStageSpec, objective_spec
+from kdnas.specs.objective_registry import objective_spec
+from kdnas.specs.objectives import MultiStageSpec
 
 LOSSES = Losses(0.5, 0.25, 0.625, 0.75)
 
@@ -78,7 +79,7 @@ def test_two_starts_at_once_are_refused() -> None:
 
 
 def test_the_objectives_options_have_their_places_in_the_spec() -> None:
-    values = options.objective_values("hs+od", "last", 3.0, None, None, None, False, 2.0, 100)
+    values = common.objective_values("hs+od", "last", 3.0, None, None, None, False, 2.0, 100)
     given = {path.removeprefix("objective."): v for path, v in values.items() if v is not None}
     spec = objective_spec(given)
     assert isinstance(spec, MultiStageSpec)

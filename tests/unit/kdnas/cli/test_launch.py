@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from kdnas.cli import launch, pipelines
-from kdnas.cli.inputs import gather, nested
-from kdnas.cli.pipeline_screen import most_students
+from kdnas.cli.options.inputs import gather, nested
+from kdnas.cli.screens.pipeline import most_students
 from kdnas.db.engine import Database
 from kdnas.db.repository import pipelines as repository
 from kdnas.errors import ConflictError, RequestError

@@ -113,7 +113,7 @@ def test_distillations_have_them_too(database: Database) -> None:
     with database.write() as session:
         row = distillations.create_distillation(session, {}, Architecture(3, 2, 288, 384))
         leases.acquire(session, Distillation, row.id, owner, 60)
-        with pytest.raises(ConflictError, match=f"distillation {row.id} is being worked on"):
+        with pytest.raises(ConflictError, match=f"distillation '{row.name}' is being worked on"):
             leases.acquire(session, Distillation, row.id, LeaseOwner.of_this_process("service"), 60)
         with pytest.raises(NotFoundError, match="no distillation 'nothing'"):
             leases.acquire(session, Distillation, "nothing", owner, 60)

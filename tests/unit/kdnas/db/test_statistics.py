@@ -37,7 +37,9 @@ def test_what_happens_is_counted(database: Database, monkeypatch: pytest.MonkeyP
     journal.start_attempt([first.id, second.id, third.id], "worker")
     during = read(database)
     assert (during.num_in_training, during.num_workers) == (3, 1)
-    assert (during.evaluations["queued"], during.evaluations["running"]) == (2, 0)
+    assert (during.jobs["evaluation"]["queued"], during.jobs["evaluation"]["running"]) == (2, 0)
+    assert during.jobs["search"]["queued"] == 1
+    assert set(during.jobs) == {"search", "evaluation"}
     assert during.num_trained_last_hour == 0
     journal.finish_candidate(first.id, CONTEXT, result_of(first.id, STATE, LOSSES), 0.5, None)
     journal.finish_candidate(second.id, CONTEXT, result_of(second.id, STATE, None), None, None)

@@ -8,111 +8,55 @@ from typing import get_args
 
 import pytest
 
-from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation, Evaluation, LatencyBuild, Pipeline, Search
-from kdnas.db.records import OwnerKind
-from kdnas.db.repository import (
-    distillations,
-    evaluations,
-    events,
-    jobs,
-    latency_builds,
-    leases,
-    pipelines,
-    searches,
-)
-from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.transitions import TRANSITIONS, Action, WorkTable, apply_action
+from kdnas.db.models import Distillation
+from kdnas.db.repository import distillations, events, jobs, leases
+from kdnas.db.repository.transitions import TRANSITIONS, Action, apply_action
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
-
-SMALL = Architecture.parse("3,4,192,384,gelu")
-TABLES: list[WorkTable] = [Search, Distillation, Evaluation, Pipeline, LatencyBuild]
+from kdnas.testing.job_rows import KINDS, make_job, status_of
 
 
-def make(
-    database: Database,
-    table: WorkTable,
-    status: SearchStatus,
-    owner_kind: OwnerKind = "service",
-    name: str = "small",
-) -> str:
-    with database.write() as session:
-        if table is Search:
-            row = searches.create_search(session, {}, name=name, owner_kind=owner_kind)
-            jobs.set_status(session, row.id, status)
-            return row.id
-        if table is Pipeline:
-            made_one = pipelines.create_pipeline(session, {}, name=name, owner_kind=owner_kind)
-            jobs.set_status(session, made_one.id, status)
-            return made_one.id
-        if table is LatencyBuild:
-            build = latency_builds.create_build(session, {})
-            jobs.set_status(session, build.id, status)
-            return build.id
-        if table is Evaluation:
-            (row_id,) = evaluations.create_evaluations(
-                session, [NewEvaluation("glue", "RTE", 0, {})], model=name
-            )
-            session.get_one(Evaluation, row_id).owner_kind = owner_kind
-            jobs.set_status(session, row_id, status)
-            return row_id
-        made = distillations.create_distillation(
-            session, {}, SMALL, name=name, owner_kind=owner_kind
-        )
-        jobs.set_status(session, made.id, status)
-        return made.id
-
-
-def status_of(database: Database, table: WorkTable, row_id: str) -> SearchStatus:
-    with database.read() as session:
-        if table is Search:
-            return searches.get_search(session, row_id).status
-        if table is Pipeline:
-            return pipelines.get_pipeline(session, row_id).status
-        if table is LatencyBuild:
-            return latency_builds.get_build(session, row_id).status
-        if table is Evaluation:
-            return evaluations.get_evaluation(session, row_id).status
-        return distillations.get_distillation(session, row_id).status
-
-
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("action", get_args(Action))
-def test_every_cell_of_a_column(database: Database, table: WorkTable, action: Action) -> None:
+def test_every_cell_of_a_column(database: Database, kind: str, action: Action) -> None:
     for status in get_args(SearchStatus):
-        check_cell(database, table, action, status)
+        check_cell(database, kind, action, status)
 
 
-def check_cell(database: Database, table: WorkTable, action: Action, status: SearchStatus) -> None:
-    row_id = make(database, table, status, name=f"was-{status}")
+def check_cell(database: Database, kind: str, action: Action, status: SearchStatus) -> None:
+    job_id = make_job(database, kind, status, name=f"was-{status}")
     after = TRANSITIONS[action].get(status)
     with database.read() as session:
         before = events.last_event_id(session)
+        row = jobs.get_job(session, job_id)
+        called, about = re.escape(row.called), row.about
     if after is None:
         with (
-            pytest.raises(ConflictError, match=r"'[\w-]+' (is|has) \w+, so it cannot be \w+; \w+"),
+            pytest.raises(
+                ConflictError, match=rf"^{called} (is|has) \w+, so it cannot be \w+; \w+"
+            ),
             database.write() as session,
         ):
-            apply_action(session, table, row_id, action)
-        assert status_of(database, table, row_id) == status
+            apply_action(session, job_id, action)
+        assert status_of(database, job_id) == status
         return
     with database.write() as session:
-        assert apply_action(session, table, row_id, action) == after
-    assert status_of(database, table, row_id) == after
-    if table is LatencyBuild:
-        return
+        assert apply_action(session, job_id, action) == after
+    assert status_of(database, job_id) == after
     with database.read() as session:
         (event,) = events.events_since(session, before)
-    assert event.type == f"{table.__name__.lower()}_status"
-    said = {"status": after, "error": None}
-    if table is Evaluation:
-        about = {"evaluation": row_id, "model": f"was-{status}", "suite": "glue", "task": "RTE"}
-        assert event.payload == {**about, "seed": 0, **said}
-    else:
-        assert event.payload == said
-        assert row_id in {event.search_id, event.distillation_id, event.pipeline_id}
+    assert event.type == f"{kind}_status"
+    assert event.payload == {**about, "status": after, "error": None}
+    assert (event.kind, event.job_id, event.root_job_id) == (kind, job_id, job_id)
+
+
+def test_an_evaluations_events_say_what_it_evaluates(database: Database) -> None:
+    job_id = make_job(database, "evaluation", "running")
+    with database.read() as session:
+        payload = events.events_since(session)[-1].payload
+    about = {"evaluation": job_id, "model": "m", "suite": "glue", "task": "RTE", "seed": 0}
+    assert payload == {**about, "status": "running", "error": None}
 
 
 def test_the_documented_table_is_this_one() -> None:
@@ -132,47 +76,49 @@ def test_the_documented_table_is_this_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "command"),
+    ("kind", "command"),
     [
-        (Search, "`kdnas search --resume small`"),
-        (Distillation, "`kdnas full-distill --resume small`"),
-        (Pipeline, "`kdnas launch --resume small`"),
-        (Evaluation, "the `kdnas evaluate` that started it, run again"),
+        ("search", "kdnas search --resume small"),
+        ("distillation", "kdnas full-distill --resume small"),
+        ("pipeline", "kdnas launch --resume small"),
+        ("evaluation", "the `kdnas evaluate` that started it, run again"),
+        ("task_distillation", "the command that started it, run again"),
     ],
 )
 def test_what_the_command_line_started_is_resumed_there(
-    database: Database, table: WorkTable, command: str
+    database: Database, kind: str, command: str
 ) -> None:
-    row_id = make(database, table, "running", "cli")
+    job_id = make_job(database, kind, "running", name="small", owner_kind="cli")
     with database.write() as session:
-        assert apply_action(session, table, row_id, "pause") == "paused"
-    with pytest.raises(ConflictError, match=re.escape(command)), database.write() as session:
-        apply_action(session, table, row_id, "resume")
+        assert apply_action(session, job_id, "pause") == "paused"
+    told = re.escape(f"which resumes it with {command}")
+    with pytest.raises(ConflictError, match=told), database.write() as session:
+        apply_action(session, job_id, "resume")
     with database.write() as session:
-        assert apply_action(session, table, row_id, "cancel") == "cancelled"
+        assert apply_action(session, job_id, "cancel") == "cancelled"
 
 
 def test_a_finished_distillation_says_where_its_student_is(database: Database) -> None:
-    row_id = make(database, Distillation, "succeeded")
+    job_id = make_job(database, "distillation", "succeeded")
     with database.write() as session:
         distillations.set_distillation_result(
-            session, row_id, metrics={"relative": 0.1}, output_path="students/small"
+            session, job_id, metrics={"relative": 0.1}, output_path="students/small"
         )
     with (
         pytest.raises(ConflictError, match=r"has succeeded.*student is in students/small"),
         database.write() as session,
     ):
-        apply_action(session, row_id, "cancel")
+        apply_action(session, job_id, "cancel")
 
 
 def test_a_cancelled_row_keeps_its_holder_until_it_stops(database: Database) -> None:
-    row_id = make(database, Distillation, "running", "cli")
+    job_id = make_job(database, "distillation", "running", owner_kind="cli")
     owner = leases.LeaseOwner.of_this_process("cli")
     with database.write() as session:
-        leases.acquire(session, Distillation, row_id, owner, 60)
+        leases.acquire(session, Distillation, job_id, owner, 60)
     with database.write() as session:
-        apply_action(session, row_id, "cancel")
-        record = distillations.get_distillation(session, row_id)
+        apply_action(session, job_id, "cancel")
+        record = distillations.get_distillation(session, job_id)
         (seen,) = distillations.overviews(session, [record])
     assert record.finished_at is not None
     assert seen.holder is not None
@@ -180,7 +126,7 @@ def test_a_cancelled_row_keeps_its_holder_until_it_stops(database: Database) -> 
     assert not seen.abandoned
 
 
-def test_a_row_that_is_not_there(database: Database) -> None:
-    for table in TABLES:
-        with pytest.raises(NotFoundError, match="no such"), database.write() as session:
-            apply_action(session, table, "no such", "pause")
+def test_a_job_that_is_not_there(database: Database) -> None:
+    missing = pytest.raises(NotFoundError, match="there is no job 'no such'")
+    with missing, database.write() as session:
+        apply_action(session, "no such", "pause")

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from kdnas.distill.checkpoint import (
     check_place,
     place_below,
 )
-from kdnas.errors import SpecError, StoreError
+from kdnas.errors import RequestError, SpecError, StoreError
+from kdnas.reach import Reach
 
 
 @pytest.fixture(params=["plain", "a [strange] place", "memory"])
@@ -255,3 +258,40 @@ def test_a_run_goes_on_at_another_place(tmp_path: Path) -> None:
 )
 def test_folders_inside_a_place(url: str, below: str) -> None:
     assert place_below(url, "run") == below
+
+
+def test_checkpoints_below_a_root_are_like_others(tmp_path: Path) -> None:
+    reach = Reach.below([tmp_path])
+    checkpoints = Checkpoints(str(tmp_path / "deep" / "run"), reach)
+    assert (checkpoints.steps(), checkpoints.load()) == ([], None)
+    checkpoints.try_writing()
+    for step in (5, 10):
+        checkpoints.save({"step": step}, step)
+    assert checkpoints.steps() == [10]
+    assert checkpoints.load() == {"step": 10}
+    assert Checkpoints(str(tmp_path / "deep" / "run")).load() == {"step": 10}
+    checkpoints.remove()
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+@pytest.mark.parametrize("link", ["deep", "deep/run", "deep/run/step-000000005"])
+def test_no_link_leads_checkpoints_out_of_the_roots(tmp_path: Path, link: str) -> None:
+    Checkpoints(str(tmp_path / "outside" / "deep" / "run")).save({"step": 5}, 5)
+    outside = tmp_path / "outside" / link
+    path = tmp_path / "data" / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside)
+    reach = Reach.below([tmp_path / "data"])
+    checkpoints = Checkpoints(str(tmp_path / "data" / "deep" / "run"), reach)
+    uses: list[Callable[[], object]] = [
+        checkpoints.load,
+        checkpoints.steps,
+        lambda: checkpoints.save({"step": 6}, 6),
+    ]
+    for use in uses:
+        with pytest.raises(RequestError, match="leads out"):
+            use()
+    before = sorted(outside.rglob("*"))
+    with suppress(RequestError, StoreError):
+        checkpoints.remove()
+    assert sorted(outside.rglob("*")) == before

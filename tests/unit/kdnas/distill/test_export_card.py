@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from kdnas.distill.full import Distilled, HeldOutPoint
-from kdnas.distill.model_card import CardFacts, model_card, objective_words
+from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.student import build_student
 from kdnas.records import CurvePoint, Losses
@@ -113,7 +113,7 @@ def test_the_card_says_what_was_learned(
     assert ("hidden states" in flat) == hidden_states
     assert f"| objective | {spec.objective.name}: " in card
     assert "None" not in card
-    assert objective_words(spec.objective).learned in flat
+    assert spec.objective.words().learned in flat
 
 
 @pytest.mark.parametrize("objective", ["hs", "minilmv2", "direct-minilm", "od", "distilbert"])

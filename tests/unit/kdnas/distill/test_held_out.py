@@ -16,7 +16,7 @@ from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import StudentSpec, TrainingSpec
 from kdnas.testing.tiny_lab import TinyLab
 

@@ -27,7 +27,7 @@ from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses, MiniKDRequest, MiniKDResult
 from kdnas.search_space import AXES
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import CorpusSpec, StudentSpec
 from kdnas.specs.search import ProxySpec
 from kdnas.testing.tiny_lab import PROXY, TinyLab

@@ -10,7 +10,7 @@ from kdnas.distill.stages import plan_stages
 from kdnas.errors import SpecError
 from kdnas.objectives.hidden_state import HiddenState
 from kdnas.objectives.registry import Stage, build_stages
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 
 NAMES = ("single", "last", "uniform", "kdnas")
 

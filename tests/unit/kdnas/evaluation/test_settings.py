@@ -9,7 +9,7 @@ import pytest
 
 from kdnas.errors import SpecError
 from kdnas.evaluation.settings import FinetuneSettings, Grid, published_settings, settings_for
-from kdnas.evaluation.tasks import TASKS, find_task, own_task
+from kdnas.evaluation.tasks.registry import TASKS, find_task, own_task
 from kdnas.specs.evaluation import EvaluationSpec
 
 

@@ -14,7 +14,7 @@ from kdnas.models.taps import PROJECTIONS, Activations, Projection
 from kdnas.objectives.direct_minilm import DirectMiniLM, DirectMiniLMHead
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.objective_contract import LENGTHS, STUDENT, TEACHER, ObjectiveContract
 
 

@@ -14,7 +14,7 @@ from kdnas.models.taps import Activations
 from kdnas.objectives.distilbert import DistilBert, DistilBertHead
 from kdnas.objectives.registry import build_stages
 from kdnas.records import TeacherShape
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.objective_contract import (
     STUDENT,
     TEACHER,

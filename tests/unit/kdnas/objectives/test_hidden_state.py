@@ -14,7 +14,7 @@ from kdnas.models.taps import Activations, TapPoints
 from kdnas.objectives.hidden_state import HiddenState, HiddenStateHead
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses, TeacherShape
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.objective_contract import (
     LENGTHS,
     STUDENT,

@@ -14,7 +14,7 @@ from kdnas.models.taps import PROJECTIONS, Activations
 from kdnas.objectives.minilmv2 import MiniLMv2, MiniLMv2Head
 from kdnas.objectives.registry import build_stages, objective_problem
 from kdnas.records import Losses
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.objective_contract import LENGTHS, STUDENT, TEACHER, ObjectiveContract
 from kdnas.testing.relation_reference import eager_relation_loss, sequence_losses
 

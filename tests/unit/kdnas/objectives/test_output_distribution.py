@@ -13,7 +13,7 @@ from kdnas.models.lm_head import MaskedLMHead
 from kdnas.objectives.output_distribution import OutputDistribution, OutputDistributionHead
 from kdnas.objectives.registry import build_stages
 from kdnas.records import Losses
-from kdnas.specs.objectives import objective_spec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.testing.objective_contract import (
     STUDENT,
     TEACHER,

@@ -7,7 +7,8 @@ import pytest
 
 from kdnas.errors import SpecError
 from kdnas.specs.load import load_preset, load_yaml, merge, preset_names
-from kdnas.specs.objectives import HiddenStateSpec, objective_spec
+from kdnas.specs.objective_registry import objective_spec
+from kdnas.specs.objectives import HiddenStateSpec
 from kdnas.specs.search import SearchSpec
 
 HS_LAST = {"name": "hs", "mapping": "last"}

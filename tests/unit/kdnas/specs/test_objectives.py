@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -9,16 +9,17 @@ from pydantic import ValidationError
 from kdnas.errors import SpecError
 from kdnas.objectives.registry import build_stages
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.objectives import (
+    OBJECTIVES,
     DirectMiniLMSpec,
     DistilBertSpec,
     HiddenStateSpec,
     MiniLMv2Spec,
     MultiStageSpec,
-    ObjectiveSpec,
     OutputSpec,
-    objective_spec,
 )
+from kdnas.testing.objective_spec_contract import ObjectiveSpecContract
 
 GIVEN: list[tuple[type, dict[str, Any]]] = [
     (HiddenStateSpec, {"name": "hs", "mapping": "uniform_last"}),
@@ -30,12 +31,17 @@ GIVEN: list[tuple[type, dict[str, Any]]] = [
     (DistilBertSpec, {"name": "distilbert", "weights": [1.0, 0.0, 3.0]}),
     (MultiStageSpec, {"name": "hs+od", "hs_share": 0.5, "mapping": "last", "temperature": 3.0}),
 ]
-KINDS: dict[str, type] = {kind.model_fields["name"].default: kind for kind in dict(GIVEN)}
 
 
-def test_every_objective_is_tried_here() -> None:
-    union, *_ = get_args(ObjectiveSpec)
-    assert set(get_args(union)) == set(KINDS.values())
+@pytest.fixture(params=OBJECTIVES)
+def _of_each(request: pytest.FixtureRequest) -> None:
+    """Whatever is among the objectives of kdnas is held to the contract."""
+    request.cls.given = {"name": request.param}
+
+
+@pytest.mark.usefixtures("_of_each")
+class TestEach(ObjectiveSpecContract):
+    pass
 
 
 @pytest.mark.parametrize(("kind", "given"), GIVEN)
@@ -50,10 +56,10 @@ def test_round_trip_through_json(kind: type, given: dict[str, Any]) -> None:
     assert {key: stored[key] for key in given} == written
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_bare_name_is_the_objective_with_its_defaults(name: str) -> None:
     spec = objective_spec(name)
-    assert type(spec) is KINDS[name]
+    assert type(spec) is OBJECTIVES[name]
     assert spec == objective_spec({"name": name})
     assert spec.name == name
 

@@ -4,7 +4,8 @@ import { ApiError, get } from "../api.js";
 import { Chart, colour } from "../charts.js";
 import { byId, el, isOperator, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
-import { duration, fixed, moment, whole } from "../format.js";
+import { jobFrame } from "../job.js";
+import { fixed, moment, whole } from "../format.js";
 import { EventLog, actionButtons, bar, chip, facts, tiles } from "../parts.js";
 import { showScores } from "../scores.js";
 
@@ -12,7 +13,7 @@ const reference = document.body.dataset.subject;
 const path = `/distillations/${encodeURIComponent(reference)}`;
 const log = new EventLog(byId("log").querySelector("[data-log]"));
 let shown = null; // the distillation as it was read last
-let speed = null; // the last two steps with their times
+const standing = byId("job"); // stays when the rest is shown anew
 
 const training = new Chart(byId("training"), ({ points }) => {
   if (!points.length) return { empty: shown?.total_steps === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
@@ -75,7 +76,6 @@ function showSummary(it) {
     "div",
     { class: "progress-row" },
     el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet"),
-    timeOf(it) && el("span", {}, timeOf(it)),
   );
   const student =
     it.status === "succeeded" && it.output
@@ -84,6 +84,7 @@ function showSummary(it) {
   show(
     byId("summary"),
     head,
+    standing,
     it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
     row,
     bar(share, "Progress of the distillation"),
@@ -131,23 +132,6 @@ async function readScores() {
 
 const renewScores = throttled(readScores, 1500);
 
-function timeOf(it) {
-  if (it.finished_at && it.started_at) {
-    return `took ${duration(new Date(it.finished_at) - new Date(it.started_at))}`;
-  }
-  if (it.status !== "running" || !it.total_steps || !speed?.rate) return null;
-  return `about ${duration((it.total_steps - it.step) / speed.rate)} left`;
-}
-
-/** Steps a millisecond, from the progress seen while the page is open. */
-function measure({ payload, created_at: at }) {
-  const now = { step: payload.step, time: new Date(at).getTime() };
-  if (speed && now.time > speed.time && now.step > speed.step) {
-    now.rate = (now.step - speed.step) / (now.time - speed.time);
-  }
-  speed = { rate: speed?.rate, ...now };
-}
-
 function showSpec({ spec }) {
   if (!spec) return;
   const { teacher, corpus, objective, training: t } = spec;
@@ -185,6 +169,7 @@ async function read() {
 }
 
 const readState = throttled(read, 1500);
+const frame = jobFrame(reference, readState);
 
 async function begin() {
   try {
@@ -198,11 +183,11 @@ function watch() {
   if (shown) renewScores();
   const since = Number(document.body.dataset.logSince);
   follow(
-    { distillation: shown?.id ?? reference },
+    { job: shown?.id ?? reference },
     since,
     (event, isNew) => {
       log.add(event);
-      if (event.type === "distillation_progress") measure(event);
+      if (isNew) frame.happened();
       if (isNew) (event.type.startsWith("evaluation") ? renewScores : readState)();
     },
     () => {

@@ -1,10 +1,9 @@
 // The list of full distillations.
 
-import { byId, debounced, el, throttled } from "../dom.js";
-import { follow } from "../events.js";
+import { el } from "../dom.js";
 import { fixed, moment, whole } from "../format.js";
+import { listPage } from "../lists.js";
 import { bar, chip } from "../parts.js";
-import { PagedTable } from "../table.js";
 
 function progress(row) {
   if (!row.total_steps) return row.total_steps === 0 ? "undistilled" : "–";
@@ -23,18 +22,4 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (d) => moment(d.finished_at) },
 ];
 
-const table = new PagedTable(byId("table"), "/distillations", columns, {
-  sort: "-created_at",
-  caption: "Distillations",
-  empty: () => byId("empty").content.cloneNode(true),
-});
-
-const refilter = () =>
-  table.filter({ architecture: byId("architecture").value.trim(), status: byId("status").value });
-byId("architecture").addEventListener("input", debounced(refilter, 250));
-byId("status").addEventListener("change", refilter);
-
-// The browser's Back fills the fields as they were, but only once this script has run.
-addEventListener("pageshow", refilter, { once: true });
-const reload = throttled(() => table.load(), 1500);
-follow({}, Number(document.body.dataset.since), (event) => event.distillation_id && reload(), reload);
+listPage("/distillations", "Distillations", columns, (event) => event.kind === "distillation");

@@ -174,7 +174,7 @@ function buttonsOf({ id, status }) {
   return actionButtons(`/latency-builds/${id}`, status, watchBuilds, failed);
 }
 
-/** Tables on their way; builds have no events of their own, so they are asked for. */
+/** Tables on their way; how far each is, is asked for. */
 async function watchBuilds() {
   clearTimeout(next);
   let builds;
@@ -209,4 +209,4 @@ byId("find").addEventListener("input", debounced(find, 150));
 byId("find").addEventListener("submit", (event) => event.preventDefault());
 begin();
 watchBuilds();
-follow({}, Number(document.body.dataset.since), () => {});
+follow({}, Number(document.body.dataset.since), (event) => event.kind === "latency_build" && watchBuilds(), watchBuilds);

@@ -3,6 +3,7 @@
 import { ApiError, get } from "../api.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
+import { jobFrame } from "../job.js";
 import { duration, moment } from "../format.js";
 import { EventLog, actionButtons, chip } from "../parts.js";
 import { showMembers } from "../pipeline/members.js";
@@ -17,17 +18,18 @@ const details = byId("report").querySelector("[data-report]");
 const tradeoff = tradeoffChart(byId("tradeoff"));
 const log = new EventLog(byId("log").querySelector("[data-log]"), about);
 const NEVER_LOGGED = ["attempts_started", "candidate_finished", "episode_started", "distillation_progress"];
-const CHANGING_SCORES = ["evaluation_status", "evaluations_created", "distillation_status", "pipeline_status", "pipeline_members", "search_status"];
+const CHANGING_SCORES = ["evaluation_status", "evaluation_created", "distillation_status", "pipeline_status", "pipeline_members", "search_status"];
 const REPORT_MS = 4000;
 
 let shown = null; // the pipeline as it was read last
 let report = null;
+const standing = byId("job"); // stays when the rest is shown anew
 
 /** Which part of the pipeline an event is about, in words. */
 function about(event) {
   if (event.type.startsWith("evaluation")) return `${event.payload.model?.split("/").at(-1) ?? ""}: `;
   if (event.type.startsWith("distillation")) {
-    const made = shown?.members.find((m) => m.distillation?.id === event.distillation_id)?.distillation;
+    const made = shown?.members.find((m) => m.distillation?.id === event.job_id)?.distillation;
     return `Distillation${made ? ` ${made.name}` : ""}: `;
   }
   return event.type.startsWith("search") || event.type.startsWith("episode") ? "Search: " : "";
@@ -50,6 +52,7 @@ function showSummary(it) {
       ),
       el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
     ),
+    standing,
     it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
     stageBar(it, report?.stages ?? []),
     it.notes.length ? el("ul", { class: "notes list" }, it.notes.map((note) => el("li", {}, note))) : null,
@@ -99,6 +102,7 @@ async function readReport() {
 }
 
 const readState = throttled(read, 1500);
+const frame = jobFrame(reference, readState);
 const renewReport = throttled(readReport, REPORT_MS);
 
 async function begin() {
@@ -106,11 +110,12 @@ async function begin() {
   if (!shown) return;
   renewReport();
   follow(
-    { pipeline: shown.id },
+    { job: shown.id },
     Number(document.body.dataset.logSince),
     (event, isNew) => {
       if (!NEVER_LOGGED.includes(event.type)) log.add(event);
       if (!isNew) return;
+      frame.happened();
       readState();
       if (CHANGING_SCORES.includes(event.type)) renewReport();
     },

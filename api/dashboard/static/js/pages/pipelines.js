@@ -1,10 +1,9 @@
 // The list of pipelines.
 
-import { byId, debounced, el, throttled } from "../dom.js";
-import { follow } from "../events.js";
+import { el } from "../dom.js";
 import { moment } from "../format.js";
+import { listPage } from "../lists.js";
 import { bar, chip } from "../parts.js";
-import { PagedTable } from "../table.js";
 
 function share(done, total, label) {
   if (!total) return "–";
@@ -22,17 +21,4 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (p) => moment(p.finished_at) },
 ];
 
-const table = new PagedTable(byId("table"), "/pipelines", columns, {
-  sort: "-created_at",
-  caption: "Pipelines",
-  empty: () => byId("empty").content.cloneNode(true),
-});
-
-const refilter = () => table.filter({ q: byId("q").value.trim(), status: byId("status").value });
-byId("q").addEventListener("input", debounced(refilter, 250));
-byId("status").addEventListener("change", refilter);
-
-// The browser's Back fills the fields as they were, but only once this script has run.
-addEventListener("pageshow", refilter, { once: true });
-const reload = throttled(() => table.load(), 1500);
-follow({}, Number(document.body.dataset.since), (event) => event.pipeline_id && reload(), reload);
+listPage("/pipelines", "Pipelines", columns, (event) => event.kind !== null && event.job_id !== event.root_job_id || event.kind === "pipeline");

@@ -4,6 +4,7 @@ import { ApiError, get, getAll } from "../api.js";
 import { byId, problem, show, throttled } from "../dom.js";
 import { EventLog } from "../parts.js";
 import { follow } from "../events.js";
+import { jobFrame } from "../job.js";
 import { CandidateTable } from "../search/candidates.js";
 import { Coverage } from "../search/coverage.js";
 import { Panel } from "../search/panel.js";
@@ -27,19 +28,20 @@ const candidates = new CandidateTable(byId("candidates"), path, chooseId);
 const ranking = new Ranking(byId("ranking"), path, reference);
 const log = new EventLog(byId("log").querySelector("[data-log]"));
 
+const frame = jobFrame(reference, () => readState());
+
 let search = null;
 let episodes = [];
 
 async function readSearch() {
   search = await get(path);
-  showSummary(search, episodes, { path, changed: readState });
+  showSummary(search, { path, changed: readState });
   panel.search = search;
 }
 
 async function readEpisodes() {
   episodes = await getAll(`${path}/episodes`, {}, MOST_EPISODES);
   await rewards.update({ episodes });
-  if (search) showSummary(search, episodes, { path, changed: readState });
 }
 
 async function readPoints() {
@@ -101,6 +103,7 @@ function happened(event, isNew) {
   log.add(event);
   if (!isNew) return;
   readState();
+  frame.happened();
   if (event.type.startsWith("episode") || event.type === "candidate_finished") readProgress();
   if (event.type === "candidate_finished") {
     readCharts();
@@ -124,7 +127,7 @@ async function begin() {
   }
   readAll();
   const since = Number(document.body.dataset.logSince);
-  follow({ search: search?.id ?? reference }, since, happened, readAll);
+  follow({ job: search?.id ?? reference }, since, happened, readAll);
 }
 
 begin();

@@ -1,10 +1,9 @@
 // The list of searches.
 
-import { byId, debounced, el, show, throttled } from "../dom.js";
-import { follow } from "../events.js";
+import { byId, el } from "../dom.js";
 import { fixed, moment, ms, whole } from "../format.js";
+import { listPage } from "../lists.js";
 import { bar, chip } from "../parts.js";
-import { PagedTable } from "../table.js";
 
 const MOST_COMPARED = 4;
 const chosen = new Set();
@@ -53,18 +52,5 @@ const columns = [
   { label: "Ended", sort: "finished_at", cell: (row) => moment(row.finished_at) },
 ];
 
-const table = new PagedTable(byId("table"), "/searches", columns, {
-  sort: "-created_at",
-  caption: "Searches",
-  empty: () => byId("empty").content.cloneNode(true),
-});
-
-const refilter = () => table.filter({ q: byId("q").value.trim(), status: byId("status").value });
-byId("q").addEventListener("input", debounced(refilter, 250));
-byId("status").addEventListener("change", refilter);
-
-// The browser's Back fills the fields as they were, but only once this script has run.
-addEventListener("pageshow", refilter, { once: true });
-const reload = throttled(() => table.load(), 1500);
 offerComparison();
-follow({}, Number(document.body.dataset.since), (event) => event.search_id && reload(), reload);
+listPage("/searches", "Searches", columns, (event) => event.kind === "search");

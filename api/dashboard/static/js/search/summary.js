@@ -1,11 +1,13 @@
 // The head of a search's page: state, progress, what is left to do, the best so far.
 
 import { byId, el, problem, show } from "../dom.js";
-import { duration, fixed, millions, moment, ms, percent, plural, whole } from "../format.js";
+import { fixed, millions, moment, ms, percent, plural, whole } from "../format.js";
 import { actionButtons, bar, chip, tiles } from "../parts.js";
 
+const standing = byId("job"); // stays when the rest is shown anew
+
 /** Show a search; `changed` is called after its state was changed by a button. */
-export function showSummary(search, episodes, { path, changed }) {
+export function showSummary(search, { path, changed }) {
   const focused = document.activeElement?.dataset?.action;
   document.title = `${search.name} · kdnas`;
   const failed = (error) => show(byId("problem"), problem(error));
@@ -27,7 +29,7 @@ export function showSummary(search, episodes, { path, changed }) {
   );
   const error = search.error && el("p", { class: "notice bad", role: "alert" }, search.error);
   const warnings = search.warnings.map((text) => el("p", { class: "notice warn" }, text));
-  show(byId("summary"), head, error, warnings, progress(search, episodes), figures(search));
+  show(byId("summary"), head, standing, error, warnings, progress(search), figures(search));
   if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
 }
 
@@ -42,15 +44,11 @@ function about(search) {
   ].join(" · ");
 }
 
-function progress(search, episodes) {
+function progress(search) {
   const asked = search.spec.controller;
   const total = asked.episodes * asked.candidates;
   const done = search.num_candidates_finished;
   const share = search.status === "succeeded" ? 1 : done / total;
-  const left = search.status === "running" ? eta(search, episodes) : null;
-  const time = search.finished_at
-    ? `took ${duration(new Date(search.finished_at) - new Date(search.started_at ?? search.created_at))}`
-    : left && `about ${left} left`;
   return el(
     "div",
     {},
@@ -63,23 +61,9 @@ function progress(search, episodes) {
         `Episode ${whole(Math.min(search.num_episodes_finished + (search.status === "running" ? 1 : 0), asked.episodes))} of ${whole(asked.episodes)}`,
         ` · ${whole(done)} of ${plural(total, "candidate")}`,
       ),
-      time && el("span", { "data-eta": true }, time),
     ),
     bar(share, "Progress of the search"),
   );
-}
-
-/** What the last episodes took, times what is left of them. */
-function eta(search, episodes) {
-  const finished = episodes.filter((e) => e.finished_at && e.started_at).slice(-3);
-  if (!finished.length) return null;
-  const each =
-    finished.reduce((sum, e) => sum + (new Date(e.finished_at) - new Date(e.started_at)), 0) /
-    finished.length;
-  const current = episodes.find((e) => !e.finished_at);
-  const begun = current?.num_candidates ? current.num_finished / current.num_candidates : 0;
-  const left = search.spec.controller.episodes - search.num_episodes_finished - begun;
-  return duration(each * Math.max(0, left));
 }
 
 function figures(search) {

@@ -1,0 +1,111 @@
+"""What a runner prints: read as it comes, kept in its job's log, and passed on."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Final
+
+from api.jobs.log_lines import Lines, kept
+from api.jobs.log_writer import LogWriter
+from api.jobs.secrets import Blanker
+
+LOOK_SECONDS: Final = 0.2
+LATE_SECONDS: Final = 5.0
+"""So long after the end of a process its pipes are read, if others still write to them."""
+_CHUNK: Final = 64 * 1024
+
+
+class Output:
+    """Reads two pipes of a process in a thread of its own, to their end.
+
+    Processes that are left behind may hold the pipes open; they are read no longer when the one
+    that was started has ended and nothing more comes.
+
+    Args:
+        stdout: a pipe, from now on this thread's.
+        stderr: another; its lines are passed on as well.
+        writer: of the log.
+        blanker: blanks the secrets.
+        pass_on: takes each line of stderr.
+    """
+
+    def __init__(
+        self,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        writer: LogWriter,
+        blanker: Blanker,
+        pass_on: Callable[[str], None],
+    ) -> None:
+        self._streams = {stdout: Lines(blanker), stderr: Lines(blanker)}
+        self._stderr = stderr
+        self._writer = writer
+        self._pass_on = pass_on
+        self._how = "ended"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="job-output", daemon=True)
+        self._thread.start()
+
+    def end(self, how: str) -> None:
+        """Say that the process has ended, and how; returns at once."""
+        self._how = how
+        self._ended.set()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait until all is written and published; tells whether it is."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive() and self._writer.wait(timeout_seconds)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is written and published."""
+        return self.wait(0.0)
+
+    def _read(self) -> None:
+        try:
+            self._read_to_the_end()
+        finally:  # whoever still writes gets an error, and does not wait for ever
+            for stream in self._streams:
+                stream.close()
+            self._ended.wait()
+            self._writer.end(self._how)
+
+    def _read_to_the_end(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for stream in self._streams:
+                selector.register(stream, selectors.EVENT_READ, stream)
+            latest: float | None = None
+            while selector.get_map():
+                if self._ended.is_set() and latest is None:
+                    latest = time.monotonic() + LATE_SECONDS
+                ready = selector.select(LOOK_SECONDS)
+                if latest is not None and (not ready or time.monotonic() > latest):
+                    break
+                for key, _ in ready:
+                    if not self._take(key.data):
+                        selector.unregister(key.fileobj)
+        for stream, lines in self._streams.items():
+            for line in lines.flush():
+                self._keep(stream, line)
+
+    def _take(self, stream: IO[bytes]) -> bool:
+        chunk = os.read(stream.fileno(), _CHUNK)
+        for line in self._streams[stream].feed(chunk):
+            self._keep(stream, line)
+        return bool(chunk)
+
+    def _keep(self, stream: IO[bytes], line: str) -> None:
+        if stream is self._stderr:
+            self._pass_on(line)
+        self._writer.add(kept(line))
+
+
+def print_to_stderr(line: str) -> None:
+    """Pass a line on to this process's own stderr; where nobody reads that, it is lost there."""
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode(errors="replace"))

@@ -1,0 +1,261 @@
+"""How jobs look: a line each, or one in full with its parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kdnas.cli.screens.times import age, moment, span
+from kdnas.cli.tables.formats import as_text
+
+if TYPE_CHECKING:
+    from kdnas.db.engine import Session
+    from kdnas.db.models import Job
+
+Row = Mapping[str, Any]
+
+MOST_PARTS: Final = 8
+"""So many parts of a kind are shown one by one."""
+INDENT: Final = 2
+GAP: Final = 2
+COLUMNS: Final = ("name", "kind", "status", "done", "labels", "created", "id")
+FOLDED: Final = ("name", "status", "labels")
+"""Columns that take several lines on a narrow screen; the others are to be copied."""
+NARROWEST: Final = 40
+"""What those need together; where there is less, `created` is left to `show`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A job that another one asked for, with its own parts."""
+
+    row: Row
+    called: str
+    parts: Sequence[Part]
+
+
+def short_name(job: Job) -> str:
+    """What a part is called under its parent: its name, or what it does to which model."""
+    if job.name is not None and job.name in job.called:
+        return job.name
+    does = job.called.removeprefix("the ").removeprefix(f"{job.noun} on ")
+    model = str(job.about.get("model", "")).rpartition("/")[2]
+    return f"{model}: {does}" if model else does
+
+
+def parts_of(session: Session, job_id: str) -> list[Part]:
+    """Read the parts of a job in the order in which they were asked for."""
+    from kdnas.db.repository import job_pages, jobs
+
+    found = {job.id: job for job in jobs.children(session, job_id)}
+    return [
+        Part(
+            row,
+            short_name(found[row["id"]]),
+            parts_of(session, row["id"]) if row["num_children"] else (),
+        )
+        for row in job_pages.read_jobs(session, list(found))
+    ]
+
+
+def listed(rows: Sequence[Row]) -> str:
+    """Lay jobs out in columns that fit the screen; where stdout is none, a line each."""
+    now = datetime.now(UTC)
+    cells = [_cells(row, now) for row in rows]
+    table = dict(zip(COLUMNS, zip(*cells, strict=True), strict=True))
+    table = {column: of for column, of in table.items() if any(of)}
+    console = Console(highlight=False)
+    text = as_text(list(table), [list(line) for line in zip(*table.values(), strict=True)])
+    if not console.is_terminal or max(map(len, text.splitlines())) <= console.width:
+        return text
+    return _folded(table, console)
+
+
+def _folded(table: Mapping[str, Sequence[str]], console: Console) -> str:
+    """Lay columns out on a screen that is too narrow for a line each."""
+    widths = {name: max(map(len, (name, *of))) + GAP for name, of in table.items()}
+    fixed = sum(width for name, width in widths.items() if name not in FOLDED)
+    if console.width - fixed < NARROWEST:
+        table = {name: of for name, of in table.items() if name != "created"}
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="")
+    for name in table:
+        least = None if name in FOLDED else widths[name] - GAP
+        grid.add_column(name, no_wrap=least is not None, min_width=least, overflow="fold")
+    for line in zip(*table.values(), strict=True):
+        grid.add_row(*map(Text, line))  # as it is: a bracket in a name means nothing
+    with console.capture() as capture:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def shown(row: Row, job: Job, parts: Sequence[Part], parent: Job | None) -> str:
+    """Write one job out: what it does, how to go on, its parts, what was asked for."""
+    now = datetime.now(UTC)
+    lines = [f"{job.called}  (id {row['id']})", does_now(row, now), ""]
+    lines += [f"{word:<12} {text}" for word, text in _facts(row, job, parent) if text]
+    if parts:
+        lines += ["", *_parts(parts, str(row["name"] or row["id"]), now)]
+    lines += ["", "requested", *_yaml(row["requested"])]
+    if row["resolved"] is not None:
+        decided = _differing(row["requested"], row["resolved"])
+        lines += ["", "decided beside that", *(_yaml(decided) if decided else ["  nothing"])]
+    return "\n".join(lines)
+
+
+def does_now(row: Row, now: datetime) -> str:
+    """Say what a job does or waits for, since when, and about how long yet."""
+    since = row["phase_since"] or row["created_at"]
+    passed = age(now - since)
+    if row["finished_at"] is not None:
+        return f"{row['status']} {passed} ago, {moment(since)} UTC"
+    does = row["status"] if row["standing"] == row["status"] else f"{row['status']}: {_does(row)}"
+    if _is_left(row):
+        return does  # since when nobody knows
+    left = row["remaining_seconds"]
+    yet = "" if left is None else f"; about {span(left)} yet"
+    return f"{does}, since {moment(since)} UTC ({passed}){yet}"
+
+
+def how_to_go_on(row: Row, job: Job) -> str | None:
+    """Say what goes on with a job that rests, or is left by its process."""
+    rests = row["status"] in {"paused", "failed"}
+    left = row["worker"] is None and row["status"] in {"queued", "running"}
+    if job.owner_kind == "cli":
+        return job.resumed_by.format(name=job.name) if rests or left else None
+    if rests:
+        return f"kdnas jobs resume {job.name or job.id}"
+    if "no coordinator" in row["standing"]:
+        return "kdnas serve, whose coordinator takes it up"
+    return None
+
+
+def _cells(row: Row, now: datetime) -> list[str]:
+    return [
+        row["name"] or "",
+        row["kind"],
+        _status(row, now),
+        _of(row["done"], row["total"]),
+        ", ".join(row["labels"]),
+        f"{age(now - row['created_at'])} ago",
+        row["id"],
+    ]
+
+
+def _status(row: Row, now: datetime) -> str:
+    """Its status, what it does or waits for in it, since when, and how many of its parts ended."""
+    passed = age(now - (row["phase_since"] or row["created_at"]))
+    said = f"{row['status']}: {_does(row)}" + ("" if _is_left(row) else f", {passed}")
+    if row["standing"] == row["status"]:  # there is nothing to say but for how long
+        ended = row["finished_at"] is not None
+        said = f"{row['status']} {passed} ago" if ended else f"{row['status']} for {passed}"
+    if row["num_children"] and "parts" not in said:
+        said += f"; {row['num_children_ended']} of {row['num_children']} parts ended"
+    return said
+
+
+def _does(row: Row) -> str:
+    """What it does or waits for; the way on, which may stand behind a semicolon, has a line."""
+    return str(row["standing"]).partition("; ")[0]
+
+
+def _is_left(row: Row) -> bool:
+    """Whether the process that worked on it is gone."""
+    return str(row["standing"]).startswith("its process is gone")
+
+
+def _of(done: int | None, total: int | None) -> str:
+    if done is None:
+        return ""
+    return str(done) if total is None else f"{done}/{total}"
+
+
+def _facts(row: Row, job: Job, parent: Job | None) -> Iterator[tuple[str, str | None]]:
+    yield "next", how_to_go_on(row, job)
+    yield "error", row["error"]
+    yield "result", job.result
+    yield "page", f"{row['href']}  in the dashboard of kdnas serve"
+    yield "done", _of(row["done"], row["total"])
+    yield "worked on", row["worker"] and f"by {row['worker']}"
+    yield "part of", None if parent is None else f"{parent.called}  (id {parent.id})"
+    yield "started by", "the command line" if row["owner_kind"] == "cli" else "the service"
+    yield "labels", ", ".join(row["labels"])
+    yield "note", row["note"]
+    for word in ("created", "started", "finished"):
+        at = row[f"{word}_at"]
+        yield word, at and f"{moment(at)} UTC"
+    yield "worked", span(row["worked_seconds"]) if row["worked_seconds"] >= 1 else None
+
+
+def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) -> Iterator[str]:
+    """Fold parts by their kind: how many are how far, and those that are not done first."""
+    pad = " " * INDENT * depth
+    for kind in dict.fromkeys(part.row["kind"] for part in parts):
+        same = [part for part in parts if part.row["kind"] == kind]
+        counts = Counter(part.row["status"] for part in same)
+        told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        noun = kind.replace("_", " ")
+        yield f"{pad}{_plural(len(same), noun)}: {told}"
+        order = sorted(same, key=lambda part: part.row["status"] == "succeeded")
+        kept = same if len(same) <= MOST_PARTS else order[:MOST_PARTS]
+        cells = [
+            [part.called, _status(row, now), _of(row["done"], row["total"]), row["id"]]
+            for part, row in ((part, part.row) for part in kept)
+        ]
+        lines = as_text(("",) * len(cells[0]), cells).splitlines()[1:]
+        for part, line in zip(kept, lines, strict=True):
+            yield f"{pad}{' ' * INDENT}{line}"
+            if part.row["error"]:
+                yield f"{pad}{' ' * 2 * INDENT}{part.row['error']}"
+            yield from _parts(part.parts, part.row["id"], now, depth + 2)
+        if len(same) > len(kept):
+            rest = len(same) - len(kept)
+            yield (
+                f"{pad}{' ' * INDENT}… {rest} more: "
+                f"kdnas jobs list --parent {parent} --kind {kind} --limit {len(same)}"
+            )
+
+
+def _plural(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}es" if noun.endswith("ch") else f"{count} {noun}s"
+
+
+def _yaml(value: Mapping[str, Any]) -> list[str]:
+    """Write what is not null, each part of a request on a line or two."""
+    width = max(40, Console().width - 2 * INDENT)
+    text = yaml.safe_dump(
+        _without_nulls(value),
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=width,
+    )
+    return [f"{' ' * INDENT}{line}" for line in text.splitlines()]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_nulls(part) for k, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _differing(asked: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What a resolution has that was not asked for, at its places."""
+    found = {}
+    for key, value in resolved.items():
+        before = asked.get(key)
+        if key in asked and before == value:
+            continue
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _differing(before, value)
+        found[key] = value
+    return found

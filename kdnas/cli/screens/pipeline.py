@@ -1,0 +1,253 @@
+"""How a pipeline looks while it works, and its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kdnas.artefact import write_atomically
+from kdnas.cli.screens.console import bar, say
+
+if TYPE_CHECKING:
+    from api.pipelines.run import Doers, Part
+    from kdnas.cli.screens.interrupt import Interrupt
+    from kdnas.db.engine import Database
+    from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
+    from kdnas.evaluation.finetuning.training import FinetuneProgress
+    from kdnas.records import SearchRecord
+    from kdnas.settings import Settings
+    from kdnas.specs.pipeline import PipelineSpec
+
+REPORT_FILE = "report"
+
+
+def say_plan(spec: PipelineSpec) -> None:
+    """Say what a pipeline will do after its search."""
+    way, scores = spec.choose, spec.evaluation
+    chosen = (
+        f"the top {way.top} by reward"
+        if way.top is not None
+        else "the best within "
+        + ", ".join(f"{ms:g} ms" for ms in way.latency_budgets_ms)
+        + ", ".join(f"{share:g} of the teacher's latency" for share in way.latency_budgets_ratio)
+    )
+    beside = [
+        f"{len(spec.baselines.proportions)} of the teacher's proportions",
+        f"{spec.baselines.random} at random",
+    ]
+    if spec.baselines.undistilled:
+        beside.append("each of all these undistilled")
+    if spec.baselines.variants:
+        beside.append(f"{len(spec.baselines.variants)} of the teacher itself, smaller")
+    if spec.baselines.smallest_cuts:
+        beside.append("for each the smallest cut of the teacher that is not faster")
+    training = spec.distillation.training
+    length = f"{training.steps} steps" if training.steps else f"{training.epochs:g} epochs"
+    say(f"students   {chosen}; beside them {', '.join(beside)}; {length} each")
+    seeds = "1 seed" if len(scores.seeds) == 1 else f"{len(scores.seeds)} seeds"
+    limit = f", at most {scores.max_steps} steps each" if scores.max_steps else ""
+    if scores.grid is not None:
+        limit += ", rate and epochs of each model by a grid"
+    models = "the teacher and every student" if scores.teacher else "every student"
+    say(f"scores     {scores.suite}: {', '.join(scores.tasks)}; {seeds}{limit}; of {models}")
+
+
+def most_students(spec: PipelineSpec) -> int:
+    """Return how many students a pipeline distils unless some of them are the same."""
+    way = spec.choose
+    chosen = way.top or len(way.latency_budgets_ms) + len(way.latency_budgets_ratio)
+    return chosen + len(spec.baselines.proportions) + spec.baselines.random
+
+
+def run_and_report(
+    record: PipelineRecord,
+    database: Database,
+    settings: Settings,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a stored pipeline on the screen and print its report; a finished one is only printed.
+
+    Raises:
+        KdnasError: it could not go on.
+        typer.Exit: 130 if it was interrupted, 1 if a part of it failed.
+    """
+    from api.pipelines.run import run_stored_pipeline
+    from kdnas.cli.screens.interrupt import interruptible
+    from kdnas.errors import WorkError
+
+    interrupted = False
+    if record.status != "succeeded":
+        try:
+            with interruptible("the pipeline") as interrupt:
+                doers = _doers(record.id, database, settings, interrupt)
+                record = run_stored_pipeline(record.id, database, doers, interrupt)
+            interrupted = interrupt.requested and record.status == "paused"
+        except (WorkError, KeyboardInterrupt):
+            say(f"stopped; go on with: kdnas launch --resume {record.name}")
+            raise
+    show_pipeline(record.id, database, settings, output, as_json)
+    if record.status == "paused":
+        say(f"paused; go on with: kdnas launch --resume {record.name}")
+    if record.status == "failed":
+        say(f"error: {record.error}")
+        say(f"go on with: kdnas launch --resume {record.name}")
+    if interrupted:
+        raise typer.Exit(130)
+    if record.status in {"failed", "cancelled"}:
+        raise typer.Exit(1)
+
+
+def show_pipeline(
+    pipeline_id: str,
+    database: Database,
+    settings: Settings,
+    output: Path | None,
+    as_json: bool,
+    *,
+    quiet: bool = False,
+) -> None:
+    """Print where a pipeline stands, and its report as soon as there are scores.
+
+    Args:
+        pipeline_id: the pipeline.
+        database: where it is stored.
+        settings: of this process.
+        output: folder that gets the report as Markdown, CSV, LaTeX and JSON.
+        as_json: print one object last on stdout, and the rest to stderr.
+        quiet: print nothing of that, and write the report alone.
+    """
+    from api.pipelines.report import build_pipeline_report, report_json
+    from api.pipelines.report_formats import as_csv, as_latex, as_markdown
+    from kdnas.db.repository import pipeline_pages
+
+    with database.read() as session:
+        row = pipeline_pages.read_pipeline(session, pipeline_id)
+    report = build_pipeline_report(database, settings, pipeline_id)
+    markdown = as_markdown(report)
+    tell = say if as_json else typer.echo
+    told = [*_lines(row), *([f"\n{markdown}"] if row["num_evaluated"] else [])]
+    for text in told if not quiet else []:
+        tell(text)
+    if output is not None and row["num_evaluated"]:
+        whole = json.dumps(report_json(report), indent=2, default=in_json) + "\n"
+        texts = {"md": markdown, "csv": as_csv(report), "tex": as_latex(report), "json": whole}
+        for suffix, text in texts.items():
+            write_atomically(output / f"{REPORT_FILE}.{suffix}", text.encode())
+        say(f"report     {output / REPORT_FILE}.md  (and .csv, .tex, .json)")
+    if as_json:
+        typer.echo(json.dumps({**row, "report": report_json(report)}, default=in_json))
+
+
+def in_json(moment: datetime) -> str:
+    """Write a time as the service does; ``json.dumps`` asks for it."""
+    return moment.isoformat()
+
+
+def _lines(row: Mapping[str, Any]) -> Sequence[str]:
+    """Return where a pipeline stands, a line a member."""
+    from kdnas.cli.tables.formats import as_text
+
+    lines = [f"\npipeline {row['name']}: {row['status']}, stage {row['stage']}"]
+    lines += [f"note: {note}" for note in row["notes"]]
+    if not row["members"]:
+        return [*lines, f"search {row['search_name']}: {row['search_status']}"]
+    rows = [
+        [
+            " + ".join(dict.fromkeys(reason["role"] for reason in member["reasons"])),
+            member["architecture"] or member["reasons"][0]["about"],
+            _distilled(member["distillation"]),
+            _scored(member["evaluations"]),
+        ]
+        for member in row["members"]
+    ]
+    table = as_text(["role", "model", "distillation", "evaluations"], rows)
+    return [*lines, table]
+
+
+def _distilled(made: Mapping[str, Any] | None) -> str:
+    if made is None:
+        return "-"
+    losses = made["losses"]
+    loss = f", relative loss {losses['relative']:.3f}" if losses else ""
+    return f"{made['status']}{loss}"
+
+
+def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
+    done = sum(one["status"] == "succeeded" for one in evaluations)
+    failed = sum(one["status"] == "failed" for one in evaluations)
+    if not evaluations:
+        return "-"
+    return f"{done} of {len(evaluations)}" + (f", {failed} failed" if failed else "")
+
+
+def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
+    """Return what does each kind of part as the commands of their own do."""
+    from api.pipelines.run import Doers
+
+    def search(record: SearchRecord) -> None:
+        from api.searches.reading import search_summary
+        from api.searches.run import run_stored_search
+        from kdnas.cli.screens.search import SearchScreen, show_result
+
+        say(f"\nsearch {record.name}  (id {record.id})")
+        screen = SearchScreen()
+        with screen:
+            run_stored_search(record.id, database, settings, screen.watchers, interrupt)
+        show_result(search_summary(record.id, database), to_stderr=True)
+
+    def distillation(record: DistillationRecord) -> None:
+        from kdnas.cli.full_distill import distil_on_screen, say_student
+
+        say()
+        outcome = distil_on_screen(record, database, settings, interrupt)
+        if outcome.record.status == "succeeded" and outcome.distilled is not None:
+            say_student(outcome.record, outcome.output, outcome.distilled)
+
+    def evaluation(record: EvaluationRecord) -> None:
+        _evaluate(record, pipeline_id, database, settings, interrupt)
+
+    def failed(part: Part, error: Exception) -> None:
+        import traceback
+
+        from kdnas.errors import CancelledError, KdnasError
+
+        if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
+            say("".join(traceback.format_exception(error)))
+        what = "cancelled" if isinstance(error, CancelledError) else "failed"
+        say(f"{what}: {error}; the pipeline goes on with the rest")
+
+    return Doers(search, distillation, evaluation, failed)
+
+
+def _evaluate(
+    record: EvaluationRecord,
+    pipeline_id: str,
+    database: Database,
+    settings: Settings,
+    interrupt: Interrupt,
+) -> None:
+    from api.evaluations.service import run_stored_evaluation
+    from api.pipelines.story import member_name
+    from kdnas.db.repository import evaluations, pipelines
+
+    with database.read() as session:
+        members = pipelines.list_members(session, pipeline_id)
+    scored = next(member for member in members if member.id == record.pipeline_member_id)
+    name = f"{member_name(scored)} on {record.task} with seed {record.seed}"
+    with bar("evaluating", unit="") as shown:
+
+        def tell(progress: FinetuneProgress) -> None:
+            done = f"{progress.phase} {progress.done} of {progress.total}"
+            shown.at(progress.done / max(1, progress.total), 1, f"{name}: {done}")
+
+        run_stored_evaluation(record.id, database, settings, interrupt, tell)
+    with database.read() as session:
+        now = evaluations.get_evaluation(session, record.id)
+    if now.status == "succeeded":
+        say(f"evaluated {name}: {100 * now.metrics['main']:.1f}")

@@ -1,0 +1,200 @@
+"""How a search looks while it works, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.table import Table
+
+from kdnas.cli.screens.console import Bar, console, say
+from kdnas.cli.screens.times import span
+
+if TYPE_CHECKING:
+    from api.searches.run import Watchers
+    from kdnas.records import Candidate
+    from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
+
+TOP = 10
+
+
+class SearchScreen:
+    """Turns what a search tells into lines and bars on stderr."""
+
+    def __init__(self) -> None:
+        self._bar: Bar | None = None
+        self._groups: dict[tuple[str, ...], float] = {}
+        self._num_episodes = 0
+        self._candidates = 0
+        self._losses = "relative"
+
+    @property
+    def watchers(self) -> Watchers:
+        """What to give to ``run_stored_search``."""
+        from api.searches.run import Watchers
+
+        return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close_bar()
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _on_latency(self, share: float, text: str) -> None:
+        if self._bar is None:
+            say("latency    no table for this device yet; measuring the students")
+            self._bar = Bar("latency", 1.0)
+        self._bar.at(share, 1.0, text)
+        if share >= 1.0:
+            self._close_bar()
+
+    def _on_waiting(self, text: str) -> None:
+        say(f"latency    no table for this device yet; {text}")
+
+    def _on_search(self, event: Progress) -> None:
+        from kdnas.records import AttemptInterrupted, AttemptStarted, GroupProgress
+        from kdnas.search.progress import (
+            CandidateDone,
+            EpisodeDone,
+            EpisodeStarted,
+            SearchDone,
+            SearchStarted,
+        )
+
+        if isinstance(event, SearchStarted):
+            self._close_bar()
+            self._num_episodes = event.num_episodes
+            limited = (
+                f", {event.num_allowed} within the limits"
+                if event.num_allowed < event.num_states
+                else ""
+            )
+            say(f"space      {event.num_states} architectures{limited}")
+        elif isinstance(event, EpisodeStarted):
+            self._start_episode(event)
+        elif isinstance(event, AttemptStarted):
+            self._groups[event.candidate_ids] = 0.0
+            if self._bar is None:
+                self._bar = Bar("  training", 1.0)
+        elif isinstance(event, AttemptInterrupted):
+            say(f"  {len(event.candidate_ids)} interrupted: {event.reason}; tried again")
+        elif isinstance(event, GroupProgress):
+            self._groups[event.candidate_ids] = event.step / event.total_steps
+            if self._bar is not None:
+                share = sum(self._groups.values()) / max(1, len(self._groups))
+                self._bar.at(share, 1.0, f"step {event.step} of {event.total_steps}")
+        elif isinstance(event, CandidateDone):
+            say("  " + candidate_line(event.candidate))
+        elif isinstance(event, EpisodeDone):
+            self._end_episode(event)
+        elif isinstance(event, SearchDone):
+            self._close_bar()
+            if event.reason:
+                say(event.reason)
+
+    def _start_episode(self, event: EpisodeStarted) -> None:
+        self._groups.clear()
+        self._candidates = len(event.candidates)
+        sources: dict[str, int] = {}
+        for candidate in event.candidates:
+            sources[candidate.source] = sources.get(candidate.source, 0) + 1
+        who = ", ".join(f"{count} by {source}" for source, count in sources.items())
+        epsilon = "" if event.epsilon is None else f"  ε {event.epsilon:.2f}"
+        again = "  (taken up again)" if event.resumed else ""
+        say(f"episode {event.number}/{self._num_episodes}{epsilon}  {who}{again}")
+
+    def _end_episode(self, event: EpisodeDone) -> None:
+        self._close_bar()
+        parts = []
+        if event.best is not None and event.best.reward is not None:
+            parts.append(f"best so far {event.best.architecture} with {event.best.reward:.3f}")
+        if event.predictions:
+            miss = sum(abs(p - t) for p, t in event.predictions) / len(event.predictions)
+            parts.append(f"predictions off by {miss:.3f}")
+        if event.students_per_hour:
+            parts.append(f"{event.students_per_hour:.0f} students/hour")
+            left = (self._num_episodes - event.number) * self._candidates
+            if left:
+                parts.append(f"{span(left / event.students_per_hour * 3600)} left")
+        say(f"  = {', '.join(parts)}")
+
+
+def candidate_line(candidate: Candidate) -> str:
+    """Return one candidate in a line."""
+    name = f"{candidate.architecture!s:<24}"
+    if candidate.status == "failed" or candidate.losses is None:
+        return f"{name} failed: {candidate.error}"
+    predicted = (
+        ""
+        if candidate.predicted_reward is None
+        else f" (predicted {candidate.predicted_reward:.3f})"
+    )
+    how = "looked up" if candidate.reused else "trained"
+    note = f"  [{candidate.note}]" if candidate.note else ""
+    return (
+        f"{name} relative {candidate.losses.relative:.3f}  output {candidate.losses.output:.3f}  "
+        f"{candidate.latency_ms:6.2f} ms  {candidate.params_millions:6.1f} M  "
+        f"reward {candidate.reward:.3f}{predicted}  {candidate.source}, {how}{note}"
+    )
+
+
+def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
+    """Print the best states, the Pareto front, the best under budgets and the baseline."""
+    out = console if to_stderr else Console(highlight=False, soft_wrap=True)
+    out.print(
+        f"\nsearch {summary['name']}: {summary['status']}, {summary['explored']} explored "
+        f"({summary['trained']} trained, {summary['reused']} looked up, {summary['failed']} failed)"
+    )
+    if summary["error"]:
+        out.print(summary["error"], markup=False)
+    if not summary["best"]:
+        return
+    out.print(_states("best by reward", summary["best"][:TOP]))
+    out.print(_states("Pareto front of loss and latency, fastest first", summary["pareto"]))
+    for budget in summary["budgets"]:
+        best = budget["best"]
+        out.print(
+            f"lowest loss within {budget['latency_ms']:.2f} ms: {best['architecture']}  "
+            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms, reward {best['reward']:.3f}"
+        )
+    for source, figures in summary["baseline"].items():
+        out.print(
+            f"{figures['count']} {source} picks: best reward {figures['best_reward']:.3f}, "
+            f"mean {figures['mean_reward']:.3f}"
+        )
+
+
+def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
+    """Lay states out in a table that fits eighty columns; `--json` has every figure."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("architecture", no_wrap=True)
+    for column in ("reward", "L", "output", "start", "ms", "of T", "M par.", "ep."):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("by", no_wrap=True)
+    for state in states:
+        table.add_row(
+            state["architecture"],
+            f"{state['reward']:.3f}",
+            f"{state['loss']:.3f}",
+            f"{state['output_loss']:.3f}",
+            "-" if state["loss_start"] is None else f"{state['loss_start']:.3f}",
+            f"{state['latency_ms']:.2f}",
+            f"{state['latency_ratio']:.2f}",
+            f"{state['params_millions']:.1f}",
+            str(state["episode"]),
+            state["source"],
+        )
+    return table

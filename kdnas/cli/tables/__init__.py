@@ -1,0 +1,1 @@
+"""Rows as text: on stdout, or in a file."""

@@ -1,0 +1,1 @@
+"""Speed, memory and size of models, side by side."""

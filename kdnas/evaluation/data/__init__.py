@@ -1,0 +1,1 @@
+"""From files and data sets to the examples of a task."""

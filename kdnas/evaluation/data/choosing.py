@@ -1,0 +1,84 @@
+"""Which tasks an evaluation is about, and whether there is anything to evaluate them on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kdnas.errors import SpecError, TaskDataError, unknown_name
+from kdnas.evaluation.data.finding import find_files
+from kdnas.evaluation.data.loading import available_tasks
+from kdnas.evaluation.tasks.registry import SUITES, find_task
+from kdnas.evaluation.tasks.task import Task, own_task
+from kdnas.reach import ANYWHERE, Reach
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
+
+
+def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
+    """Return the tasks of a request's suite that it names; all of them if it names none.
+
+    Raises:
+        SpecError: an unknown suite, or a task that does not belong to it.
+    """
+    suite = spec.suite
+    if suite == OWN_SUITE:
+        return (_own(spec),)
+    if suite not in SUITES:
+        raise SpecError(unknown_name("suite", suite, (*SUITES, OWN_SUITE)))
+    if not spec.tasks:
+        return tuple(find_task(name) for name in SUITES[suite])
+    tasks = tuple(dict.fromkeys(find_task(name).name for name in spec.tasks))
+    stray = next((name for name in tasks if name not in SUITES[suite]), None)
+    if stray is not None:
+        raise SpecError(unknown_name(f"task of suite {suite}", stray, SUITES[suite]))
+    return tuple(find_task(name) for name in tasks)
+
+
+def _own(spec: EvaluationPlanSpec) -> Task:
+    """Return the user's task; by default it is called by its file, or by its folder."""
+    own = spec.own or OwnTaskSpec()
+    task = own_task(
+        own.name or Path(spec.data_dir or "").expanduser().absolute().stem,
+        own.kind,
+        text=own.text,
+        pair=own.pair,
+        label=own.label,
+        metrics=own.metrics or None,
+    )
+    if spec.tasks not in ((), (task.name,)):
+        raise SpecError(
+            f"a task of your own is called {task.name!r}, not {', '.join(spec.tasks)!r}; give it "
+            "another name in own.name"
+        )
+    return task
+
+
+def tasks_with_data(spec: EvaluationPlanSpec, reach: Reach = ANYWHERE) -> tuple[Task, ...]:
+    """Return those tasks that have data, by the names of files alone; nothing is read.
+
+    Tasks that are named must have data; of a whole suite, those that have some are returned.
+
+    Raises:
+        SpecError: an unknown suite or task.
+        RequestError: a folder of the data is out of reach.
+        TaskDataError: there is nothing for a named task, or for all of the suite.
+    """
+    tasks, names = chosen_tasks(spec), spec.tasks
+    if spec.data_dir is None:
+        found = tuple(task for task in tasks if task.hub is not None)
+        lacking = [task.name for task in tasks if task.hub is None]
+        if lacking and (names or not found):
+            raise TaskDataError(
+                f"the hub has no data set of {', '.join(lacking)}; give a folder as data_dir"
+            )
+        return found
+    data_dir = Path(spec.data_dir).expanduser()
+    try:
+        if not names:
+            return tuple(available_tasks(tasks, data_dir, reach))
+        for task in tasks:
+            find_files(task, data_dir, reach)
+    except OSError as error:
+        raise TaskDataError(
+            f"data folder {str(data_dir)!r} cannot be read: {error.strerror}; check it"
+        ) from None
+    return tasks

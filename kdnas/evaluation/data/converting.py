@@ -1,0 +1,182 @@
+"""From rows, as files and data sets hold them, to examples."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.columns import to_iob2
+from kdnas.evaluation.data.squad import distinct_ids, span_example
+from kdnas.evaluation.data.tables import Row
+from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.tasks.task import Task
+
+# Spellings of one class that published files of a task use beside the usual one.
+ALIASES = {"contradictory": "contradiction"}
+UNKNOWN_LABELS = {"", "-", "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Examples of a file or data set, by language where it names languages, and what was left out.
+
+    Attributes:
+        examples: language, or None where there is none → labelled examples.
+        notes: a sentence each.
+    """
+
+    examples: Mapping[str | None, Sequence[Example]]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(examples) for examples in self.examples.values())
+
+
+def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
+    """Examples of a classification, regression or tagging task.
+
+    Rows without a label are left out; a file that has none at all gives no example.
+
+    Args:
+        task: says what a label is.
+        rows: as read.
+        name: of the file or data set, for notes.
+
+    Raises:
+        TaskDataError: a label is unknown, or a text is missing; names file and line.
+    """
+    by_language: dict[str | None, list[Example]] = {}
+    read: Counter[str | None] = Counter()
+    unlabelled = 0
+    for row in rows:
+        examples = by_language.setdefault(row.language, [])
+        # Rows without a label count: parallel files share the numbers.
+        example = _example(task, row, str(read[row.language]))
+        read[row.language] += 1
+        if example is None:
+            unlabelled += 1
+        else:
+            examples.append(example)
+    kept = {language: examples for language, examples in by_language.items() if examples}
+    notes = (
+        (f"{unlabelled} rows of {name} without a label left out",) if unlabelled and kept else ()
+    )
+    return Converted(kept, notes)
+
+
+def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
+    """Examples of a data set with the columns of SQuAD.
+
+    Raises:
+        KeyError: a column is missing.
+    """
+    found = []
+    for row in rows:
+        answers = row["answers"]
+        if isinstance(answers, Mapping):
+            pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
+        found.append(
+            span_example(str(row["id"]), row["question"], row["context"], pairs, not pairs)
+        )
+    return distinct_ids(found)
+
+
+def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | None:
+    """Class names or tags in the order of a classifier's outputs.
+
+    Numbers are in their order, other names in the alphabet's; of tags ``O`` is first, then those
+    of each type.
+    """
+    if task.kind == "classification":
+        if task.labels is not None:
+            return task.labels
+        names = {str(e.label) for e in examples if isinstance(e, TextExample)}
+        numeric = all(name.lstrip("-").isdigit() for name in names)
+        return tuple(sorted(names, key=(lambda n: (int(n), n)) if numeric else (lambda n: (0, n))))
+    if task.kind == "tagging":
+        tags = {tag for e in examples if isinstance(e, TaggedExample) for tag in e.tags}
+        return tuple(sorted(tags, key=lambda tag: (tag != "O", tag.partition("-")[2], tag)))
+    return None
+
+
+def _example(task: Task, row: Row, id_: str) -> Example | None:
+    if task.kind == "tagging":
+        return _tagged(row, id_)
+    text = _text(row, row.text)
+    pair = None if row.pair is None else _text(row, row.pair)
+    label = _number(row) if task.kind == "regression" else _class(task, row)
+    return None if label is None else TextExample(id_, text, pair, label)
+
+
+def _text(row: Row, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TaskDataError(
+            f"{row.where} holds a {type(value).__name__} instead of a text; check the column"
+        )
+    return value.strip()
+
+
+def _tagged(row: Row, id_: str) -> TaggedExample | None:
+    words, tags = row.text, row.label
+    if tags is None:
+        return None
+    for name, values in (("words", words), ("tags", tags)):
+        if not isinstance(values, Sequence) or isinstance(values, str):
+            raise TaskDataError(
+                f"{row.where} holds a {type(values).__name__} instead of a list of {name}; write "
+                "lists of words and tags in JSON Lines or Parquet"
+            )
+    if len(words) != len(tags):
+        raise TaskDataError(f"{row.where} has {len(words)} words and {len(tags)} tags; mend it")
+    if not words:
+        return None
+    return TaggedExample(id_, tuple(map(str, words)), to_iob2([str(tag) for tag in tags]))
+
+
+def _number(row: Row) -> float | None:
+    if row.label is None or str(row.label).strip() == "":
+        return None
+    try:
+        value = float(row.label)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise TaskDataError(f"{row.where} has the score {row.label!r}; write a number")
+    return value
+
+
+def _class(task: Task, row: Row) -> str | None:
+    if row.label is None:
+        return None
+    name = _name(row.label)
+    if task.labels is None:
+        return name or None
+    if name in task.labels:
+        return name
+    lower = ALIASES.get(name.lower(), name.lower())
+    if lower in UNKNOWN_LABELS:
+        return None
+    for label in task.labels:
+        if label.lower() == lower:
+            return label
+    if name.isdigit() and int(name) < len(task.labels):
+        return task.labels[int(name)]
+    raise TaskDataError(
+        f"{row.where} has the label {name!r}, which {task.name} does not know; its labels are "
+        f"{', '.join(task.labels)}; check that this is a file of {task.name}"
+    )
+
+
+def _name(label: Any) -> str:
+    """A class as text: true and 1.0 are what pandas and JSON make of classes that are names."""
+    if isinstance(label, bool):
+        return str(label).lower()
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label).strip()

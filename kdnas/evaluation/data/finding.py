@@ -1,0 +1,176 @@
+"""Which files of a folder are the parts of a task, found by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.tasks.registry import TASKS
+from kdnas.evaluation.tasks.task import LocalLayout, Task, simple
+from kdnas.reach import ANYWHERE, Reach
+from kdnas.specs.evaluation import OWN_SUITE
+
+Part = Literal["train", "dev", "test"]
+
+_PARTS: dict[str, Part] = {
+    "train": "train",
+    "training": "train",
+    "dev": "dev",
+    "devel": "dev",
+    "development": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "testa": "dev",
+    "test": "test",
+    "testing": "test",
+    "testb": "test",
+}
+_VARIANTS = ("matched", "mismatched")
+_NO_DATA = ("readme", "license", "licence")
+_DEPTH = 2
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a task.
+
+    Attributes:
+        path: where it lies.
+        part: what its name says it is; None where it says nothing.
+        key: language or variant (``matched``) in its name; None where it names none.
+    """
+
+    path: Path
+    part: Part | None
+    key: str | None
+
+
+def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
+    """Find the files of a task in a folder, or in a folder of its own below it.
+
+    The folder may be the task's, the one above it, or the one above that; upper and lower case
+    and punctuation of names do not matter. One file alone is taken as it is.
+
+    Raises:
+        RequestError: a folder is out of reach.
+        TaskDataError: there is nothing; lists what was looked for.
+    """
+    if where.is_file():
+        reach.require(where)
+        return [Found(where, None, None)]
+    if not where.is_dir():
+        raise TaskDataError(f"data folder {str(where)!r} is not there; give a folder or a file")
+    try:
+        folders = _folders(task, where, reach)
+        found = next(filter(None, (_files_of(task, f, reach) for f in folders)), None)
+    except OSError as error:
+        raise TaskDataError(
+            f"cannot look into {error.filename}: {error.strerror}; make it readable, or give "
+            "another folder"
+        ) from None
+    if found is not None:
+        return found
+    layout = task.layout
+    named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
+    raise TaskDataError(
+        f"no data of {task.name} in {where}: looked for files such as {', '.join(layout.examples)} "
+        f"(any with train, dev or test in its name that ends in "
+        f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}; "
+        "check the folder, or leave it out to take the data set of the hub"
+    )
+
+
+def _folders(task: Task, where: Path, reach: Reach) -> list[Path]:
+    """Folders that may hold the task, those that bear its name first."""
+    below = [where, *_subfolders(where, _DEPTH, reach)]
+    names = task.layout.folders
+    exact = [f for name in names for f in below if simple(f.name) == name]
+    begin = [f for name in names for f in below if simple(f.name).startswith(name)]
+    itself = [] if _is_another_tasks(where, task) else [where]
+    return list(dict.fromkeys([*exact, *begin, *itself]))
+
+
+def _subfolders(folder: Path, depth: int, reach: Reach) -> Iterator[Path]:
+    children = [p for p in reach.children(folder) if p.is_dir() and not p.name.startswith(".")]
+    yield from children
+    if depth > 1:
+        for child in children:
+            yield from _subfolders(child, depth - 1, reach)
+
+
+def _is_another_tasks(folder: Path, task: Task) -> bool:
+    """True if a folder's name says that its files are of another task."""
+    if task.name.lower() not in TASKS or not task.layout.folders:
+        return False
+    name = simple(folder.resolve().name)
+    return name not in task.layout.folders and any(
+        name in other.layout.folders for other in TASKS.values()
+    )
+
+
+def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
+    """Files directly in the folder, or in folders of it that are named after parts or languages."""
+    places = [folder, *(p for p in _subfolders(folder, 1, reach) if _names_a_part(task.layout, p))]
+    found: dict[tuple[Part | None, str | None], Found] = {}
+    several: list[str] = []
+    for path in (p for place in places for p in sorted(reach.children(place), key=_shortest_first)):
+        if not path.is_file() or path.name.startswith("."):
+            continue
+        one = _recognised(task.layout, path, path.relative_to(folder))
+        if one is None:
+            continue
+        known = found.setdefault((one.part, one.key), one)
+        if known is not one and one.part is None and task.suite == OWN_SUITE:
+            several.append(path.name)
+    order = list(dict.fromkeys(task.layout.languages.values()))
+    files = sorted(
+        found.values(),
+        key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
+    )
+    with_part = [file for file in files if file.part]
+    if several and not with_part:
+        names = ", ".join(sorted([files[0].path.name, *several])[:_MOST_NAMED])
+        raise TaskDataError(
+            f"{folder} has several files that could be the task, such as {names}; give one of "
+            "them, or call them train, dev and test"
+        )
+    return with_part or files
+
+
+def _shortest_first(path: Path) -> tuple[int, str]:
+    """Where several files are the same part, the plainest name is the one that is meant."""
+    return len(path.name), path.name
+
+
+def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
+    words = _words(folder.name)
+    own = any(simple(folder.name).startswith(name) for name in layout.folders)
+    known = [word in _PARTS or word in layout.languages for word in words]
+    return bool(words) and (all(known) or (own and any(word in _PARTS for word in words)))
+
+
+def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
+    suffix = path.suffix.lower()
+    if suffix not in layout.suffixes:
+        return None
+    if layout.skip and re.search(layout.skip, path.name, re.IGNORECASE):
+        return None
+    words = [word for name in relative.parts for word in _words(name)]
+    part = next((_PARTS[word] for word in words if word in _PARTS), None)
+    if part is None and (not suffix or any(word in _NO_DATA for word in words)):
+        return None
+    languages = {layout.languages[word] for word in words if word in layout.languages}
+    if len(languages) > 1:
+        return None  # Question and context in different languages.
+    key = next(iter(languages), None) or next((w for w in words if w in _VARIANTS), None)
+    return Found(path, part, key)
+
+
+def _words(name: str) -> Sequence[str]:
+    return re.findall(r"[a-z]+", name.lower())

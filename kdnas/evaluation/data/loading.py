@@ -1,0 +1,298 @@
+"""The examples of a task: from files found in a folder, or from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.columns import is_span_scheme, read_columns
+from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
+from kdnas.evaluation.data.finding import Found, find_files
+from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
+from kdnas.evaluation.data.splitting import share_kept, split
+from kdnas.evaluation.data.squad import read_squad
+from kdnas.evaluation.data.tables import read_table
+from kdnas.evaluation.tasks.examples import Example, SpanExample, TaskData, TextExample
+from kdnas.evaluation.tasks.registry import TASKS, TYDIQA_LANGUAGES
+from kdnas.evaluation.tasks.task import Task
+from kdnas.reach import ANYWHERE, Reach
+from kdnas.specs.evaluation import OWN_SUITE
+
+Examples = dict[str, list[Example]]
+SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
+MOST_CLASSES = 20
+"""Of a user's task these are always believed; more, if there are two examples of each."""
+_MOST_NAMED = 5
+ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+@dataclass
+class _Parts:
+    """Labelled examples of each part by language or variant, as they are read."""
+
+    parts: dict[str, Examples] = field(default_factory=dict)
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
+
+    def add(self, part: str, key: str | None, read: Converted, sources: Iterable[str]) -> None:
+        for language, examples in read.examples.items():
+            name = language or key or ""
+            self.parts.setdefault(part, {}).setdefault(name, []).extend(examples)
+        self.sources.setdefault(part, []).extend(sources)
+        self.notes += read.notes
+
+
+def load_task(
+    task: Task, data_dir: Path | None, seed: int = 0, reach: Reach = ANYWHERE
+) -> TaskData:
+    """Load what a task is trained on and scored on.
+
+    A part that is published without labels is not used. Scored is the development part where the
+    labels of the test part are secret (GLUE, SQuAD, TyDiQA), elsewhere the test part; or the other
+    one, if that alone has labels or it has more languages. Where there is no training part, or
+    nothing labelled beside it, a fifth of what there is is held out by a seeded draw, and
+    ``official_split`` is False.
+
+    Args:
+        task: the task.
+        data_dir: a folder with the task's files as they are published, or a folder above it; a
+            single file; None for the hub's data set.
+        seed: of the split of our own, where one is needed.
+        reach: how the folder's files are opened.
+
+    Raises:
+        RequestError: one of them is out of reach.
+        TaskDataError: nothing is found (lists what was looked for), nothing has labels, or
+            something cannot be read; names file and line.
+    """
+    found = _from_hub(task) if data_dir is None else _from_folder(task, data_dir, reach)
+    train = _training_part(task, found.parts.get("train", {}), found.notes)
+    name, scored = _scored_part(task, found)
+    if not train and not scored:
+        raise TaskDataError(
+            f"no labelled examples of {task.name} in {', '.join(found.unlabelled)}; labels are "
+            "needed for training and scoring"
+        )
+    official = bool(train) and bool(scored)
+    if official:
+        evaluations = _named(scored, name)
+    else:
+        pool = _named(scored or found.parts["train"], "dev")
+        train, evaluations = split(task, pool, seed)
+        lacking = "labelled part to score" if not scored else "training part"
+        found.notes.append(
+            f"not the official split: there is no {lacking}, so that "
+            f"{share_kept(task, pool, train)} of the labelled examples are trained on and others "
+            f"scored (seed {seed})"
+        )
+    scored_examples = [e for examples in evaluations.values() for e in examples]
+    labels = found_labels(task, [*train, *scored_examples])
+    _check_labels(task, labels, train)
+    found.notes += [] if task.labels else _new_classes(train, scored_examples)
+    return TaskData(
+        task=task,
+        train=train,
+        evaluations=evaluations,
+        labels=labels,
+        official_split=official,
+        sources=tuple(dict.fromkeys(found.sources.get("train", []) + found.sources.get(name, []))),
+        notes=tuple(dict.fromkeys(found.notes)),
+        tuning=_tuning_part(task, found) if official and name == "test" else (),
+    )
+
+
+def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say how many scored examples have a class that nothing in training has."""
+    known = {e.label for e in train if isinstance(e, TextExample)}
+    new = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str)]
+    new = [e for e in new if e.label not in known]
+    if not new:
+        return []
+    names = ", ".join(sorted({str(e.label) for e in new})[:_MOST_NAMED])
+    return [
+        f"{len(new)} of {len(scored)} scored examples have a class that no training example has "
+        f"({names})"
+    ]
+
+
+def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
+    """Refuse labels of a user's task that cannot be what he means by them."""
+    if task.suite != OWN_SUITE or labels is None:
+        return
+    if task.kind == "tagging":
+        if task.metrics != ("accuracy",) and not is_span_scheme(labels):
+            raise TaskDataError(
+                f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
+                "no spans with B- and I-; score words with --metrics accuracy"
+            )
+    elif len(labels) < 2:
+        raise TaskDataError(
+            f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "
+            "name another column with --label"
+        )
+    elif len(labels) > max(MOST_CLASSES, len(train) // 2):
+        raise TaskDataError(
+            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; for "
+            "numbers give --kind regression, or name another column with --label"
+        )
+
+
+def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHERE) -> list[Task]:
+    """Those tasks whose files are found in a folder; plain ``NER`` only if no other is.
+
+    Raises:
+        RequestError: a folder is out of reach.
+        TaskDataError: none is found; lists what was looked for.
+    """
+    tasks, found, why = list(tasks), [], []
+    for task in tasks:
+        try:
+            find_files(task, data_dir, reach)
+        except TaskDataError as error:
+            why.append(str(error))
+        else:
+            found.append(task)
+    if not found:
+        raise TaskDataError("; ".join(why))
+    named = [task for task in found if task.layout.folders]
+    return named or found
+
+
+def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
+    parts = _Parts()
+    files = find_files(task, data_dir, reach)
+    own_language = any(f.part == "train" and f.key == task.train_language for f in files)
+    for file in files:
+        # Training parts of other languages may be large, and would not be used.
+        if file.part != "train" or not own_language or file.key == task.train_language:
+            _add_file(parts, task, file, file.part or "test", reach)
+    if task.train_from and not parts.parts.get("train"):
+        other = TASKS[task.train_from]
+        try:
+            borrowed = find_files(other, data_dir, reach)
+        except TaskDataError:
+            borrowed = []  # Then the task is split, which its notes say.
+        for file in borrowed:
+            if file.part == "train":
+                _add_file(parts, other, file, "train", reach)
+                parts.notes.append(f"trained on {other.name}")
+    return parts
+
+
+def _add_file(parts: _Parts, task: Task, file: Found, part: str, reach: Reach) -> None:
+    read = _read_file(task, file, reach)
+    if read is None or not len(read):
+        parts.unlabelled.append(str(file.path))
+        return
+    parts.add(part, file.key, read, [str(file.path)])
+
+
+def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
+    """Examples of one file; None where it has no labels."""
+    if task.kind == "span":
+        questions = read_squad(file.path, reach)
+        return None if questions is None else _checked(task, file, questions)
+    if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
+        sentences = read_columns(file.path, file.key, reach)
+        return None if sentences is None else Converted({None: sentences})
+    table = read_table(file.path, task.layout, reach)
+    if not table.labelled:
+        if task.suite == OWN_SUITE and file.part != "test":
+            raise TaskDataError(table.lacking)
+        return None
+    converted = from_rows(task, table.rows, file.path.name)
+    return Converted(converted.examples, (*table.notes, *converted.notes))
+
+
+def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:
+    """Questions by language, if none is without an answer that must have one."""
+    impossible = sum(question.impossible for question in questions)
+    if impossible and task.suite != "squad2":
+        raise TaskDataError(
+            f"{file.path} has {impossible} questions without an answer, unlike {task.name}; "
+            "evaluate it as SQuAD 2.0"
+        )
+    return Converted(_by_language(task, questions, file.key))
+
+
+def _by_language(
+    task: Task, questions: Sequence[SpanExample], key: str | None
+) -> dict[str | None, list[Example]]:
+    """Questions by the language that ids name in TyDiQA; those of MLQA are told theirs."""
+    by_language: dict[str | None, list[Example]] = {}
+    for question in questions:
+        language = None
+        if task.suite == "tydiqa":
+            language = TYDIQA_LANGUAGES.get(question.id.partition("-")[0])
+        elif task.suite == "mlqa":
+            question = replace(question, language=key)
+        by_language.setdefault(language, []).append(question)
+    return by_language
+
+
+def _from_hub(task: Task) -> _Parts:
+    source = task.hub
+    if source is None:
+        raise TaskDataError(
+            f"{task.name} has no data set on the hub; give a folder or a file with its examples"
+        )
+    parts, revision = _Parts(), pinned(source)
+    for key, part in source.evaluations.items():
+        read = read_hub_part(task, source, part, revision)
+        origin = sources_of(task, source, revision)
+        parts.add(_usual_part(task), key, _in_languages(task, key, read), origin)
+    lender = task if source.train else TASKS[task.train_from or ""]
+    if lender.hub is None or lender.hub.train is None:
+        raise TaskDataError(f"{task.name} has no training data on the hub; give a folder with some")
+    if lender is not task:
+        revision = pinned(lender.hub)
+        parts.notes.append(f"trained on {lender.name}")
+    read = read_hub_part(lender, lender.hub, lender.hub.train, revision)
+    origin = sources_of(lender, lender.hub, revision)
+    parts.add("train", task.train_language, read, origin)
+    return parts
+
+
+def _in_languages(task: Task, key: str, read: Converted) -> Converted:
+    """Questions of the hub by language, as those of files."""
+    questions = [e for part in read.examples.values() for e in part if isinstance(e, SpanExample)]
+    return Converted(_by_language(task, questions, key)) if task.kind == "span" else read
+
+
+def _training_part(task: Task, train: Examples, notes: list[str]) -> list[Example]:
+    """Examples to train on: those of the task's language, or of all there are."""
+    if task.train_language in train:
+        return train[task.train_language]
+    if task.train_language and set(train) - {""}:
+        notes.append(f"no training part in {task.train_language}: {', '.join(train)} taken")
+    return [example for examples in train.values() for example in examples]
+
+
+def _tuning_part(task: Task, found: _Parts) -> list[Example]:
+    """The development part in the language of training: others are to be new to the model."""
+    return _training_part(task, found.parts.get("dev", {}), [])
+
+
+def _scored_part(task: Task, found: _Parts) -> tuple[str, Examples]:
+    """Name and examples of the part that is scored; none where no part has labels."""
+    usual = _usual_part(task)
+    other = "test" if usual == "dev" else "dev"
+    first, second = found.parts.get(usual, {}), found.parts.get(other, {})
+    if len(second) <= len(first):
+        return usual, first
+    why = f"the {usual} part has fewer languages" if first else f"no {usual} part has labels"
+    found.notes.append(f"scored on the {other} part: {why}")
+    return other, second
+
+
+def _usual_part(task: Task) -> str:
+    """The part that papers report: the test part, unless its labels are secret."""
+    return "dev" if task.suite in SECRET_TESTS else "test"
+
+
+def _named(examples: Mapping[str, list[Example]], name: str) -> Examples:
+    """Examples whose file names neither language nor variant go by the part's name."""
+    return {key or name: values for key, values in examples.items()}

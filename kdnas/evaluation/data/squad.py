@@ -1,0 +1,104 @@
+"""Questions about contexts: SQuAD's JSON, which TyDiQA-GoldP, XQuAD and MLQA share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.tables import read_text
+from kdnas.evaluation.tasks.examples import SpanExample
+from kdnas.reach import ANYWHERE, Reach
+
+NOT_FOUND = -1
+
+
+def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
+    """Read a file of SQuAD's layout: data → paragraphs → questions.
+
+    Returns:
+        The questions, with distinct ids; None where the file says of no question what its answer
+        is, as test parts do.
+
+    Raises:
+        RequestError: the file is out of reach.
+        TaskDataError: the file is not JSON of this layout, or empty.
+    """
+    try:
+        content = json.loads(read_text(path, reach))
+    except (ValueError, RecursionError) as error:
+        raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
+    try:
+        found = list(_questions(content))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TaskDataError(
+            f"{path} is not in the layout of SQuAD: {error!r}; it needs data, paragraphs, "
+            "context, qas, question and answers"
+        ) from None
+    if not found:
+        raise TaskDataError(f"{path} holds no question; check the file")
+    if not any(answered for _, answered in found):
+        return None
+    return distinct_ids(example for example, _ in found)
+
+
+def span_example(
+    id_: str, question: str, context: str, answers: Iterable[tuple[str, int]], impossible: bool
+) -> SpanExample:
+    """An example whose starts are right: an answer that lies elsewhere is looked for.
+
+    Some published files count bytes, or another text's characters. An answer that is nowhere in
+    the context keeps its text, for scoring, and starts at −1.
+    """
+    texts, starts = [], []
+    for text, start in answers:
+        texts.append(text)
+        starts.append(_located(context, text, start))
+    return SpanExample(id_, question, context, tuple(texts), tuple(starts), impossible)
+
+
+def distinct_ids(examples: Iterable[SpanExample]) -> list[SpanExample]:
+    """Number the examples whose id was there before: predictions are kept by id."""
+    seen: dict[str, int] = {}
+    out = []
+    for example in examples:
+        count = seen.get(example.id, 0)
+        seen[example.id] = count + 1
+        out.append(replace(example, id=f"{example.id}#{count}") if count else example)
+    return out
+
+
+def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]:
+    """Each question, and whether the file says what its answer is."""
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            context = paragraph["context"]
+            for qa in paragraph["qas"]:
+                answers = [
+                    (str(answer["text"]), int(answer["answer_start"]))
+                    for answer in qa.get("answers") or ()
+                ]
+                impossible = bool(qa.get("is_impossible", not answers))
+                example = span_example(
+                    str(qa["id"]),
+                    str(qa["question"]),
+                    str(context),
+                    () if impossible else answers,
+                    impossible,
+                )
+                yield example, bool(answers) or "is_impossible" in qa
+
+
+def _located(context: str, text: str, start: int) -> int:
+    """Where the text lies: at the start, else at its nearest occurrence, else nowhere."""
+    if text and context[start : start + len(text)] == text and start >= 0:
+        return start
+    if not text:
+        return NOT_FOUND
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    after = context.find(text, max(start, 0))
+    there = [place for place in (before, after) if place >= 0]
+    return min(there, key=lambda place: abs(place - start), default=NOT_FOUND)

@@ -1,0 +1,262 @@
+"""Rows of a table: TSV as benchmarks publish it, CSV, JSON Lines, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.tasks.task import Columns, LocalLayout
+from kdnas.reach import ANYWHERE, Reach
+
+# Some published files hold a few torn lines; more than this share is a wrong layout.
+MAX_TORN_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, as read.
+
+    Attributes:
+        source: file or data set, with the unit that is counted, such as ``dev.tsv, line``.
+        number: of the line or row.
+        text: the first text, or a list of words.
+        pair: the second text.
+        label: None where the file has no such column.
+        language: where the file says it.
+    """
+
+    source: str
+    number: int
+    text: Any
+    pair: Any = None
+    label: Any = None
+    language: str | None = None
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.source} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a file.
+
+    Attributes:
+        rows: in the file's order.
+        labelled: there is a column of labels.
+        notes: what was left out.
+        lacking: what to say where a column of labels must be and is not.
+    """
+
+    rows: Sequence[Row]
+    labelled: bool
+    notes: tuple[str, ...] = ()
+    lacking: str = ""
+
+
+def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
+    """A file's text, without a byte-order mark, its line ends as on Unix.
+
+    Raises:
+        RequestError: it is out of reach.
+        TaskDataError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        with reach.open(path) as stream:
+            text = stream.read().decode("utf-8-sig")
+    except OSError as error:
+        raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
+    except UnicodeDecodeError as error:
+        raise TaskDataError(
+            f"{path} is not UTF-8 at byte {error.start}; convert it to UTF-8"
+        ) from None
+    return text.replace("\r\n", "\n")
+
+
+def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Table:
+    """Read a file by its suffix; ``.tsv`` and ``.txt`` know no quotes, ``.csv`` does.
+
+    Raises:
+        RequestError: the file is out of reach.
+        TaskDataError: the file cannot be read, or has none of the known headers.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        return _from_records(path, "line", _json_lines(path, reach), layout)
+    if suffix == ".parquet":
+        return _from_records(path, "row", _parquet(path, reach), layout)
+    if suffix == ".csv":
+        return _from_cells(path, _csv_cells(path, layout, reach), layout, exact=True)
+    lines = enumerate(read_text(path, reach).split("\n"), 1)
+    return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
+
+
+def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | None:
+    """The first of the known headers whose texts are among the names, whatever their case.
+
+    The label may be missing: test parts are published without.
+    """
+    there = {name.strip().lower() for name in names}
+    fits = [c for c in known if {c.text.lower(), (c.pair or c.text).lower()} <= there]
+    labelled = [c for c in fits if c.label.lower() in there]
+    in_languages = [c for c in labelled if c.language and c.language.lower() in there]
+    plain = [c for c in labelled if c.language is None]
+    return next(iter([*in_languages, *plain, *fits]), None)
+
+
+def _from_cells(
+    path: Path,
+    cells: Iterator[tuple[int, list[str]]],
+    layout: LocalLayout,
+    *,
+    exact: bool = False,
+) -> Table:
+    """Keep the columns that are wanted: those that are not may be most of a large file.
+
+    Args:
+        path: of the file, for messages.
+        cells: line numbers and cells, the header first.
+        layout: says which columns are wanted.
+        exact: rows that are longer than the header are torn, too: where a comma of the text is
+            not in quotes, another cell than the label's stands in the label's place.
+    """
+    first = next(cells, None)
+    if first is None:
+        raise TaskDataError(f"{path} is empty; check the file")
+    header = [name.strip().lower() for name in first[1]]
+    columns = known_columns(header, layout.columns)
+    pair: int | None
+    label: int | None
+    if columns is not None:
+        text, label = header.index(columns.text.lower()), _index(header, columns.label)
+        pair, language = _index(header, columns.pair), _index(header, columns.language)
+    elif layout.positions is not None:
+        text, pair, label = layout.positions
+        language = None
+        if len(header) <= label:
+            label = None
+        cells = chain([first], cells)
+    else:
+        raise TaskDataError(_lacking(path, first[1], layout))
+    needed = 1 + max(n for n in (text, pair, label, language) if n is not None)
+    most = len(header) if exact else inf
+    rows: list[Row] = []
+    torn: list[tuple[int, int]] = []
+    source = f"{path}, line"
+    for number, row in cells:
+        if not needed <= len(row) <= most:
+            torn.append((number, len(row)))
+            continue
+        wanted = (None if n is None else row[n] for n in (text, pair, label, language))
+        rows.append(Row(source, number, *wanted))
+    if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
+        line, found = torn[0]
+        if found > most:
+            raise TaskDataError(
+                f"{path} has {found} columns in line {line}, but {most} in its header; put texts "
+                "with commas in quotes"
+            )
+        columns_found = "column" if found == 1 else "columns"
+        raise TaskDataError(
+            f"{path} has only {found} {columns_found} in line {line}, {needed} are needed; "
+            f"{_wanted(layout)}"
+        )
+    lines = "line" if len(torn) == 1 else "lines"
+    notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
+    return Table(rows, label is not None, notes, _lacking(path, first[1], layout))
+
+
+def _from_records(
+    path: Path, unit: str, records: Sequence[tuple[int, Mapping[str, Any]]], layout: LocalLayout
+) -> Table:
+    if not records:
+        raise TaskDataError(f"{path} is empty; check the file")
+    names = list(dict.fromkeys(name for _, record in records for name in record))
+    columns = known_columns(names, layout.columns)
+    if columns is None:
+        raise TaskDataError(_lacking(path, names, layout))
+    lower = [name.strip().lower() for name in names]
+    found = [_index(lower, name) for name in (columns.text, columns.pair, columns.label)]
+    wanted = [None if place is None else names[place] for place in found]
+    rows = [
+        Row(f"{path}, {unit}", n, *(None if name is None else record.get(name) for name in wanted))
+        for n, record in records
+    ]
+    return Table(rows, found[2] is not None, (), _lacking(path, names, layout))
+
+
+def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[int, list[str]]]:
+    """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
+    text = read_text(path, reach)
+    header = text.partition("\n")[0]
+    known = (
+        d
+        for d in (",", ";", "\t")
+        if known_columns(next(csv.reader([header], delimiter=d), []), layout.columns)
+    )
+    reader = csv.reader(io.StringIO(text), delimiter=next(known, ","))
+    try:
+        yield from ((reader.line_num, cells) for cells in reader if any(cells))
+    except csv.Error as error:
+        raise TaskDataError(
+            f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
+        ) from None
+
+
+def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
+    records: list[tuple[int, Mapping[str, Any]]] = []
+    for number, line in enumerate(read_text(path, reach).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TaskDataError(f"{where} is not JSON: {error}; write one object a line") from None
+        if not isinstance(record, dict):
+            raise TaskDataError(f"{where} holds a {type(record).__name__}; write one object a line")
+        records.append((number, record))
+    return records
+
+
+def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
+    try:
+        with reach.open(path) as stream:
+            records = pq.read_table(stream).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        detail = " ".join(str(error).split())
+        raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
+    return list(enumerate(records))
+
+
+def _index(names: Sequence[str], wanted: str | None) -> int | None:
+    if wanted is None or wanted.lower() not in names:
+        return None
+    return names.index(wanted.lower())
+
+
+def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
+    listed = ", ".join(name.strip() for name in names)
+    if len(listed) > 200:
+        listed = listed[:200] + " …"
+    return f"{path} has the columns {listed}; {_wanted(layout)}{layout.advice}"
+
+
+def _wanted(layout: LocalLayout) -> str:
+    """What a header must have, for messages."""
+    choices = [
+        " and ".join(name for name in (c.text, c.pair, c.label) if name) for c in layout.columns
+    ]
+    return f"it needs {' or '.join(choices)}"

@@ -1,0 +1,97 @@
+"""Classification and regression of a text or a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kdnas.evaluation.finetuning.forward import Forward
+from kdnas.evaluation.finetuning.model import TaskModel
+from kdnas.evaluation.results import Prediction
+from kdnas.evaluation.tasks.examples import TaskData, TextExample
+
+
+class TextEncoding:
+    """Texts as batches, and what the head says as labels or numbers.
+
+    Texts are tokenised batch by batch while the model works, so that a large training set needs
+    no memory of its own and none of it is tokenised in vain.
+
+    Args:
+        task_model: whose tokenizer cuts the texts.
+        labels: of a classification; None for a regression.
+        max_length: tokens of an example; of a pair, the longer text is cut first.
+    """
+
+    def __init__(
+        self, task_model: TaskModel, labels: Sequence[str] | None, max_length: int
+    ) -> None:
+        self._task_model = task_model
+        self._labels = labels
+        self._numbers = {label: i for i, label in enumerate(labels or ())}
+        self._max_length = max_length
+
+    def items(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
+        """Return what is trained on: the examples as they are."""
+        return examples
+
+    def collate(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
+        """Make a training batch: input ids and masks (B, T), labels (B,)."""
+        if self._labels is None:
+            labels = torch.tensor([_number(e) for e in examples], dtype=torch.float32)
+        else:
+            labels = torch.tensor([self._numbers[str(e.label)] for e in examples])
+        return {**self._encode(examples), "labels": labels}
+
+    def predict(self, examples: Sequence[TextExample], forward: Forward) -> list[Prediction]:
+        """Say which label or number each example gets, in the order of the examples."""
+        rows = self.logits(examples, forward)
+        return [self._prediction(e, row) for e, row in zip(examples, rows, strict=True)]
+
+    def logits(self, examples: Sequence[TextExample], forward: Forward) -> list[Tensor]:
+        """Return what the head gives, (labels,) or (1,) each, in the order of the examples."""
+        found: dict[int, Tensor] = {}
+        for places, (logits,) in forward(examples, _length, self._encode):
+            found.update(zip(places, logits, strict=True))
+        return [found[i] for i in range(len(examples))]
+
+    def _prediction(self, example: TextExample, logits: Tensor) -> Prediction:
+        if self._labels is None:
+            number = float(logits.squeeze())
+            right = _number(example)
+            return Prediction(example.id, number, -abs(number - right), right)
+        label = self._labels[int(logits.argmax())]
+        return Prediction(example.id, label, float(label == example.label), example.label)
+
+    def _encode(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
+        pairs = [e.pair for e in examples]
+        encoded: Mapping[str, Any] = self._task_model.tokenizer(
+            [e.text for e in examples],
+            None if any(pair is None for pair in pairs) else pairs,
+            truncation=True,
+            max_length=self._max_length,
+            padding="longest",
+            return_tensors="pt",
+        )
+        return self._task_model.taken(encoded)
+
+
+def _length(example: TextExample) -> int:
+    return len(example.text) + len(example.pair or "")
+
+
+def _number(example: TextExample) -> float:
+    if example.label is None:
+        raise ValueError(f"example {example.id} has no label")
+    return float(example.label)
+
+
+def mean_number(data: TaskData) -> float:
+    """The mean of what a regression learns from; 0 of any other task."""
+    if data.task.kind != "regression":
+        return 0.0
+    return fmean(_number(e) for e in data.train if isinstance(e, TextExample))

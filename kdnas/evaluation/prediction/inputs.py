@@ -1,0 +1,224 @@
+"""What is to be predicted, read a line or a row at a time: a file may be of any size."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from kdnas.errors import TaskDataError, unknown_name
+from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+
+FORMATS = ("txt", "csv", "tsv", "jsonl", "conll", "squad")
+_BY_ENDING = {
+    ".txt": "txt",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".conll": "conll",
+    ".json": "squad",
+}
+TEXT_NAMES = ("text", "sentence", "sentence1", "question", "question1", "premise")
+PAIR_NAMES = ("pair", "text2", "sentence2", "context", "question2", "hypothesis")
+UNKNOWN = "O"
+"""Tag of a word whose tag is not known yet."""
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How a file is read.
+
+    Attributes:
+        kind: what is predicted.
+        format: one of :data:`FORMATS`.
+        text: column of the text or question; None looks for a usual name.
+        pair: column of the second text or the context; likewise, and it may be absent.
+    """
+
+    kind: str
+    format: str
+    text: str | None = None
+    pair: str | None = None
+
+
+def format_of(path: str, kind: str, wanted: str | None) -> str:
+    """Say how a file is laid out: as asked, else by its ending, else a text a line.
+
+    Args:
+        path: of the file; ``-`` is standard input.
+        kind: what is predicted; words in columns end in ``.txt`` as well.
+        wanted: by the user.
+
+    Raises:
+        TaskDataError: an unknown format, or one that does not suit what is predicted.
+    """
+    if wanted is not None and wanted not in FORMATS:
+        raise TaskDataError(unknown_name("format", wanted, FORMATS))
+    found = wanted or _BY_ENDING.get(Path(path).suffix.lower(), "txt")
+    if kind == "span" and found in ("txt", "conll"):
+        raise TaskDataError(
+            f"questions need a context each, which {path} in the format {found} cannot give; give "
+            "SQuAD's JSON, or CSV, TSV or JSONL with the columns question and context"
+        )
+    if (found == "squad" and kind != "span") or (found == "conll" and kind != "tagging"):
+        raise TaskDataError(
+            f"the format {found} is not for {kind}; give txt, csv, tsv or jsonl with --format"
+        )
+    return found
+
+
+def one_example(kind: str, text: str, pair: str | None) -> Example:
+    """Make an example of what stands on the command line.
+
+    Raises:
+        TaskDataError: a question without a context.
+    """
+    return _example(kind, "1", text, pair, "the command line")
+
+
+def read_examples(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
+    """Read examples as they come.
+
+    Args:
+        source: how the file is read.
+        stream: the open file.
+        name: of the file, for messages.
+
+    Raises:
+        TaskDataError: says which line is wrong, and how.
+    """
+    try:
+        if source.format == "squad":
+            yield from _squad(stream, name)
+        elif source.format == "conll":
+            yield from _columns(stream)
+        elif source.format == "txt":
+            for number, line in enumerate(stream, 1):
+                text = line.rstrip("\r\n")
+                yield _example(source.kind, str(number), text, None, f"{name}, line {number}")
+        else:
+            yield from _rows(source, stream, name)
+    except UnicodeDecodeError as error:
+        raise TaskDataError(f"{name} is not UTF-8 ({error.reason}); convert it to UTF-8") from None
+
+
+def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
+    text, pair = source.text, source.pair
+    for number, row in _records(source.format, stream, name):
+        where = f"{name}, row {number}"
+        if text is None or text not in row:
+            text = _column(row, (text,) if text else TEXT_NAMES) or text
+        if text is None or text not in row:
+            raise TaskDataError(
+                f"{where} has no column {text or 'text'!r}; there are {', '.join(map(str, row))}: "
+                "name one with --text-column"
+            )
+        if pair is None:
+            pair = _column(row, [name for name in PAIR_NAMES if name != text.lower()]) or ""
+        elif pair and pair not in row:
+            pair = _column(row, (pair,)) or pair
+        if pair and pair not in row:
+            raise TaskDataError(
+                f"{where} has no column {pair!r}; there are {', '.join(map(str, row))}: name one "
+                "with --pair-column"
+            )
+        second = row[pair] if pair else None
+        yield _example(source.kind, str(number), row[text], second, where)
+
+
+def _column(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Return the first of some columns that is there, whatever its case, as it is written there."""
+    there = {str(key).lower(): key for key in row}
+    return next((there[name.lower()] for name in names if name.lower() in there), None)
+
+
+def _records(format_: str, stream: TextIO, name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if format_ == "jsonl":
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise TaskDataError(
+                    f"{name}, line {number} is not JSON ({error}); write an object a line"
+                ) from None
+            if not isinstance(row, dict):
+                raise TaskDataError(f"{name}, line {number} is no object; write an object a line")
+            yield number, row
+        return
+    options: dict[str, Any] = (
+        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if format_ == "tsv" else {"strict": True}
+    )
+    try:
+        for number, row in enumerate(csv.DictReader(stream, **options), 1):
+            if None in row or None in row.values():
+                raise TaskDataError(
+                    f"{name}, row {number} has not as many cells as the header; mend it"
+                )
+            yield number, row
+    except csv.Error as error:
+        raise TaskDataError(f"{name} is no {format_.upper()} ({error}); check the file") from None
+
+
+def _columns(stream: Iterable[str]) -> Iterator[TaggedExample]:
+    """Read a word a line, in the first column, with blank lines between sentences."""
+    words: list[str] = []
+    count = 0
+    for line in stream:
+        if line.strip() and not line.startswith("-DOCSTART-"):
+            words.append((line.split("\t") if "\t" in line else line.split())[0].strip())
+        elif words:
+            count += 1
+            yield _tagged(str(count), words)
+            words = []
+    if words:
+        yield _tagged(str(count + 1), words)
+
+
+def _squad(stream: TextIO, name: str) -> Iterator[SpanExample]:
+    """Read SQuAD's JSON, which is one object and so is in memory as a whole."""
+    try:
+        content = json.load(stream)
+        for article in content["data"]:
+            for paragraph in article["paragraphs"]:
+                for qa in paragraph["qas"]:
+                    yield _span(str(qa["id"]), str(qa["question"]), str(paragraph["context"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TaskDataError(
+            f"{name} is not in the layout of SQuAD ({error!r}); it needs data, paragraphs, "
+            "context, qas, id and question"
+        ) from None
+
+
+def _example(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example:
+    if kind == "tagging":
+        return _tagged(id_, _words(text))
+    if not isinstance(text, str) or not (pair is None or isinstance(pair, str)):
+        raise TaskDataError(f"{where} has {text!r} in the place of a text; write a text there")
+    if kind == "span":
+        if pair is None:
+            raise TaskDataError(
+                f"{where} has a question without a context; give one with --pair, or name its "
+                "column with --pair-column"
+            )
+        return _span(id_, text, pair)
+    return TextExample(id_, text, pair, None)
+
+
+def _words(text: Any) -> list[str]:
+    """Return the words of a list as they are, and of a text its words and punctuation marks."""
+    return [str(word) for word in text] if isinstance(text, list) else _WORDS.findall(str(text))
+
+
+def _tagged(id_: str, words: list[str]) -> TaggedExample:
+    return TaggedExample(id_, tuple(words), (UNKNOWN,) * len(words))
+
+
+def _span(id_: str, question: str, context: str) -> SpanExample:
+    return SpanExample(id_, question, context, (), (), impossible=False)

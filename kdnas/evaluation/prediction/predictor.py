@@ -1,0 +1,264 @@
+"""A fine-tuned model at work: examples in, answers out, in their order and a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from kdnas.distill.numerics import Device, choose_device, num_threads
+from kdnas.errors import RequestError, unknown_name
+from kdnas.evaluation.finetuning.forward import Forward
+from kdnas.evaluation.finetuning.model import TaskModel, load_task_model
+from kdnas.evaluation.finetuning.saving import TASK_FILE, SavedTask, read_saved_task
+from kdnas.evaluation.finetuning.span import SpanEncoding
+from kdnas.evaluation.finetuning.tagging import TaggingEncoding
+from kdnas.evaluation.finetuning.text import TextEncoding
+from kdnas.evaluation.scoring.answers import apply_threshold
+from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.tasks.task import Task
+from kdnas.models.teacher import prepare_teacher, quiet_transformers
+
+CHUNK = 1024
+"""Examples in memory at a time; within a chunk the longest are done first."""
+KINDS = {
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tagging",
+    "ForQuestionAnswering": "span",
+}
+"""End of the name of an architecture → what is predicted."""
+_LIKE = {
+    "classification": "SST-2",
+    "regression": "STS-B",
+    "tagging": "WNUT-17",
+    "span": "SQuAD 2.0",
+}
+"""Of each kind a task whose head is the same."""
+USUAL_LENGTH, USUAL_STRIDE = 128, 128
+SPAN_LENGTH = 384
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model says about one example.
+
+    Attributes:
+        example: what it was asked about.
+        value: label, number, tags of the words, or text of the answer, empty where there is none.
+        probability: of the label; None of other kinds.
+    """
+
+    example: Example
+    value: str | float | tuple[str, ...]
+    probability: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        about: dict[str, Any] = {"id": self.example.id}
+        if isinstance(self.example, TaggedExample):
+            return {**about, "words": list(self.example.tokens), "tags": self.value}
+        if isinstance(self.example, SpanExample):
+            return {**about, "answer": self.value}
+        if self.probability is None:
+            return {**about, "value": self.value}
+        return {**about, "label": self.value, "probability": self.probability}
+
+    def to_text(self) -> str:
+        """Return it as lines for a person: tags as columns, with a blank line after a sentence."""
+        if isinstance(self.example, TaggedExample) and isinstance(self.value, tuple):
+            pairs = zip(self.example.tokens, self.value, strict=True)
+            return "".join(f"{word}\t{tag}\n" for word, tag in pairs)
+        if isinstance(self.value, float):
+            return f"{self.value:.4f}"
+        probability = "" if self.probability is None else f"\t{self.probability:.4f}"
+        return f"{self.value}{probability}"
+
+
+def find_saved(reference: str, task: str | None) -> str:
+    """Return the model that is meant: a folder of several tasks needs the name of one.
+
+    Args:
+        reference: a model, or the folder of ``kdnas evaluate --save-models``.
+        task: by its name, as users write it.
+
+    Raises:
+        RequestError: the folder has several tasks and none is named, or not the one that is; or
+            a task is named of a model that is of another, or says of none.
+    """
+    folder = Path(reference).expanduser()
+    found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{TASK_FILE}"))}
+    if (folder / "config.json").is_file() or not found:
+        if task is not None:
+            _check_task(reference, read_saved_task(folder), task)
+        return reference
+    if task is None:
+        if len(found) == 1:
+            return str(next(iter(found.values())))
+        raise RequestError(
+            f"{folder} has models of several tasks; name one with --task: {', '.join(found)}"
+        )
+    wanted = _plain(task)
+    for name, place in found.items():
+        about = read_saved_task(place)
+        if wanted in (_plain(name), _plain(about.task) if about and "-seed" not in name else None):
+            return str(place)
+    raise RequestError(unknown_name(f"task of {folder}", task, found))
+
+
+def _check_task(reference: str, saved: SavedTask | None, task: str) -> None:
+    if saved is None:
+        raise RequestError(
+            f"model {reference!r} does not say what task it is for; leave out --task"
+        )
+    if _plain(saved.task) != _plain(task):
+        raise RequestError(
+            f"model {reference!r} is fine-tuned on {saved.task}, not on {task!r}; leave out "
+            "--task, or name another model"
+        )
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+class Predictor:
+    """A fine-tuned model that answers.
+
+    Args:
+        reference: a folder of ``--save-models``, any other model with a head, or a hub id.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        threads: intra-op threads on a CPU; None leaves them as they are.
+        batch_size: examples, or windows of contexts, of a forward pass.
+
+    Raises:
+        TeacherError: the model is not found or does not load.
+        RequestError: it has no head.
+    """
+
+    def __init__(
+        self,
+        reference: str,
+        device: str = "auto",
+        threads: int | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        handle = prepare_teacher(reference)
+        saved = read_saved_task(handle.folder)
+        self.kind = _kind_of(reference, handle.config)
+        labels = _labels_of(handle.config) if self.kind in ("classification", "tagging") else None
+        task: Task = find_task(_LIKE[self.kind])
+        self._model = load_task_model(handle, task, labels, 0.0, 0)
+        self._device: Device = choose_device(device)
+        self._model.model.to(self._device).eval()
+        self._threads, self._batch_size = threads, batch_size
+        usual = SPAN_LENGTH if self.kind == "span" else USUAL_LENGTH
+        length = min(saved.max_length if saved else usual, self._model.max_length)
+        stride = min(saved.stride if saved else USUAL_STRIDE, length // 3)
+        self._denies = saved.may_deny if saved else False
+        self._paired = saved.paired if saved else None
+        self._labels = labels
+        self._encoding = _encoding(self.kind, self._model, labels, length, stride, self._denies)
+
+    def __call__(self, examples: Iterable[Example]) -> Iterator[Answer]:
+        """Answer examples, in their order; not more than a chunk of them is in memory."""
+        stream = iter(examples)
+        while chunk := list(islice(stream, CHUNK)):
+            with ExitStack() as machine:
+                if self._threads is not None:
+                    machine.enter_context(num_threads(self._threads))
+                machine.enter_context(quiet_transformers())
+                answers = self._answers(chunk)
+            yield from answers
+
+    def _answers(self, chunk: Sequence[Any]) -> list[Answer]:
+        forward = Forward(self._model.model, self._device, "float32", self._batch_size)
+        encoding = self._encoding
+        if isinstance(encoding, TextEncoding):
+            rows = encoding.logits(_alike(chunk, self._paired), forward)
+            return [self._answer(e, row) for e, row in zip(chunk, rows, strict=True)]
+        if isinstance(encoding, TaggingEncoding):
+            found = encoding.predict(chunk, forward)
+            return [Answer(e, p.prediction) for e, p in zip(chunk, found, strict=True)]
+        found = encoding.predict(_numbered(chunk), forward)
+        spans = {p.id: str(p.prediction) for p in found}
+        denials = {p.id: p.denial for p in found if p.denial is not None}
+        given = apply_threshold(spans, denials if self._denies else None)
+        return [Answer(e, given[str(i)]) for i, e in enumerate(chunk)]
+
+    def _answer(self, example: TextExample, logits: Any) -> Answer:
+        if self._labels is None:
+            return Answer(example, float(logits.squeeze()))
+        probabilities = logits.softmax(-1)
+        best = int(probabilities.argmax())
+        return Answer(example, self._labels[best], float(probabilities[best]))
+
+
+def _alike(chunk: Sequence[TextExample], paired: bool | None) -> Sequence[TextExample]:
+    """Check that examples are pairs where the model learned from pairs, and else are not.
+
+    Args:
+        chunk: of examples.
+        paired: whether the model learned from pairs; None where nobody knows, and all or none
+            have to be, since a batch cannot mix them.
+
+    Raises:
+        RequestError: one is not like that.
+    """
+    expected = any(example.pair is not None for example in chunk) if paired is None else paired
+    odd = next((e for e in chunk if (e.pair is not None) != expected), None)
+    if odd is None:
+        return chunk
+    if paired is None:
+        raise RequestError(f"example {odd.id} has no second text, but others have; give all one")
+    if paired:
+        raise RequestError(
+            f"example {odd.id} has no second text, but the model learned from pairs; give it with "
+            "--pair, or in a column of the file (--pair-column)"
+        )
+    raise RequestError(
+        f"example {odd.id} has a second text, but the model learned from single ones; leave it out"
+    )
+
+
+def _numbered(chunk: Sequence[SpanExample]) -> list[SpanExample]:
+    """Give questions ids that differ, by which their windows find them again."""
+    return [
+        SpanExample(str(i), e.question, e.context, (), (), impossible=False)
+        for i, e in enumerate(chunk)
+    ]
+
+
+def _kind_of(reference: str, config: Any) -> str:
+    names: Sequence[str] = config.architectures or ()
+    for name in names:
+        for end, kind in KINDS.items():
+            if name.endswith(end):
+                single = kind == "classification" and config.num_labels == 1
+                return "regression" if single else kind
+    raise RequestError(
+        f"model {reference!r} has no head that answers anything; fine-tune it and keep the model: "
+        f"kdnas evaluate {reference} --suite SUITE --save-models DIR"
+    )
+
+
+def _labels_of(config: Any) -> tuple[str, ...]:
+    return tuple(str(config.id2label[i]) for i in range(config.num_labels))
+
+
+def _encoding(
+    kind: str,
+    model: TaskModel,
+    labels: Sequence[str] | None,
+    length: int,
+    stride: int,
+    denies: bool,
+) -> TextEncoding | TaggingEncoding | SpanEncoding:
+    if kind == "span":
+        return SpanEncoding(model, length, stride, may_deny=denies)
+    if kind == "tagging":
+        return TaggingEncoding(model, labels or (), length)
+    return TextEncoding(model, labels, length)

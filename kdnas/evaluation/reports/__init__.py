@@ -1,0 +1,1 @@
+"""Scores of models side by side, beside those that papers report."""

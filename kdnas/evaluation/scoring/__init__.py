@@ -1,0 +1,1 @@
+"""From predictions to scores, and how sure these are."""

@@ -1,0 +1,39 @@
+"""From predictions to metrics, for every kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kdnas.evaluation.results import Prediction
+from kdnas.evaluation.scoring.answers import score_spans
+from kdnas.evaluation.scoring.metrics import score
+from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.tasks.task import Task
+
+
+def judge(
+    task: Task, predictions: Sequence[Prediction], examples: Sequence[Example]
+) -> dict[str, float]:
+    """Return all metrics of a task; predictions and examples are in the same order."""
+    if task.kind == "span":
+        return _judge_spans(task, predictions, examples)
+    references = [e.tags if isinstance(e, TaggedExample) else _label(e) for e in examples]
+    return score(task, [p.prediction for p in predictions], references)
+
+
+def _judge_spans(
+    task: Task, predictions: Sequence[Prediction], examples: Sequence[Example]
+) -> dict[str, float]:
+    denials = {p.id: p.denial for p in predictions if p.denial is not None}
+    return score_spans(
+        task,
+        {p.id: str(p.prediction) for p in predictions},
+        [e for e in examples if isinstance(e, SpanExample)],
+        denials or None,
+    )
+
+
+def _label(example: Example) -> str | float | None:
+    if not isinstance(example, TextExample):
+        raise TypeError(f"{type(example).__name__} has no label")
+    return example.label

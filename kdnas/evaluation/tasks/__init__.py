@@ -1,0 +1,1 @@
+"""What a task is, which tasks there are, and examples of them."""

@@ -1,0 +1,103 @@
+"""Examples of the tasks, as read: before any tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kdnas.evaluation.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A text or a pair of texts, with a class name or a number.
+
+    Attributes:
+        id: unique in its file; parallel files of several languages share ids.
+        text: the only, or the first text.
+        pair: the second text, where the task has one.
+        label: class name, number of a regression, or None where it is not known.
+    """
+
+    id: str
+    text: str
+    pair: str | None
+    label: str | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """A sentence of words with a tag each, spans in IOB2.
+
+    Raises:
+        ValueError: words and tags are not equally many.
+    """
+
+    id: str
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.tags):
+            raise ValueError(f"{len(self.tokens)} tokens have {len(self.tags)} tags in {self.id}")
+
+
+@dataclass(frozen=True, slots=True)
+class SpanExample:
+    """A question about a context, answered by spans of it.
+
+    Attributes:
+        id: of the question.
+        question: its text.
+        context: the text that is asked about.
+        answers: accepted answers, each a span of the context; none where it has no answer.
+        starts: first character of each answer in the context; −1 for one that is not in it.
+        impossible: the context does not answer the question (SQuAD 2.0).
+        language: of the answers, where a task's rules of comparing them depend on it (MLQA).
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    starts: tuple[int, ...]
+    impossible: bool
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.answers) != len(self.starts):
+            raise ValueError(
+                f"{len(self.answers)} answers have {len(self.starts)} starts in {self.id}"
+            )
+
+
+Example: TypeAlias = TextExample | TaggedExample | SpanExample
+
+
+@dataclass(frozen=True, slots=True)
+class TaskData:
+    """What a task is trained on and evaluated on.
+
+    Attributes:
+        task: the task.
+        train: examples to fine-tune on.
+        evaluations: labelled examples that are scored, by a name: ``dev``, ``test``, ``matched``, a
+            language. The first is the one whose main metric counts, unless the suite takes a mean.
+        labels: class names or tags in the order of the classifier's outputs; None for regression
+            and spans.
+        official_split: False where train and evaluation were cut from one part by us.
+        sources: files or data sets that were read.
+        notes: what a reader of the scores should know, a sentence each.
+        tuning: the development part where the test part is scored; ``data.splitting.for_tuning``
+            holds out something else where this is empty.
+    """
+
+    task: Task
+    train: Sequence[Example]
+    evaluations: Mapping[str, Sequence[Example]]
+    labels: tuple[str, ...] | None
+    official_split: bool
+    sources: tuple[str, ...]
+    notes: tuple[str, ...] = field(default=())
+    tuning: Sequence[Example] = ()

@@ -1,0 +1,207 @@
+"""What a task is: its kind, labels and metrics, and where its data lie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.evaluation import OWN_SUITE
+
+Kind = Literal["classification", "regression", "tagging", "span"]
+
+# Metrics as papers write them; the keys are those of ``scoring.metrics.score``.
+METRIC_NAMES: Mapping[str, str] = {
+    "accuracy": "accuracy",
+    "exact_match": "EM",
+    "f1": "F1",
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "precision": "precision",
+    "recall": "recall",
+    "spearman": "Spearman",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Names of the columns that hold a task, in a header or a data set.
+
+    Attributes:
+        text: the first text, or the words of a tagging task.
+        pair: the second text.
+        label: class, number or tags.
+        language: where one file holds several languages.
+    """
+
+    text: str
+    pair: str | None
+    label: str
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HubPart:
+    """A split of a configuration of a hub data set."""
+
+    config: str | None
+    split: str
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A Parquet data set of the hub.
+
+    Attributes:
+        path: such as ``nyu-mll/glue``.
+        revision: a commit, or a branch; a branch's commit of the day is kept with the data.
+        columns: of its rows; a span task always has the columns of SQuAD.
+        train: what is trained on; None where there is nothing.
+        evaluations: what is scored, by the names of ``TaskData.evaluations``.
+        converted: the revision is of the hub's own conversion to Parquet, a folder a split, since
+            the repository itself holds a loading script.
+    """
+
+    path: str
+    revision: str
+    columns: Columns
+    train: HubPart | None
+    evaluations: Mapping[str, HubPart]
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLayout:
+    """How the files of a task look when they are unpacked as they are published.
+
+    Attributes:
+        folders: names of its folder, in lower case without punctuation; a folder whose name
+            begins with one is taken too.
+        suffixes: ends of file names; an empty one stands for no suffix.
+        examples: file names that are usual, for messages.
+        columns: headers that are known.
+        positions: columns of text, pair and label in a table without header.
+        languages: codes or names in file names → code; empty for a task in one language.
+        skip: file names that belong to another task of the same folder.
+        advice: what to do about a table that lacks a column, for messages.
+    """
+
+    folders: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    examples: tuple[str, ...]
+    columns: tuple[Columns, ...] = ()
+    positions: tuple[int, int | None, int] | None = None
+    languages: Mapping[str, str] = field(default_factory=dict)
+    skip: str | None = None
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task: what is predicted, how it is scored, where its data are.
+
+    Attributes:
+        name: as papers write it.
+        suite: key of ``SUITES``; ``own`` for a user's.
+        kind: what is predicted.
+        labels: class names by the numbers that the files use; the second is the positive one of
+            F1. None where they are found in the data, and for regression and spans.
+        metrics: keys of ``METRIC_NAMES``.
+        main_metric: the one that enters averages.
+        layout: local files.
+        hub: data set of the hub.
+        train_language: the only language that is trained on; None for all there are.
+        parallel: the languages hold the same examples under the same ids.
+        train_from: the task whose training part is used where this one has none of its own.
+        fine_tuned: False where a model is scored as it is.
+    """
+
+    name: str
+    suite: str
+    kind: Kind
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...]
+    main_metric: str
+    layout: LocalLayout
+    hub: HubSource | None = None
+    train_language: str | None = None
+    parallel: bool = False
+    train_from: str | None = None
+    fine_tuned: bool = True
+
+    def __post_init__(self) -> None:
+        unknown = [metric for metric in self.metrics if metric not in METRIC_NAMES]
+        if unknown:
+            raise SpecError(unknown_name("metric", unknown[0], METRIC_NAMES))
+        if self.main_metric not in self.metrics:
+            raise SpecError(
+                f"main metric {self.main_metric!r} of {self.name} is not among its metrics "
+                f"{', '.join(self.metrics)}; name one of these"
+            )
+
+
+def simple(name: str) -> str:
+    """A name in lower case, letters and digits only: ``SST-2`` is ``sst2``."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "classification": (("accuracy", "f1"), ("matthews", "precision", "recall")),
+    "regression": (("pearson", "spearman"), ()),
+    "tagging": (("f1", "precision", "recall"), ("accuracy",)),
+}
+"""Of each kind of a user's task the metrics that are usual, and the others that there are."""
+
+
+def own_task(
+    name: str,
+    kind: Kind,
+    *,
+    text: str = "text",
+    pair: str | None = None,
+    label: str = "label",
+    labels: tuple[str, ...] | None = None,
+    metrics: tuple[str, ...] | None = None,
+) -> Task:
+    """A user's task in CSV, TSV, JSON Lines or Parquet: a file, or a folder with one a part.
+
+    Args:
+        name: what reports call it.
+        kind: classification, regression or tagging. A tagging task keeps lists of words and tags
+            in JSON Lines or Parquet; files of CoNLL columns are the task ``NER``.
+        text: column of the text, or of the words.
+        pair: column of a second text.
+        label: column of the class, the number, or the tags.
+        labels: class names in order; found in the data where they are not given.
+        metrics: keys of ``METRIC_NAMES``, the main one first.
+
+    Raises:
+        SpecError: the kind is ``span``, or a metric is not one of the kind.
+    """
+    if kind not in _OWN_METRICS:
+        raise SpecError(
+            f"a task of your own cannot be of kind {kind!r}; choose {', '.join(_OWN_METRICS)}, or "
+            "put questions in SQuAD's JSON and evaluate them as SQuAD"
+        )
+    usual, others = _OWN_METRICS[kind]
+    stray = next((metric for metric in metrics or () if metric not in usual + others), None)
+    if stray is not None:
+        raise SpecError(unknown_name(f"metric of a {kind}", stray, usual + others))
+    chosen = metrics or usual
+    return Task(
+        name=name,
+        suite=OWN_SUITE,
+        kind=kind,
+        labels=labels,
+        metrics=chosen,
+        main_metric=chosen[0],
+        layout=LocalLayout(
+            (simple(name),),
+            (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"),
+            ("train.csv", "dev.csv", "test.jsonl"),
+            (Columns(text, pair, label),),
+            advice="; name the columns with --text, --pair and --label, or in own of the spec",
+        ),
+    )

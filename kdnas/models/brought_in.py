@@ -1,0 +1,69 @@
+"""A model's files, copied from where others may write: what is checked is what is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kdnas.errors import KdnasError
+from kdnas.models.sentence import (
+    DENSE_WEIGHTS,
+    MODULES_FILE,
+    SENTENCE_FILES,
+    read_modules,
+)
+from kdnas.models.teacher_files import TOKENIZER_FILES, WEIGHT_FILES
+from kdnas.reach import Reach
+from kdnas.store import Store
+
+_WANTED = {"config.json", *WEIGHT_FILES, *TOKENIZER_FILES, MODULES_FILE, *SENTENCE_FILES}
+_NAMED_ALONE = re.compile(r".*\.(bin|pt)")
+"""Files that a message names and nobody reads."""
+
+
+@contextmanager
+def brought_in(folder: Path, reach: Reach, store: Store) -> Iterator[Path]:
+    """Copy what is read of a model to where nobody else writes, for the time of a ``with`` block.
+
+    Args:
+        folder: as it was named.
+        reach: how it is opened.
+        store: where the copy lies meanwhile.
+
+    Yields:
+        The copy; errors of the block name the folder in its stead.
+
+    Raises:
+        RequestError: the folder, or a file of it, is out of reach.
+        StoreError: the copy cannot be written.
+    """
+    with store.create("incoming") as draft:
+        own = draft.folder
+        try:
+            _copy(folder, reach, own)
+            yield own
+        except KdnasError as error:
+            raise type(error)(str(error).replace(str(own), str(folder))) from None
+
+
+def _copy(folder: Path, reach: Reach, own: Path) -> None:
+    for file in reach.children(folder):
+        name = file.name
+        if name in _WANTED or file.suffix == ".safetensors":
+            _copy_if_there(file, reach, own / name)
+        elif _NAMED_ALONE.fullmatch(name):
+            (own / name).touch()
+    if not (own / MODULES_FILE).is_file():
+        return
+    for module in {module["path"] for module in read_modules(own)} - {""}:
+        (own / module).mkdir()
+        for name in ("config.json", DENSE_WEIGHTS):
+            _copy_if_there(folder / module / name, reach, own / module / name)
+
+
+def _copy_if_there(file: Path, reach: Reach, to: Path) -> None:
+    """Copy a file; what is missing is for the reader to say, who knows whether he needs it."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        reach.copy(file, to)

@@ -1,0 +1,77 @@
+"""What a search shows: while it waits, a line a candidate, and its result as tables and files."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kdnas.architecture import Architecture
+from kdnas.cli.screens.search import SearchScreen, candidate_line, show_result
+from kdnas.cli.tables.candidates import write_table
+from kdnas.records import Candidate, Episode, Losses, SearchRecord
+from kdnas.search.summary import summarise
+
+RECORD = SearchRecord("s", "trial", "succeeded", {}, "cli", datetime(2024, 1, 1, tzinfo=UTC))
+DONE = Candidate(
+    id="c0",
+    search_id="s",
+    episode=1,
+    position=0,
+    index=0,
+    architecture=Architecture(12, 12, 768, 3072, "gelu"),
+    source="controller",
+    predicted_reward=None,
+    status="succeeded",
+    losses=Losses(0.1, 0.2, 0.25, 0.375),
+    loss_start=0.625,
+    latency_ms=12.5,
+    latency_ratio=0.5,
+    params_millions=110.1,
+    reward=0.7,
+)
+UNKNOWN = replace(DONE, id="c1", position=1, index=1, reward=0.6, loss_start=None)
+RUINED = replace(
+    DONE, id="c2", position=2, index=2, status="failed", reward=None, error="has not learned: 1.03"
+)
+EPISODES = [Episode("s", 1, 1.0, True, candidates=(DONE, UNKNOWN, RUINED))]
+
+
+def test_it_says_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with SearchScreen() as screen:
+        screen.watchers.waiting("waiting for trainings on this machine to end")
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert shown.err.split(maxsplit=1) == [
+        "latency",
+        "no table for this device yet; waiting for trainings on this machine to end\n",
+    ]
+
+
+def test_a_failed_candidate_says_why_also_with_losses() -> None:
+    assert candidate_line(RUINED).split() == (
+        ["12,12,768,3072,gelu", "failed:", "has", "not", "learned:", "1.03"]
+    )
+    assert "relative 0.250  output 0.375" in candidate_line(DONE)
+
+
+def test_the_table_shows_starts_within_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show_result(summarise(RECORD, EPISODES), to_stderr=False)
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("architecture"))
+    table = lines[at : at + 3]
+    assert max(map(len, table)) <= 80
+    start = table[0].split().index("start")
+    assert [line.split()[start] for line in table[1:]] == ["0.625", "-"]
+
+
+def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "candidates.csv"
+    assert write_table(RECORD, EPISODES, path) == 3
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["loss_start"] for row in rows] == ["0.625", "", "0.625"]
+    assert [row["output_loss"] for row in rows] == ["0.375"] * 3

@@ -1,0 +1,488 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.loading import available_tasks, load_task
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    SpanExample,
+    TaggedExample,
+    TaskData,
+    TextExample,
+)
+from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task, own_task
+
+
+def file(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def squad(path: Path, *contexts: str, impossible: bool = False, prefix: str = "") -> Path:
+    """Two questions a context, answered by its first word."""
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {
+                    "id": f"{prefix}{context}-{n}",
+                    "question": f"what {n}?",
+                    "answers": []
+                    if impossible and n
+                    else [{"text": context.split()[0], "answer_start": 0}],
+                    **({"is_impossible": bool(n)} if impossible else {}),
+                }
+                for n in range(2)
+            ],
+        }
+        for context in contexts
+    ]
+    return file(path, json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+
+def texts(examples: Sequence[Example]) -> list[str]:
+    return [e.text for e in examples if isinstance(e, TextExample)]
+
+
+def counts(data: TaskData) -> tuple[int, dict[str, int]]:
+    return len(data.train), {name: len(part) for name, part in data.evaluations.items()}
+
+
+def rte(folder: Path) -> None:
+    for part, number in (("train", 3), ("dev", 2)):
+        rows = [f"{n}\t{part} {n}\tb\tnot_entailment" for n in range(number)]
+        file(folder / f"{part}.tsv", "index\tsentence1\tsentence2\tlabel", *rows)
+    file(folder / "test.tsv", "index\tsentence1\tsentence2", "0\ta\tb")
+
+
+@pytest.mark.parametrize("folder", ["RTE", "glue/rte", "GLUE_v1/Rte", "mine", "."])
+def test_a_task_is_found_in_its_folder_or_below(tmp_path: Path, folder: str) -> None:
+    rte(tmp_path / "data" / folder)
+    where = tmp_path / "data" / ("mine" if folder == "mine" else ".")
+    data = load_task(TASKS["rte"], where)
+    assert counts(data) == (3, {"dev": 2})
+    assert data.official_split
+    assert data.notes == ()
+    assert data.labels == ("entailment", "not_entailment")
+    assert data.train[0] == TextExample("0", "train 0", "b", "not_entailment")
+    assert [Path(source).name for source in data.sources] == ["train.tsv", "dev.tsv"]
+
+
+def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
+    glue = tmp_path / "glue_data"
+    file(glue / "CoLA" / "train.tsv", "gj04\t1\t\tOne rode.", "gj04\t0\t*\tTwo rides.")
+    file(glue / "CoLA" / "dev.tsv", 'gj04\t1\t\t"Three.')
+    file(glue / "SST-2" / "train.tsv", "sentence\tlabel", "fine \t1", "dull \t0")
+    file(glue / "SST-2" / "dev.tsv", "sentence\tlabel", "great \t1")
+    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    file(glue / "MRPC" / "msr_paraphrase_train.txt", header, "1\t1\t2\ta\tb")
+    file(glue / "MRPC" / "msr_paraphrase_test.txt", header, "0\t1\t2\tc\td")
+    sts = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    for part in ("train", "dev"):
+        file(glue / "STS-B" / f"{part}.tsv", sts, "0\tg\tf\ty\t0\tn\tn\ta\tb\t3.800")
+    file(glue / "STS-B" / "original" / "sts-train.tsv", "not\tread")
+    qqp = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+    for part in ("train", "dev"):
+        file(glue / "QQP" / f"{part}.tsv", qqp, "1\t2\t3\twhy?\twhat?\t0")
+    mnli = "index\tpairID\tsentence1\tsentence2\tlabel1\tgold_label"
+    for part in ("train", "dev_matched", "dev_mismatched"):
+        file(glue / "MNLI" / f"{part}.tsv", mnli, f"0\t1\t{part}\tb\tneutral\tcontradiction")
+    for part in ("train", "dev"):
+        file(
+            glue / "QNLI" / f"{part}.tsv", "index\tquestion\tsentence\tlabel", "0\tq\ts\tentailment"
+        )
+    rte(glue / "RTE")
+    for part in ("train", "dev"):
+        rows = ("0\ta\tb\t1", "1\tc\td\t0")
+        file(glue / "WNLI" / f"{part}.tsv", "index\tsentence1\tsentence2\tlabel", *rows)
+    loaded = {name: load_task(find_task(name), tmp_path) for name in SUITES["glue"]}
+    assert all(data.official_split for data in loaded.values())
+    found = {name: counts(data) for name, data in loaded.items()}
+    assert found.pop("MNLI") == (1, {"matched": 1, "mismatched": 1})
+    assert found.pop("MRPC") == (1, {"test": 1})
+    assert found == {
+        "CoLA": (2, {"dev": 1}),
+        "SST-2": (2, {"dev": 1}),
+        "STS-B": (1, {"dev": 1}),
+        "QQP": (1, {"dev": 1}),
+        "QNLI": (1, {"dev": 1}),
+        "RTE": (3, {"dev": 2}),
+        "WNLI": (2, {"dev": 2}),
+    }
+    assert loaded["CoLA"].evaluations["dev"][0] == TextExample("0", '"Three.', None, "acceptable")
+    assert loaded["STS-B"].train[0] == TextExample("0", "a", "b", 3.8)
+    assert loaded["STS-B"].labels is None
+    assert loaded["WNLI"].train[0] == TextExample("0", "a", "b", "entailment")
+    assert texts(loaded["MNLI"].evaluations["matched"]) == ["dev_matched"]
+    assert loaded["MNLI"].labels == ("entailment", "neutral", "contradiction")
+    assert loaded["MRPC"].notes == ("scored on the test part: no dev part has labels",)
+
+
+def test_what_is_not_found_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
+    rte(tmp_path / "RTE")
+    with pytest.raises(TaskDataError, match=r"train\.tsv, dev\.tsv .* of it called wnli; check"):
+        load_task(TASKS["wnli"], tmp_path)
+    with pytest.raises(TaskDataError, match=r"no data of WNLI in .*RTE"):
+        load_task(TASKS["wnli"], tmp_path / "RTE")
+    with pytest.raises(TaskDataError, match=r"data folder .*gone' is not there"):
+        load_task(TASKS["rte"], tmp_path / "gone")
+
+
+def test_files_of_another_task_are_refused(tmp_path: Path) -> None:
+    rte(tmp_path / "mine")
+    with pytest.raises(
+        TaskDataError,
+        match=r"train\.tsv, line 2 has the label 'not_entailment', which MRPC does not know; its "
+        r"labels are not_equivalent, equivalent",
+    ):
+        load_task(TASKS["mrpc"], tmp_path / "mine")
+    with pytest.raises(TaskDataError, match=r"it needs question and sentence and label"):
+        load_task(TASKS["qnli"], tmp_path / "mine")
+
+
+def test_without_a_training_part_a_fifth_is_held_out(tmp_path: Path) -> None:
+    rows = [f"{n}\tquestion {n // 2}\tanswer {n}\tentailment" for n in range(100)]
+    file(tmp_path / "QNLI" / "dev.tsv", "index\tquestion\tsentence\tlabel", *rows)
+    data = load_task(TASKS["qnli"], tmp_path)
+    assert counts(data) == (80, {"dev": 20})
+    assert not data.official_split
+    [note] = data.notes
+    assert note.startswith("not the official split: there is no training part")
+    assert "seed 0" in note
+    assert not set(texts(data.train)) & set(texts(data.evaluations["dev"]))
+    assert load_task(TASKS["qnli"], tmp_path) == data
+    other = load_task(TASKS["qnli"], tmp_path, seed=1)
+    assert counts(other) == (80, {"dev": 20})
+    assert other.evaluations != data.evaluations
+
+
+def test_without_labels_to_score_the_training_part_is_cut(tmp_path: Path) -> None:
+    file(tmp_path / "SST-2" / "train.tsv", "sentence\tlabel", *(f"text {n}\t1" for n in range(10)))
+    file(tmp_path / "SST-2" / "test.tsv", "index\tsentence", "0\tsecret")
+    data = load_task(TASKS["sst-2"], tmp_path)
+    assert counts(data) == (8, {"dev": 2})
+    assert data.notes[0].startswith("not the official split: there is no labelled part to score")
+
+
+def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
+    file(tmp_path / "one" / "dev.tsv", "sentence\tlabel", "same\t1", "same\t1")
+    with pytest.raises(TaskDataError, match=r"2 examples of SST-2 about 1 text cannot be split"):
+        load_task(TASKS["sst-2"], tmp_path / "one")
+    file(tmp_path / "none" / "test.tsv", "index\tsentence", "0\tsecret")
+    with pytest.raises(TaskDataError, match=r"no labelled examples of SST-2 in .*test\.tsv"):
+        load_task(TASKS["sst-2"], tmp_path / "none")
+
+
+def xnli(folder: Path, part: str, languages: str, number: int = 10) -> None:
+    for language in languages.split():
+        rows = [
+            f"{language} {n}\tthen\t{'neutral' if n % 2 else 'entailment'}" for n in range(number)
+        ]
+        file(folder / f"{part}-{language}.tsv", *rows)
+
+
+def test_xnli_is_cut_alike_in_all_languages(tmp_path: Path) -> None:
+    xnli(tmp_path / "xnli", "dev", "de en sw zh")
+    xnli(tmp_path / "xnli", "test", "en sw", 30)
+    data = load_task(TASKS["xnli"], tmp_path)
+    assert counts(data) == (8, {"en": 2, "de": 2, "sw": 2, "zh": 2})
+    trained = {text.split()[1] for text in texts(data.train)}
+    for language, examples in data.evaluations.items():
+        assert {text.split()[0] for text in texts(examples)} == {language}
+        assert not {text.split()[1] for text in texts(examples)} & trained
+    assert data.notes[0] == "scored on the dev part: the test part has fewer languages"
+    assert not data.official_split
+
+
+def test_xnli_is_trained_on_english_or_on_mnli(tmp_path: Path) -> None:
+    xnli(tmp_path / "xnli", "test", "en sw")
+    mnli = "index\tsentence1\tsentence2\tgold_label"
+    file(tmp_path / "MNLI" / "train.tsv", mnli, "0\ta\tb\tneutral", "1\tc\td\t-")
+    file(tmp_path / "MNLI" / "dev_matched.tsv", mnli, "0\ta\tb\tneutral")
+    data = load_task(TASKS["xnli"], tmp_path)
+    assert counts(data) == (1, {"en": 10, "sw": 10})
+    assert data.official_split
+    assert data.notes == ("1 rows of train.tsv without a label left out", "trained on MNLI")
+    header = "premise\thypo\tlabel"
+    file(
+        tmp_path / "xnli" / "multinli.train.en.tsv", header, "a\tb\tcontradictory", "c\td\tneutral"
+    )
+    file(tmp_path / "xnli" / "multinli.train.sw.tsv", "unread", "broken")
+    data = load_task(TASKS["xnli"], tmp_path)
+    assert counts(data)[0] == 2
+    assert data.train[0] == TextExample("0", "a", "b", "contradiction")
+
+
+def test_the_official_file_of_xnli_holds_all_languages(tmp_path: Path) -> None:
+    rows = [f"{lang}\tneutral\t{lang} {n}\tb" for lang in ("ar", "en") for n in range(5)]
+    header = "language\tgold_label\tsentence1\tsentence2"
+    file(tmp_path / "XNLI-1.0" / "xnli.test.tsv", header, *rows)
+    data = load_task(TASKS["xnli"], tmp_path)
+    assert counts(data) == (4, {"ar": 1, "en": 1})
+    assert texts(data.train)[0].startswith("en ")
+
+
+def test_squad_of_both_kinds_from_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "SQuAD"
+    squad(folder / "train-v1.1.json", "one a", "two a")
+    squad(folder / "dev-v1.1.json", "three a")
+    squad(folder / "train-v2.0.json", "four a", "five a", "six a", impossible=True)
+    squad(folder / "dev-v2.0.json", "seven a", impossible=True)
+    first, second = (load_task(find_task(name), tmp_path) for name in ("squad", "squad2"))
+    assert counts(first) == (4, {"dev": 2})
+    assert counts(second) == (6, {"dev": 2})
+    assert [e.impossible for e in second.train[:2] if isinstance(e, SpanExample)] == [False, True]
+    with pytest.raises(TaskDataError, match=r"has 1 questions without an answer, unlike SQuAD 1.1"):
+        load_task(find_task("squad"), folder / "dev-v2.0.json")
+
+
+def test_questions_about_one_context_stay_together(tmp_path: Path) -> None:
+    squad(tmp_path / "squad2" / "dev-v2.0.json", *(f"c{n} a" for n in range(20)), impossible=True)
+    data = load_task(TASKS["squad 2.0"], tmp_path)
+    assert counts(data) == (32, {"dev": 8})
+    trained = {e.context for e in data.train if isinstance(e, SpanExample)}
+    scored = {e.context for e in data.evaluations["dev"] if isinstance(e, SpanExample)}
+    assert not trained & scored
+
+
+def test_xquad_is_trained_on_squad_or_cut_alike(tmp_path: Path) -> None:
+    for language in ("zh", "en"):
+        squad(tmp_path / "xquad" / f"xquad.{language}.json", *(f"c{n} a" for n in range(10)))
+    file(tmp_path / "xquad" / "LICENSE.txt", "free")
+    data = load_task(TASKS["xquad"], tmp_path)
+    assert counts(data) == (16, {"en": 4, "zh": 4})
+    ids = {name: [e.id for e in part] for name, part in data.evaluations.items()}
+    assert ids["en"] == ids["zh"]
+    squad(tmp_path / "squad" / "train-v1.1.json", "one a")
+    data = load_task(TASKS["xquad"], tmp_path)
+    assert counts(data) == (2, {"en": 20, "zh": 20})
+    assert data.notes == ("trained on SQuAD 1.1",)
+    assert data.official_split
+
+
+def test_mlqa_takes_questions_in_the_language_of_the_context(tmp_path: Path) -> None:
+    for part, languages in (("dev", ("en-en", "de-de")), ("test", ("en-en", "en-de", "de-de"))):
+        for pair in languages:
+            context, question = pair.split("-")
+            name = f"{part}-context-{context}-question-{question}.json"
+            squad(tmp_path / "MLQA_V1" / part / name, f"{part} {pair}", "b c")
+    squad(tmp_path / "squad" / "train-v1.1.json", "one a")
+    data = load_task(TASKS["mlqa"], tmp_path)
+    assert counts(data) == (2, {"en": 4, "de": 4})
+    first = data.evaluations["de"][0]
+    assert isinstance(first, SpanExample)
+    assert (first.context, first.language) == ("test de-de", "de")
+
+
+def test_tydiqa_is_trained_on_all_languages_and_scored_in_each(tmp_path: Path) -> None:
+    folder = tmp_path / "tydiqa"
+    squad(folder / "tydiqa-goldp-v1.1-train.json", "one a", prefix="swahili-")
+    dev = folder / "tydiqa-goldp-v1.1-dev"
+    squad(dev / "tydiqa-goldp-dev-english.json", "two a", prefix="english-")
+    squad(dev / "tydiqa-goldp-dev-korean.json", "three a", prefix="korean-")
+    data = load_task(find_task("tydiqa"), tmp_path)
+    assert counts(data) == (2, {"en": 2, "ko": 2})
+    assert data.official_split
+
+
+def test_tydiqa_without_a_part_to_score_is_cut_in_each_language(tmp_path: Path) -> None:
+    for language in ("sw", "en"):
+        contexts = [f"{language}{n} a" for n in range(10)]
+        squad(tmp_path / "tydiqa_goldp_train" / f"tydiqa.goldp.{language}.train.json", *contexts)
+    data = load_task(find_task("tydiqa"), tmp_path)
+    assert counts(data) == (32, {"en": 4, "sw": 4})
+
+
+CONLL = ("-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "rejects VBZ I-VP O", "")
+
+
+def test_conll_in_its_official_files(tmp_path: Path) -> None:
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        file(tmp_path / "CoNLL-2003" / name, *CONLL)
+    data = load_task(TASKS["conll-2003"], tmp_path)
+    assert counts(data) == (1, {"test": 1})
+    assert data.labels == ("O", "B-ORG")
+    assert [Path(source).name for source in data.sources] == ["eng.train", "eng.testb"]
+
+
+def test_wnut_in_its_official_files(tmp_path: Path) -> None:
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        file(tmp_path / "wnut17" / name, "a\tB-creative-work", "b\tI-creative-work", "\t", "c\tO")
+    data = load_task(TASKS["wnut-17"], tmp_path)
+    assert counts(data) == (2, {"test": 2})
+    assert data.labels == ("O", "B-creative-work", "I-creative-work")
+
+
+def test_panx_is_trained_on_english_and_scored_in_all(tmp_path: Path) -> None:
+    for language in ("sw", "en"):
+        for part in ("train", "dev"):
+            file(tmp_path / "panx" / f"{part}-{language}.tsv", f"{language}\tB-LOC", "", "x\tO")
+    data = load_task(TASKS["pan-x"], tmp_path)
+    assert counts(data) == (2, {"en": 2, "sw": 2})
+    assert data.notes == ("scored on the dev part: no test part has labels",)
+    for part in ("train", "dev", "test"):
+        file(tmp_path / "wikiann" / "sw" / part, "sw:a\tB-LOC", "", "sw:b\tO")
+    data = load_task(TASKS["pan-x"], tmp_path / "wikiann")
+    assert counts(data) == (2, {"sw": 2})
+    assert data.notes == ("no training part in en: sw taken",)
+
+
+def test_a_folder_of_columns_is_a_task_whatever_its_tags(tmp_path: Path) -> None:
+    file(
+        tmp_path / "wnut17" / "train.conll", "a B-drug", "", "b O", "", "c O", "", "d O", "", "e O"
+    )
+    data = load_task(TASKS["ner"], tmp_path / "wnut17")
+    assert counts(data) == (4, {"dev": 1})
+    assert [t.name for t in available_tasks([TASKS["ner"], TASKS["wnut-17"]], tmp_path)] == [
+        "WNUT-17"
+    ]
+    assert available_tasks([TASKS["ner"]], tmp_path / "wnut17") == [TASKS["ner"]]
+    with pytest.raises(TaskDataError, match=r"no data of RTE .*no data of WNLI"):
+        available_tasks([TASKS["rte"], TASKS["wnli"]], tmp_path)
+
+
+def test_a_users_own_classification(tmp_path: Path) -> None:
+    task = own_task("tickets", "classification", text="body", label="queue")
+    rows = [f'"text, {n}",{n % 3 + 8}' for n in range(10)]
+    path = file(tmp_path / "all.csv", "body,queue", *rows)
+    data = load_task(task, path)
+    assert counts(data) == (8, {"dev": 2})
+    assert data.labels == ("8", "9", "10")
+    assert not data.official_split
+    file(tmp_path / "parts" / "train.csv", "body,queue", "a,x", "b,y")
+    file(tmp_path / "parts" / "valid.jsonl", json.dumps({"body": "c", "queue": "z"}))
+    data = load_task(task, tmp_path / "parts")
+    assert counts(data) == (2, {"dev": 1})
+    assert data.labels == ("x", "y", "z")
+
+
+def test_a_users_own_regression(tmp_path: Path) -> None:
+    task = own_task("likeness", "regression", text="a", pair="b", label="score")
+    lines = [json.dumps({"a": f"t{n}", "b": "u", "score": n / 4}) for n in range(5)]
+    data = load_task(task, file(tmp_path / "all.jsonl", *lines))
+    assert counts(data) == (4, {"dev": 1})
+    assert data.labels is None
+    assert {e.label for e in data.train if isinstance(e, TextExample)} < {0, 0.25, 0.5, 0.75, 1}
+    path = file(tmp_path / "bad.csv", "a,b,score", "x,y,high")
+    with pytest.raises(TaskDataError, match=r"line 2 has the score 'high'; write a number"):
+        load_task(task, path)
+
+
+def test_a_users_own_tagging(tmp_path: Path) -> None:
+    task = own_task("drugs", "tagging", text="words", label="tags")
+    rows: list[dict[str, Any]] = [
+        {"words": [f"w{n}", "x"], "tags": ["I-DRUG", "O"]} for n in range(5)
+    ]
+    data = load_task(task, file(tmp_path / "all.jsonl", *map(json.dumps, rows)))
+    assert counts(data) == (4, {"dev": 1})
+    assert data.labels == ("O", "B-DRUG")
+    torn = file(tmp_path / "torn.jsonl", json.dumps({"words": ["a", "b"], "tags": ["O"]}))
+    with pytest.raises(TaskDataError, match=r"line 1 has 2 words and 1 tags"):
+        load_task(task, torn)
+    flat = file(tmp_path / "flat.jsonl", json.dumps({"words": "a b", "tags": ["O", "O"]}))
+    with pytest.raises(TaskDataError, match=r"holds a str instead of a list of words"):
+        load_task(task, flat)
+
+
+def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
+    path = file(tmp_path / "all.csv", "Body,Queue", "a,x", "b,y")
+    has = rf"{path} has the columns Body, Queue; it needs "
+    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns with --text"):
+        load_task(own_task("mine", "classification", label="Queue"), path)
+    with pytest.raises(TaskDataError, match=has + "body and label; name the columns with --text"):
+        load_task(own_task("mine", "classification", text="body"), path)
+    file(tmp_path / "parts" / "train.csv", "Body,Class", "a,x", "b,y")
+    file(tmp_path / "parts" / "dev.csv", "Body,Queue", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"train\.csv has the columns Body, Class; it needs"):
+        load_task(own_task("m", "classification", text="body", label="queue"), tmp_path / "parts")
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (lambda n: "same", "has the only class 'same'"),
+        (lambda n: str(n), "has 30 classes for 24 examples to learn from; for numbers give --kind"),
+    ],
+)
+def test_labels_that_are_none_are_refused(
+    tmp_path: Path, label: Callable[[int], str], said: str
+) -> None:
+    path = file(tmp_path / "all.csv", "text,label", *(f"t{n},{label(n)}" for n in range(30)))
+    with pytest.raises(TaskDataError, match=said):
+        load_task(own_task("mine", "classification"), path)
+
+
+def test_tags_that_mark_no_spans_want_accuracy(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": [f"w{n}"], "label": ["NOUN"]}) for n in range(10)]
+    path = file(tmp_path / "all.jsonl", *rows)
+    with pytest.raises(TaskDataError, match=r"such as 'NOUN', mark no spans .* --metrics accuracy"):
+        load_task(own_task("mine", "tagging"), path)
+    data = load_task(own_task("mine", "tagging", metrics=("accuracy",)), path)
+    assert data.labels == ("NOUN",)
+
+
+def test_the_part_for_tuning_is_in_the_language_of_training(tmp_path: Path) -> None:
+    for part in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            words = [f"{part}{language}{n}\tB-PER\n" for n in range(3)]
+            file(tmp_path / "panx" / f"{part}-{language}.tsv", *words)
+    data = load_task(TASKS["pan-x"], tmp_path)
+    assert list(data.evaluations) == ["en", "de"]
+    assert [e.tokens for e in data.tuning if isinstance(e, TaggedExample)] == [
+        (f"deven{n}",) for n in range(3)
+    ]
+    rte(tmp_path / "RTE")
+    assert load_task(TASKS["rte"], tmp_path).tuning == ()
+
+
+def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
+    task = own_task("tickets", "classification")
+    path = file(tmp_path / "all.jsonl", json.dumps({"text": None, "label": "x"}))
+    with pytest.raises(TaskDataError, match=r"line 1 holds a NoneType instead of a text"):
+        load_task(task, path)
+
+
+def test_a_task_without_hub_asks_for_a_folder() -> None:
+    with pytest.raises(TaskDataError, match=r"NER has no data set on the hub; give a folder"):
+        load_task(TASKS["ner"], None)
+
+
+def test_a_class_that_only_the_scored_part_has_is_told(tmp_path: Path) -> None:
+    file(tmp_path / "train.csv", "text,label", "a,x", "b,y")
+    file(tmp_path / "test.csv", "text,label", "c,x", "d,zebra", "e,zebra")
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert data.notes == (
+        "2 of 3 scored examples have a class that no training example has (zebra)",
+    )
+
+
+def test_the_share_that_is_trained_on_is_the_real_one(tmp_path: Path) -> None:
+    rows = [f"{text},{label}" for text, label in (("same", "x"), ("other", "y")) for _ in range(10)]
+    data = load_task(own_task("m", "classification"), file(tmp_path / "m.csv", "text,label", *rows))
+    assert len(data.train) == 10
+    assert "so that 50 % of the labelled examples are trained on" in data.notes[0]
+
+
+def test_several_files_of_which_none_is_a_part_are_not_guessed_at(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv"):
+        file(tmp_path / name, "text,label", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"several files that could be .*a\.csv, b\.csv; give"):
+        load_task(own_task("mine", "classification"), tmp_path)
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(TaskDataError, match=r"cannot look into .*: Permission denied; make it"):
+        load_task(own_task("mine", "classification"), tmp_path)

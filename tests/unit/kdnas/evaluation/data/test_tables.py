@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.tables import Row, read_table, read_text
+from kdnas.evaluation.tasks.registry import TASKS, own_task
+
+OWN = own_task("mine", "classification", text="body", pair="title", label="class").layout
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def cells(rows: object) -> list[tuple[object, object, object]]:
+    assert isinstance(rows, list)
+    return [(row.text, row.pair, row.label) for row in rows if isinstance(row, Row)]
+
+
+def test_a_header_is_found_whatever_its_case_mark_and_line_ends(tmp_path: Path) -> None:
+    text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 STRING\t#2 String\r\n1\t7\t8\tHe said "no\tShe\r\n'
+    table = read_table(written(tmp_path / "dev.tsv", text), TASKS["mrpc"].layout)
+    assert cells(table.rows) == [('He said "no', "She", "1")]
+    assert table.labelled
+    assert table.rows[0].where.endswith("dev.tsv, line 2")
+
+
+def test_quotes_of_a_tsv_are_text(tmp_path: Path) -> None:
+    text = 'sentence\tlabel\n"quoted\t1\nnot " closed\t0\n\n"both"\t1\n'
+    table = read_table(written(tmp_path / "train.tsv", text), TASKS["sst-2"].layout)
+    assert [row.text for row in table.rows] == ['"quoted', 'not " closed', '"both"']
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), min_size=1),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_any_text_without_tab_and_line_end_is_read_as_it_is(texts: list[str], end: str) -> None:
+    with TemporaryDirectory() as folder:
+        lines = ["sentence\tlabel", *(f"{text}\t1" for text in texts)]
+        path = written(Path(folder) / "dev.tsv", end.join(lines))
+        table = read_table(path, TASKS["sst-2"].layout)
+    assert [(row.text, row.label) for row in table.rows] == [(text, "1") for text in texts]
+
+
+def test_a_table_without_header_is_read_by_position(tmp_path: Path) -> None:
+    text = "gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThe sailors rides.\n"
+    table = read_table(written(tmp_path / "train.tsv", text), TASKS["cola"].layout)
+    assert cells(table.rows) == [
+        ("The sailors rode.", None, "1"),
+        ("The sailors rides.", None, "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        ("cola", "index\tsentence\n0\tBill whistled.\n"),
+        ("qnli", "index\tquestion\tsentence\n0\twhy?\tso.\n"),
+        ("xnli", "premise one\thypothesis one\n"),
+    ],
+)
+def test_a_test_part_has_no_labels(tmp_path: Path, task: str, text: str) -> None:
+    table = read_table(written(tmp_path / "test.tsv", text), TASKS[task].layout)
+    assert not table.labelled
+    assert len(table.rows) == 1
+    assert table.rows[0].label is None
+
+
+def test_languages_may_stand_in_a_column(tmp_path: Path) -> None:
+    text = (
+        "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\n"
+        "de\tneutral\t( x )\teins\tzwei\nsw\tentailment\t( y )\tmoja\tmbili\n"
+    )
+    table = read_table(written(tmp_path / "xnli.dev.tsv", text), TASKS["xnli"].layout)
+    assert [(row.language, row.text, row.label) for row in table.rows] == [
+        ("de", "eins", "neutral"),
+        ("sw", "moja", "entailment"),
+    ]
+
+
+def test_a_few_torn_lines_are_left_out_and_told(tmp_path: Path) -> None:
+    lines = ["id\tquestion1\tquestion2\tis_duplicate"]
+    lines += [f"{n}\tone {n}\ttwo\t1" for n in range(200)]
+    lines[7] = "7\ttorn"
+    table = read_table(written(tmp_path / "train.tsv", "\n".join(lines)), TASKS["qqp"].layout)
+    assert len(table.rows) == 199
+    assert table.notes == ("1 torn line of train.tsv left out",)
+
+
+def test_many_torn_lines_are_another_layout(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.tsv", "sentence\tlabel\na\t1\nb\nc\n")
+    with pytest.raises(TaskDataError, match=r"has only 1 column in line 3, 2 are needed"):
+        read_table(path, TASKS["sst-2"].layout)
+
+
+def test_an_unknown_header_is_refused_with_what_is_wanted(tmp_path: Path) -> None:
+    path = written(tmp_path / "dev.tsv", "text\tclass\na\t1\n")
+    with pytest.raises(
+        TaskDataError, match=r"has the columns text, class; it needs sentence and label$"
+    ):
+        read_table(path, TASKS["sst-2"].layout)
+
+
+def test_csv_has_real_quotes_and_any_usual_delimiter(tmp_path: Path) -> None:
+    text = 'id,Body,title,class\n1,"one, ""two""\nthree",t,0\n'
+    table = read_table(written(tmp_path / "a.csv", text), OWN)
+    assert cells(table.rows) == [('one, "two"\nthree', "t", "0")]
+    table = read_table(written(tmp_path / "b.csv", "body;title;class\nx, y;t;c\n"), OWN)
+    assert cells(table.rows) == [("x, y", "t", "c")]
+
+
+def test_json_lines_and_parquet(tmp_path: Path) -> None:
+    lines = '{"body": "a", "title": "t", "class": true}\n\n{"body": "b", "title": "u"}\n'
+    table = read_table(written(tmp_path / "a.jsonl", lines), OWN)
+    assert cells(table.rows) == [("a", "t", True), ("b", "u", None)]
+    pq.write_table(pa.table({"body": ["a"], "title": ["t"], "class": [3]}), tmp_path / "a.parquet")
+    assert cells(read_table(tmp_path / "a.parquet", OWN).rows) == [("a", "t", 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", r"a\.csv is empty"),
+        ("a.tsv", "\n\n", r"a\.tsv is empty"),
+        ("a.jsonl", "", r"a\.jsonl is empty"),
+        ("a.csv", "text,class\na,1\n", r"has the columns text, class; it needs body and title"),
+        ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
+        ("a.jsonl", "[1]", r"line 1 holds a list; write one object a line"),
+        ("a.jsonl", '{"text": 1}', r"has the columns text; it needs body and title and class"),
+        ("a.parquet", "no", r"a\.parquet cannot be read as Parquet"),
+        ("a.tsv", b"caf\xe9\tx", r"a\.tsv is not UTF-8 at byte 3; convert it to UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_is_named(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(TaskDataError, match=message) as caught:
+        read_table(written(tmp_path / name, content), OWN)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"cannot read .*gone\.tsv: No such file"):
+        read_text(tmp_path / "gone.tsv")
+
+
+def test_rows_of_csv_that_are_longer_than_the_header_are_not_guessed_at(tmp_path: Path) -> None:
+    layout = own_task("mine", "classification").layout
+    path = written(tmp_path / "a.csv", "text,label\nHello, world,pos\nbye,neg\n")
+    with pytest.raises(TaskDataError, match=r"3 columns in line 2, but 2 in its header; put texts"):
+        read_table(path, layout)
+    rows = "".join(f"text {n},pos\n" for n in range(200))
+    table = read_table(written(path, f"text,label\n{rows}Hello, world,pos\n"), layout)
+    assert len(table.rows) == 200
+    assert table.notes == ("1 torn line of a.csv left out",)
