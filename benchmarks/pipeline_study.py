@@ -1,7 +1,7 @@
 """Is it worth it, what ``kdnas launch`` recommends? Its page: three distillations, then the report.
 
     kdnas launch --name study --tasks SST-2,STS-B --corpus TEXTS --data-dir GLUE
-    kdnas pipelines show study > SHOWN; kdnas pipelines show study --json > SHOWN.json
+    kdnas launch --resume study > SHOWN; kdnas launch --resume study --json > SHOWN.json
     python benchmarks/pipeline_study.py --shown SHOWN
     python benchmarks/student_quality.py make … && python benchmarks/student_quality.py score …
     python benchmarks/pipeline_study.py --shown SHOWN --results RUNS --data-dir GLUE --output PAGE
@@ -139,7 +139,7 @@ def page_of(
 def main() -> None:
     """Say what is to be done, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shown", type=Path, required=True, help="what `pipelines show` printed")
+    parser.add_argument("--shown", type=Path, required=True, help="what `launch` printed")
     parser.add_argument("--results", type=Path, help="JSON lines of student_quality.py")
     parser.add_argument("--data-dir", type=Path, help="GLUE as it is published")
     parser.add_argument("--note", default="", help="what else to know before reading it")

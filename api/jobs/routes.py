@@ -14,14 +14,13 @@ from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page, Shape
 from api.jobs.changes import apply_change
+from api.jobs.deletion import delete_job
 from api.jobs.kind import JobKind
-from api.jobs.logs import remove_log
 from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
 from kdnas.db.repository import jobs, names
-from kdnas.errors import StoreError
 from kdnas.specs.base import Spec
 
 log = structlog.get_logger("kdnas.service")
@@ -68,13 +67,11 @@ def add_job_routes(
     def delete_one(
         reference: Reference, database: DatabaseDep, settings: SettingsDep, force: Force = False
     ) -> None:
-        with database.write() as session:
+        with database.read() as session:
             job_id = jobs.get_job(session, reference, table).id
-            jobs.delete_job(session, job_id, with_standing=force)
-        try:
-            remove_log(settings, job_id)
-        except StoreError as error:  # the job is gone all the same
-            log.warning("the log of a deleted job is kept", job=job_id, reason=str(error))
+        kept = delete_job(job_id, database, settings, with_standing=force)
+        if kept is not None:
+            log.warning("the log of a deleted job is kept", job=job_id, reason=kept)
 
     router.add_api_route(
         place,

@@ -9,10 +9,10 @@ from api.http.rendering import sorting
 from api.searches.remembered import explored_states, remembered, remembered_figures
 from api.searches.schemas import SearchQuery
 from kdnas.db.engine import Database, Session
-from kdnas.db.repository import explored, search_pages, searches
+from kdnas.db.repository import candidates, explored, search_pages, searches
 from kdnas.db.repository.pages import PageOf
 from kdnas.records import SearchRecord
-from kdnas.search.summary import summarise_states
+from kdnas.search.summary import summarise, summarise_states
 
 NUM_BEST = 20
 
@@ -59,6 +59,17 @@ def read_search(database: Database, session: Session, search_id: str) -> dict[st
         "spec": dict(record.spec),
         "warnings": [] if facts is None else facts.warnings,
     }
+
+
+def search_summary(search_id: str, database: Database) -> dict[str, Any]:
+    """Sum up a stored search at any moment, with all of its states: what `kdnas search` prints.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+        return summarise(record, candidates.list_episodes(session, record.id))
 
 
 def _found(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:

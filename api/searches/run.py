@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import (
@@ -29,7 +28,7 @@ from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import candidates, jobs, searches
+from kdnas.db.repository import jobs, searches
 from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import (
     EmbeddingShape,
@@ -49,7 +48,6 @@ from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import OnProgress
 from kdnas.search.reward import depth_warning
-from kdnas.search.summary import summarise
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.search import LimitsSpec, SearchSpec
@@ -365,14 +363,3 @@ def _connected(spec: SearchSpec, settings: Settings) -> Iterator[None]:
 
 def _address(spec: SearchSpec, settings: Settings) -> str | None:
     return spec.backend.address or settings.ray_address
-
-
-def search_summary(search_id: str, database: Database) -> dict[str, Any]:
-    """Sum up a stored search at any moment: the one object of ``--json`` and of the service.
-
-    Raises:
-        NotFoundError: no such search.
-    """
-    with database.read() as session:
-        record = searches.get_search(session, search_id)
-        return summarise(record, candidates.list_episodes(session, record.id))

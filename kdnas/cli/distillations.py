@@ -30,7 +30,7 @@ def list_all(
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
-    from kdnas.cli.choices import known_status
+    from kdnas.cli.options.choices import known_status
     from kdnas.cli.screens.distillation import listed
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
@@ -42,7 +42,7 @@ def list_all(
         if as_json:
             from api.distillations.reading import read_page
             from api.distillations.schemas import DistillationQuery
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             asked = [] if wanted is None else [wanted]
             query = DistillationQuery(status=asked, objective=objective, limit=limit)
@@ -71,7 +71,7 @@ def show(distillation: Reference, as_json: common.JsonOfService = False) -> None
     with open_database(Settings.from_environment()) as database, database.read() as session:
         record = distillations.get_distillation(session, distillation)
         if as_json:
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             print_answer(distillation_pages.read_distillation(session, record.id))
             return
@@ -88,7 +88,7 @@ def losses(distillation: Reference) -> None:
     It is what the service answers, with the most points that it gives.
     """
     from api.distillations.reading import MOST_POINTS, read_losses
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
@@ -112,7 +112,7 @@ def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> No
     A running one stops within seconds, whichever process runs it.
     """
     from api.jobs.cancellation import cancel_job
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillation_pages, distillations
     from kdnas.settings import Settings

@@ -56,9 +56,9 @@ def list_all(
     """
     from api.jobs.reading import read_page
     from api.jobs.schemas import JobQuery
-    from kdnas.cli.answers import print_answer
-    from kdnas.cli.choices import check_labels, checked, known_status
-    from kdnas.cli.job_screen import listed, name_of
+    from kdnas.cli.options.choices import check_labels, checked, known_status
+    from kdnas.cli.screens.jobs import listed
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
@@ -76,11 +76,10 @@ def list_all(
     with open_database(Settings.from_environment()) as database, database.read() as session:
         check_labels(session, query.label)
         page = read_page(session, query)
-        names = [] if as_json else [name_of(session, row) for row in page.items]
     if as_json:
         print_answer(page.items)
     elif page.items:
-        typer.echo(listed(page.items, names))
+        typer.echo(listed(page.items))
         if page.next_cursor is not None:
             typer.echo(f"… the newest {limit}; more with --limit")
     elif kind or status or label or name or parent:
@@ -92,7 +91,7 @@ def list_all(
 @app.command()
 def show(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one job: what it does and for how long yet, how to go on, its parts, its request."""
-    from kdnas.cli.job_screen import parts_of, shown
+    from kdnas.cli.screens.jobs import parts_of, shown
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import jobs
     from kdnas.settings import Settings
@@ -122,9 +121,9 @@ def watch(
     """
     from datetime import UTC, datetime
 
-    from kdnas.cli.job_following import EventLines, follow_events
-    from kdnas.cli.job_screen import does_now
     from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.following import EventLines, follow_events
+    from kdnas.cli.screens.jobs import does_now
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import events, jobs
     from kdnas.settings import Settings
@@ -153,7 +152,7 @@ def watch(
 @app.command()
 def logs(
     job: Reference,
-    tail: Annotated[int, typer.Option(min=1, help="So many of the newest lines.")] = 200,
+    tail: Annotated[int, typer.Option(min=1, help="So many of the newest lines.")] = 1000,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on printing until the job is over.")
     ] = False,
@@ -162,9 +161,11 @@ def logs(
 
     The log is in the store (KDNAS_STORE), so that it is read from any machine.
     """
-    from api.jobs.logs import log_of_job
-    from kdnas.cli.job_following import follow_log
+    from api.jobs.logs import log_so_far, refuse_without_log
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.screens.following import follow_log
     from kdnas.db.migrate import open_database
+    from kdnas.db.models import FINAL_STATUSES
     from kdnas.db.repository import jobs
     from kdnas.settings import Settings
 
@@ -172,10 +173,14 @@ def logs(
     with open_database(settings) as database:
         with database.read() as session:
             found = jobs.get_job(session, job)
-            job_id = found.id
-            text = None if follow else log_of_job(settings, found).newest(tail)
-        if text is not None:
+            refuse_without_log(found)
+            job_id, has_ended = found.id, found.status in FINAL_STATUSES
+            does = _row(session, job_id)["standing"]
+        if not follow:
+            text = log_so_far(settings, job_id, has_ended).newest(tail)
             typer.echo(text, nl=False)
+            if not text:
+                say(f"nothing yet: {does}")
             return
         try:
             follow_log(database, settings, job_id, tail)
@@ -186,11 +191,11 @@ def logs(
 @app.command()
 def pause(job: Reference, as_json: common.JsonOfService = False) -> None:
     """Pause a job with its parts; it goes on where it was when it is resumed."""
-    from kdnas.cli.job_screen import how_to_go_on
+    from kdnas.cli.screens.jobs import how_to_go_on
 
-    def say_paused(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
+    def say_paused(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
         way = how_to_go_on(row, found)
-        return f"paused {found.called}{_stops(holder)}; go on with: {way}"
+        return f"paused {found.called}{_stops(holders)}; go on with: {way}"
 
     _act(job, "pause", say_paused, as_json)
 
@@ -202,7 +207,7 @@ def resume(job: Reference, as_json: common.JsonOfService = False) -> None:
     What the command line started is resumed by the command that started it.
     """
 
-    def say_resumed(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
+    def say_resumed(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
         way = "" if "no coordinator" not in row["standing"] else "; start one with: kdnas serve"
         return f"resumed {found.called}: {row['standing']}{way}"
 
@@ -216,8 +221,8 @@ def cancel(job: Reference, as_json: common.JsonOfService = False) -> None:
     What works on it stops within seconds, whichever process that is.
     """
 
-    def say_cancelled(row: dict[str, Any], found: Job, holder: LeaseHolder | None) -> str:
-        return f"cancelled {found.called}{_stops(holder)}"
+    def say_cancelled(row: dict[str, Any], found: Job, holders: list[LeaseHolder]) -> str:
+        return f"cancelled {found.called}{_stops(holders)}"
 
     _act(job, "cancel", say_cancelled, as_json)
 
@@ -236,7 +241,9 @@ def delete(
 
     Its parts, and the jobs that stand on it, are kept without it.
     """
-    from kdnas.cli.answers import print_answer
+    from api.jobs.deletion import delete_job
+    from kdnas.cli.screens.console import say
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import jobs
     from kdnas.errors import SpecError
@@ -244,7 +251,8 @@ def delete(
 
     if as_json and not yes:
         raise SpecError("--json asks nothing; add --yes to delete the job without being asked")
-    with open_database(Settings.from_environment()) as database:
+    settings = Settings.from_environment()
+    with open_database(settings) as database:
         with database.read() as session:
             found = jobs.get_job(session, job)
             job_id, called, running = found.id, found.called, found.status == "running"
@@ -255,8 +263,9 @@ def delete(
             for line in consequences:
                 typer.echo(line)
             typer.confirm(f"Delete {called} for good?", abort=True)
-        with database.write() as session:
-            jobs.delete_job(session, job_id, with_standing=force if yes else standing)
+        kept = delete_job(job_id, database, settings, with_standing=force if yes else standing)
+    if kept is not None:
+        say(f"warning: its log is kept: {kept}")
     if as_json:
         print_answer(gone)
     else:
@@ -299,7 +308,7 @@ def label(
         if remove:
             for one in given:
                 if one not in had:
-                    raise NotFoundError(unknown_name(f"label of {found.called}", one, had))
+                    raise NotFoundError(unknown_name("label", one, had))
             wanted = [one for one in had if given and one not in given]
         return _checked_change("jobs label", labels=wanted) if wanted != had else None
 
@@ -324,7 +333,7 @@ def note(
 def _act(
     reference: str,
     action: Action,
-    said: Callable[[dict[str, Any], Job, LeaseHolder | None], str],
+    said: Callable[[dict[str, Any], Job, list[LeaseHolder]], str],
     as_json: bool,
 ) -> None:
     """Pause, resume or cancel a job, and say what comes of it and who works on it."""
@@ -348,8 +357,13 @@ def _act(
             if as_json:
                 _print_job(session, job_id)
                 return
-            found, holder = jobs.get_job(session, job_id), leases.holder(session, Job, job_id)
-            typer.echo(said(_row(session, job_id), found, holder))
+            found = jobs.get_job(session, job_id)
+            held = (
+                leases.holder(session, Job, one.id)
+                for one in (found, *jobs.children(session, job_id))
+            )
+            holders = [holder for holder in held if holder is not None]
+            typer.echo(said(_row(session, job_id), found, holders))
 
 
 def _change(
@@ -379,7 +393,7 @@ def _change(
 
 def _checked_change(where: str, **values: Any) -> JobChange:
     from api.jobs.schemas import JobChange
-    from kdnas.cli.choices import checked
+    from kdnas.cli.options.choices import checked
 
     return checked(JobChange, where, **values)
 
@@ -391,14 +405,18 @@ def _row(session: Session, job_id: str) -> dict[str, Any]:
 
 
 def _print_job(session: Session, job_id: str) -> None:
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
 
     print_answer(_row(session, job_id))
 
 
-def _stops(holder: LeaseHolder | None) -> str:
-    if holder is None:
+def _stops(holders: list[LeaseHolder]) -> str:
+    """Who works on a job or on a part of it, and that they stop."""
+    if not holders:
         return ""
+    if len(holders) > 1:
+        return f"; {len(holders)} processes, which work on its parts, stop within seconds"
+    (holder,) = holders
     return f"; process {holder.pid} on {holder.host}, which works on it, stops within seconds"
 
 

@@ -22,7 +22,7 @@ def list_all(
     """List pipelines, the newest first."""
     from api.pipelines.reading import read_page
     from api.pipelines.schemas import PipelineQuery
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.cli.tables.formats import as_text
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
@@ -63,9 +63,9 @@ def show(
 
     `--json` leaves the report to `kdnas pipelines report`.
     """
-    from kdnas.cli.answers import print_answer
     from kdnas.cli.launch import check_output
     from kdnas.cli.screens.pipeline import show_pipeline
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
     from kdnas.db.repository import leases, pipeline_pages, pipelines
@@ -103,7 +103,7 @@ def report(
     """Print which student to take and how sure that is, from what is there by now."""
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.errors import SpecError, unknown_name
     from kdnas.settings import Settings
@@ -127,7 +127,7 @@ def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
     What works on it stops within seconds; what has succeeded is kept.
     """
     from api.jobs.cancellation import cancel_job
-    from kdnas.cli.answers import print_answer
+    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipeline_pages, pipelines
     from kdnas.settings import Settings

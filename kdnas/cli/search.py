@@ -223,7 +223,8 @@ def run_and_report(
         KdnasError: the search failed.
         typer.Exit: 130 if it was interrupted.
     """
-    from api.searches.run import run_stored_search, search_summary
+    from api.searches.reading import search_summary
+    from api.searches.run import run_stored_search
     from kdnas.cli.screens.console import say
     from kdnas.cli.screens.interrupt import interruptible
     from kdnas.cli.screens.search import SearchScreen, show_result

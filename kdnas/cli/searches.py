@@ -32,7 +32,7 @@ def list_all(
         if as_json:
             from api.searches.reading import read_page
             from api.searches.schemas import SearchQuery
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
             return
@@ -60,12 +60,12 @@ def show(search: Reference, as_json: common.JsonOfService = False) -> None:
     with open_database(Settings.from_environment()) as database:
         if as_json:
             from api.searches.reading import read_search
-            from kdnas.cli.answers import print_answer
+            from kdnas.cli.tables.answers import print_answer
 
             with database.read() as session:
                 print_answer(read_search(database, session, search))
             return
-        from api.searches.run import search_summary
+        from api.searches.reading import search_summary
         from kdnas.cli.screens.search import show_result
 
         show_result(search_summary(search, database), to_stderr=False)

@@ -67,9 +67,10 @@ def test_a_running_one_is_cancelled_from_another_process(program: Program) -> No
 
 
 def cancel_long(program: Program, process: Forked) -> None:
-    shown = program.run("distillations", "show", "long", "--json").json
-    assert shown["worked_on_by"]["pid"] == process.pid
-    assert [point["step"] for point in shown["held_out"]][:2] == [0, 50]
+    shown = program.run("jobs", "show", "long", "--json").json
+    assert shown["worker"].endswith(f", process {process.pid}")
+    losses = program.run("distillations", "losses", "long").json
+    assert [point["step"] for point in losses["held_out"]][:2] == [0, 50]
 
     cancelled = program.run("distillations", "cancel", "long")
     assert cancelled.code == 0, cancelled.err

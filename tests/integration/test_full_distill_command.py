@@ -113,7 +113,7 @@ def test_default_output_is_named_by_the_run_and_a_large_student_is_warned_about(
     assert result.code == 0, result.err
     assert "is larger than its teacher" in result.err
     folder = Path(result.json["output"])
-    assert folder == program.folder / "home" / "students" / result.json["distillation_id"]
+    assert folder == program.folder / "home" / "students" / result.json["id"]
     assert (folder / "model.safetensors").is_file()
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdnas.cli.screens.times import age
 from kdnas.cli.tables.formats import as_text
-from kdnas.cli.times import age
 
 if TYPE_CHECKING:
     from kdnas.db.records import DistillationOverview, DistillationRecord, HeldOutReading

@@ -191,7 +191,8 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
     from api.pipelines.run import Doers
 
     def search(record: SearchRecord) -> None:
-        from api.searches.run import run_stored_search, search_summary
+        from api.searches.reading import search_summary
+        from api.searches.run import run_stored_search
         from kdnas.cli.screens.search import SearchScreen, show_result
 
         say(f"\nsearch {record.name}  (id {record.id})")

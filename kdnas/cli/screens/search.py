@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kdnas.cli.screens.console import Bar, console, say
-from kdnas.cli.times import span
+from kdnas.cli.screens.times import span
 
 if TYPE_CHECKING:
     from api.searches.run import Watchers

@@ -18,8 +18,8 @@ def in_words(event: EventRecord) -> str | None:
     What every kind of job tells alike has words for kinds of other packages, too.
     """
     words = SENTENCES.get(event.type)
-    if words is None and event.kind is not None:
-        words = _OF_ANY_KIND.get(event.type.removeprefix(f"{event.kind}_"))
+    if words is None and event.kind is not None and event.type.startswith(f"{event.kind}_"):
+        words = OF_EVERY_KIND.get(event.type.removeprefix(f"{event.kind}_"))
     return None if words is None else " ".join(words(event.payload).split())
 
 
@@ -37,7 +37,8 @@ def _ms(value: float | None) -> str:
 
 
 def _created(p: Payload) -> str:
-    return f"Asked for as {p['name']}" if p.get("name") else "Asked for"
+    said = f"Asked for as {p['name']}" if p.get("name") else "Asked for"
+    return f"{said}: {p['architecture']}" if p.get("architecture") else said
 
 
 def _status(p: Payload) -> str:
@@ -54,7 +55,12 @@ def _warning(p: Payload) -> str:
 
 
 def _renamed(p: Payload) -> str:
-    return f"Now named {p['name']}"
+    return f"Now called {p['name']}"
+
+
+def _interrupted(p: Payload) -> str:
+    deaths = p["deaths"]
+    return f"Interrupted: {p['reason']}" + (f", {deaths} times at this place" if deaths > 1 else "")
 
 
 def _episode_started(p: Payload) -> str:
@@ -90,17 +96,7 @@ def _pipeline_members(p: Payload) -> str:
     return f"Chosen: {'; '.join(m['architecture'] for m in chosen)}"
 
 
-def _evaluations_created(p: Payload) -> str:
-    count = len(p["evaluations"])
-    runs = "1 run" if count == 1 else f"{count:,} runs"
-    return f"Evaluation asked for: {', '.join(p['suites'])}, {runs}"
-
-
 SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
-    "search_created": _created,
-    "search_status": _status,
-    "search_preparing": _preparing,
-    "search_warning": _warning,
     "episode_started": _episode_started,
     "attempts_started": lambda p: f"Training {len(p['candidates'])} together on {p['worker']}",
     "attempts_interrupted": lambda p: (
@@ -108,17 +104,12 @@ SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
     ),
     "candidate_finished": _candidate_finished,
     "episode_finished": _episode_finished,
-    "distillation_created": lambda p: f"Asked for as {p['name']}: {p['architecture']}",
-    "distillation_status": _status,
-    "distillation_warning": _warning,
     "distillation_progress": _distillation_progress,
-    "pipeline_created": _created,
     "pipeline_status": lambda p: f"The pipeline is {p['status']}{_because(p.get('error'))}",
     "pipeline_stage": lambda p: (
         "All stages are over" if p["stage"] == "done" else f"Stage: {p['stage']}"
     ),
     "pipeline_members": _pipeline_members,
-    "evaluations_created": _evaluations_created,
     "evaluation_created": lambda p: f"{p['task']}, seed {p['seed']}: asked for",
     "evaluation_status": lambda p: (
         f"{p['task']}, seed {p['seed']}: now {p['status']}{_because(p.get('error'))}"
@@ -126,11 +117,12 @@ SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
 }
 """Type of an event → what it says of its payload."""
 
-_OF_ANY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
+OF_EVERY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
     "created": _created,
     "status": _status,
     "preparing": _preparing,
     "warning": _warning,
     "renamed": _renamed,
-    "interrupted": lambda p: f"Interrupted{_because(p.get('reason'))}",
+    "interrupted": _interrupted,
 }
+"""End of the type of an event that jobs of all kinds have → what it says of its payload."""

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kdnas.cli.screens.times import age, moment, span
 from kdnas.cli.tables.formats import as_text
-from kdnas.cli.times import age, moment, span
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Session
@@ -42,21 +42,9 @@ class Part:
     parts: Sequence[Part]
 
 
-def name_of(session: Session, row: Row) -> str:
-    """What to call a job that may have no name, such as an evaluation."""
-    from api.jobs.registry import kinds
-    from kdnas.db.repository import jobs
-
-    if row["name"] is not None:
-        return str(row["name"])
-    if row["kind"] not in kinds():  # its package was removed, and with it what to call it
-        return str(row["id"])
-    return short_name(jobs.get_job(session, row["id"]))
-
-
 def short_name(job: Job) -> str:
-    """The name of a job, or what it does, and to which model, where it has none."""
-    if job.name is not None:
+    """What a part is called under its parent: its name, or what it does to which model."""
+    if job.name is not None and job.name in job.called:
         return job.name
     does = job.called.removeprefix("the ").removeprefix(f"{job.noun} on ")
     model = str(job.about.get("model", "")).rpartition("/")[2]
@@ -78,10 +66,10 @@ def parts_of(session: Session, job_id: str) -> list[Part]:
     ]
 
 
-def listed(rows: Sequence[Row], names: Sequence[str]) -> str:
+def listed(rows: Sequence[Row]) -> str:
     """Lay jobs out in columns that fit the screen; where stdout is none, a line each."""
     now = datetime.now(UTC)
-    cells = [_cells(row, name, now) for row, name in zip(rows, names, strict=True)]
+    cells = [_cells(row, now) for row in rows]
     table = dict(zip(COLUMNS, zip(*cells, strict=True), strict=True))
     table = {column: of for column, of in table.items() if any(of)}
     console = Console(highlight=False)
@@ -131,7 +119,7 @@ def does_now(row: Row, now: datetime) -> str:
     does = row["status"] if row["standing"] == row["status"] else f"{row['status']}: {_does(row)}"
     if _is_left(row):
         return does  # since when nobody knows
-    left = row["remaining_seconds"] if row["worker"] else None
+    left = row["remaining_seconds"]
     yet = "" if left is None else f"; about {span(left)} yet"
     return f"{does}, since {moment(since)} UTC ({passed}){yet}"
 
@@ -149,9 +137,9 @@ def how_to_go_on(row: Row, job: Job) -> str | None:
     return None
 
 
-def _cells(row: Row, name: str, now: datetime) -> list[str]:
+def _cells(row: Row, now: datetime) -> list[str]:
     return [
-        name,
+        row["name"] or "",
         row["kind"],
         _status(row, now),
         _of(row["done"], row["total"]),
@@ -218,7 +206,8 @@ def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) ->
         order = sorted(same, key=lambda part: part.row["status"] == "succeeded")
         kept = same if len(same) <= MOST_PARTS else order[:MOST_PARTS]
         cells = [
-            [part.called, *_cells(part.row, part.called, now)[2:5], part.row["id"]] for part in kept
+            [part.called, _status(row, now), _of(row["done"], row["total"]), row["id"]]
+            for part, row in ((part, part.row) for part in kept)
         ]
         lines = as_text(("",) * len(cells[0]), cells).splitlines()[1:]
         for part, line in zip(kept, lines, strict=True):

@@ -9,7 +9,6 @@ import typer
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database, Session
-    from kdnas.db.models import Job
     from kdnas.db.records import EventRecord
     from kdnas.records import SearchStatus
     from kdnas.settings import Settings
@@ -34,7 +33,7 @@ class EventLines:
 
     def print(self, event: EventRecord, session: Session) -> None:
         """Print one; what has no words is left out, but not of JSON."""
-        from kdnas.cli.event_words import in_words
+        from kdnas.cli.screens.event_words import in_words
 
         if self._as_json:
             from api.http.schemas import EventShape
@@ -94,30 +93,23 @@ def follow_log(database: Database, settings: Settings, job_id: str, tail: int) -
     Raises:
         NotFoundError: it has no log and will have none.
     """
-    from api.jobs.logs import log_of_job
-    from kdnas.db.repository import jobs
+    from api.jobs.logs import log_so_far
+    from kdnas.db.models import FINAL_STATUSES, Job
+    from kdnas.db.repository import jobs, leases
 
     position, silent = None, 0
     while silent < LAST_WORDS:
         with database.read() as session:
-            job = jobs.get_job(session, job_id)
-            over = _is_over(session, job)
-            log = log_of_job(settings, job)
+            status = jobs.status_of(session, job_id)
+            held = leases.holder(session, Job, job_id) is not None if status else False
+        over = (status is None or status in FINAL_STATUSES) and not held
+        log = log_so_far(settings, job_id, over)
         news = log.newest(tail) if position is None else log.after(position)
         if news:
             typer.echo(news, nl=False)
         position = log.end
         silent = silent + 1 if over and not news else 0
         time.sleep(POLL_SECONDS)
-
-
-def _is_over(session: Session, job: Job) -> bool:
-    """Whether nobody works on a job or will; one that rests has nothing to say for long."""
-    from kdnas.db.models import FINAL_STATUSES
-    from kdnas.db.models import Job as JobTable
-    from kdnas.db.repository import leases
-
-    return job.status in FINAL_STATUSES and leases.holder(session, JobTable, job.id) is None
 
 
 def _called(session: Session, job_id: str) -> str:
