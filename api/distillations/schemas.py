@@ -33,7 +33,7 @@ class DistillationQuery(ListQuery):
     status: list[SearchStatus] = Field([], max_length=20)
     owner_kind: OwnerKind | None = None
     architecture: Text | None = Field(None, description="Exactly this one.")
-    objective: Text | None = Field(None, description="Its name, such as `hs`.")
+    objective: Text | None = Field(None, description="Of this objective, by its name.")
     search: Text | None = Field(None, description="Id or name of the search they came from.")
     sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
 

@@ -60,7 +60,6 @@ def make_job(
             table,
             {},
             name=name,
-            invent_name=False,
             owner_kind=owner_kind,
             parent_id=parent_id,
             **_OWN_COLUMNS[table],

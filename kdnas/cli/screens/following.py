@@ -47,8 +47,8 @@ class EventLines:
         """Which part of the job an event is about."""
         if event.job_id is None or event.job_id == self._job_id:
             return ""
-        if event.kind == "evaluation":
-            return f"{str(event.payload.get('model', '')).rpartition('/')[2]}: "
+        if "model" in event.payload:
+            return f"{str(event.payload['model']).rpartition('/')[2]}: "
         if event.job_id not in self._names:
             self._names[event.job_id] = _called(session, event.job_id)
         called = self._names[event.job_id]

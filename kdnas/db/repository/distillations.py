@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import delete, exists, func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
@@ -208,10 +208,10 @@ def set_distillation_result(
 
 def is_output_of_command(session: Session, folder: str) -> bool:
     """Whether the command line has put a student into this folder."""
-    query = select(
-        exists().where(Distillation.output_path == folder, Distillation.owner_kind == "cli")
+    query = select(Distillation.id).where(
+        Distillation.output_path == folder, Distillation.owner_kind == "cli"
     )
-    return bool(session.scalar(query))
+    return session.scalar(query.limit(1)) is not None
 
 
 def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoint]:

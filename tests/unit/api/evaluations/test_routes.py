@@ -128,15 +128,16 @@ def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, da
             row["id"],
             {
                 "evaluation": row["id"],
-                "name": None,
+                "name": event.payload["name"],
                 "model": "minilm",
                 "suite": "glue",
                 "task": row["task"],
                 "seed": row["seed"],
             },
         )
-        for row in made
+        for event, row in zip(told, made, strict=True)
     ]
+    assert told[0].payload["name"].startswith(f"{made[0]['task']}-seed-{made[0]['seed']}-")
 
 
 def test_a_users_table_and_a_grid_are_asked_for(client: TestClient, data: Path) -> None:

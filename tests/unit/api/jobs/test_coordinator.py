@@ -232,7 +232,7 @@ def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
     monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     started: list[str] = []
 
-    def start(kind: str, claim: Any, environment: Mapping[str, str]) -> Any:
+    def start(kind: str, claim: Any, environment: Mapping[str, str], settings: Any) -> Any:
         started.append(kind)
         process = SimpleNamespace(pid=0, poll=lambda: None)
         return SimpleNamespace(kind=kind, claim=claim, process=process)
@@ -257,7 +257,7 @@ def test_what_the_killed_left_is_cleaned_up(settings: Settings, database: Databa
         spec = DistillationSpec.read({"architecture": str(SMALL)}, "test")
         unknown = spec.to_json() | {"objective": {"name": "of-a-package-since-removed"}}
         other = distillations.create_distillation(session, unknown, SMALL)
-        distillations.set_distillation_status(session, other.id, "cancelled")
+        jobs.set_status(session, other.id, "cancelled")
         made = distillations.create_distillation(session, spec.to_json(), SMALL)
         jobs.set_status(session, made.id, "cancelled")
         training = {"checkpoints": str(settings.home / "elsewhere")}

@@ -196,8 +196,6 @@ NAMES = frozenset(
 )
 
 LEFT_OVER = {
-    # The teacher layer of an objective may be "search": it is to be looked for.
-    ("api/inputs/objective_preparation.py", "search"),
     # A pipeline of the command line does its parts in this process, each on a screen of its own.
     ("api/pipelines/run.py", "SearchRecord"),
     ("api/pipelines/run.py", "DistillationRecord"),

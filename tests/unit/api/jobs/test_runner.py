@@ -111,7 +111,8 @@ def test_an_output_folder_that_is_used_fails_the_job_at_once(
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "precious.txt").touch()
     shutil.copy(sqlite_template, tmp_path / "kdnas.db")
-    settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path)})
+    roots = {"KDNAS_HOME": str(tmp_path), "KDNAS_DATA_ROOTS": str(tmp_path)}
+    settings = Settings.from_environment(roots)
     request = {"architecture": "2,12,384,768,gelu", "output": str(tmp_path / "used")}
     spec = DistillationSpec.read(request, "test")
     with open_database(settings) as database:

@@ -20,7 +20,6 @@ from api.jobs import runner
 from api.jobs.children import child_environment
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
-from kdnas.db.models import Distillation, Evaluation, LatencyBuild
 from kdnas.db.records import DistillationRecord, EvaluationRecord
 from kdnas.db.repository import claims, distillations, evaluations, latency_builds
 from kdnas.db.repository.evaluations import NewEvaluation
@@ -69,8 +68,8 @@ class Service:
                 session, spec.to_json(), spec.arch, owner_kind="service"
             )
             owner = LeaseOwner.of_this_process("service", "claim")
-            assert claims.claim_next(session, Distillation, owner, 60)
-        self.code = runner.run("distillation", made.id, "claim", self.settings, lambda: False)
+            assert claims.claim_next(session, "distillation", owner, 60)
+        self.code = runner.run(made.id, "claim", self.settings, lambda: False)
         with self.database.read() as session:
             return distillations.get_distillation(session, made.id)
 
@@ -93,8 +92,8 @@ class Service:
         with self.database.write() as session:
             (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
             owner = LeaseOwner.of_this_process("service", "claim")
-            assert claims.claim_next(session, Evaluation, owner, 60)
-        self.code = runner.run("evaluation", row_id, "claim", self.settings, lambda: False)
+            assert claims.claim_next(session, "evaluation", owner, 60)
+        self.code = runner.run(row_id, "claim", self.settings, lambda: False)
         with self.database.read() as session:
             return evaluations.get_evaluation(session, row_id)
 
@@ -208,8 +207,8 @@ def test_the_teacher_of_a_latency_table(service: Service) -> None:
     with service.database.write() as session:
         build_id = latency_builds.create_build(session, {"teacher": {"ref": str(path)}}).id
         owner = LeaseOwner.of_this_process("service", "claim")
-        assert claims.claim_next(session, LatencyBuild, owner, 60)
-    assert runner.run("latency", build_id, "claim", service.settings, lambda: False) == 2
+        assert claims.claim_next(session, "latency_build", owner, 60)
+    assert runner.run(build_id, "claim", service.settings, lambda: False) == 2
     with service.database.read() as session:
         error = latency_builds.get_build(session, build_id).error or ""
     assert error.startswith(f"'{path}' leads out of the folders")

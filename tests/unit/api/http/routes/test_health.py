@@ -18,7 +18,8 @@ from api.http.metrics import Metrics
 from api.http.readiness import check_cluster, check_disk
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.repository import distillations, searches
+from kdnas.db.repository import coordinators, distillations, searches
+from kdnas.db.repository.leases import LeaseOwner
 from kdnas.settings import Settings
 
 
@@ -50,13 +51,25 @@ def test_the_process_answers(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_ready(client: TestClient) -> None:
+def test_ready_once_a_coordinator_says_that_it_lives(
+    client: TestClient, database: Database
+) -> None:
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    told = answer.json()["checks"]["coordinator"]["detail"]
+    assert "no coordinator looks after the queue" in told
+    owner = LeaseOwner.of_this_process("service")
+    with database.write() as session:
+        coordinators.note_alive(session, owner, max_running=2, num_running=0)
     answer = client.get("/readyz")
     assert answer.status_code == 200
     told = answer.json()
     assert told["ready"] is True
     assert set(told["checks"]) == {"database", "ray", "disk", "coordinator"}
-    assert told["checks"]["coordinator"]["detail"] == "not in this process"
+    assert told["checks"]["coordinator"]["detail"] == "1 elsewhere looks after the queue"
+    with database.write() as session:
+        coordinators.note_gone(session, owner)
+    assert client.get("/readyz").status_code == 503
 
 
 def test_not_ready_when_the_coordinator_is_dead(client: TestClient) -> None:
