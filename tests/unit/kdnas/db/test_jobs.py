@@ -66,10 +66,10 @@ def test_times_follow_the_status(database: Database, kind: str, clock: Clock) ->
     began = clock.later(10)
     row = become(database, job_id, "running")
     assert (row.started_at, row.phase_since, row.finished_at) == (began, began, None)
-    clock.later(30)
+    paused = clock.later(30)
     row = become(database, job_id, "paused")
     assert (row.started_at, row.worked_seconds) == (began, 30)
-    assert row.phase_since == row.finished_at  # since when it is so
+    assert row.phase_since == paused  # since when it is so
     clock.later(1000)  # a job at rest works nothing
     become(database, job_id, "queued")
     clock.later(5)
