@@ -7,9 +7,10 @@ from typing import Any
 from api.distillations.schemas import DistillationQuery
 from api.http.rendering import sorting
 from kdnas.db.engine import Session
-from kdnas.db.repository import distillation_pages, distillations, searches
-from kdnas.db.repository.distillation_pages import DistillationFilter
-from kdnas.db.repository.pages import PageOf
+from kdnas.db.lists import distillation_pages
+from kdnas.db.lists.distillation_pages import DistillationFilter
+from kdnas.db.lists.pages import PageOf
+from kdnas.db.repository import distillations, searches
 from kdnas.search.thinning import evenly
 
 NUM_POINTS, MOST_POINTS = 1000, 10_000

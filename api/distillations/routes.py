@@ -22,8 +22,9 @@ from api.http.schemas import Page
 from api.inputs.data_roots import check_paths
 from api.jobs.routes import add_job_routes
 from kdnas.db.engine import Database, Session
+from kdnas.db.lists import distillation_pages
 from kdnas.db.models import Distillation
-from kdnas.db.repository import distillation_pages, distillations, jobs, searches
+from kdnas.db.repository import distillations, jobs, searches
 from kdnas.specs.distillation import DistillationSpec
 
 OF_THE_SEARCH = ("teacher", "corpus", "objective", "student")

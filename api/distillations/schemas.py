@@ -9,8 +9,8 @@ from pydantic import Field
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from api.searches.schemas import CurvePointShape
+from kdnas.db.lists.distillation_pages import SORTS
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.distillation_pages import SORTS
 from kdnas.records import SearchStatus
 from kdnas.specs.distillation import DistillationSpec
 

@@ -12,9 +12,9 @@ from api.jobs.files import grid_folder
 from api.jobs.lease import held_lease
 from kdnas.db.engine import Database
 from kdnas.db.models import Grid
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import grids
 from kdnas.db.repository.grids import GridRecord
-from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, NoRoomError
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.grid import GridPoint, Trial, best_trial, grid_points

@@ -28,9 +28,10 @@ from api.http.schemas import Page
 from api.inputs.data_roots import check_folder, check_model
 from api.jobs.routes import add_job_routes
 from kdnas.db.engine import Database, Session
+from kdnas.db.lists import evaluation_pages
+from kdnas.db.lists.evaluation_pages import EvaluationFilter
 from kdnas.db.models import Evaluation
-from kdnas.db.repository import distillations, evaluation_pages, evaluations
-from kdnas.db.repository.evaluation_pages import EvaluationFilter
+from kdnas.db.repository import distillations, evaluations
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.errors import ConflictError, RequestError
 from kdnas.evaluation.data.choosing import tasks_with_data

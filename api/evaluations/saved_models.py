@@ -14,7 +14,7 @@ from api.jobs.files import evaluation_checkpoints, remove_evaluation_checkpoints
 from api.jobs.lease import held_lease
 from kdnas.db.engine import Database
 from kdnas.db.models import Evaluation
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.errors import ConflictError, RequestError, StoreError
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.latency.device_lock import training_lock

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.schemas import TEXT, ListQuery, Shape, Text, sort_pattern
+from kdnas.db.lists.evaluation_pages import SORTS
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.evaluation_pages import SORTS
 from kdnas.records import SearchStatus
 
 MOST_COMPARED = 10

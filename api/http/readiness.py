@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from api.http.schemas import Check
 from kdnas.db.engine import Database
-from kdnas.db.repository import coordinators
+from kdnas.db.queue import coordinators
 from kdnas.db.repository.events import last_event_id
 from kdnas.errors import DatabaseError
 from kdnas.settings import Settings

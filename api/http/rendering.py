@@ -11,7 +11,7 @@ from typing import Any
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from kdnas.db.repository.pages import PageOf
+from kdnas.db.lists.pages import PageOf
 
 
 def rendered(value: Any) -> Response:

@@ -1,11 +1,18 @@
-"""Changing a job as somebody asks for: its state, its name, its note, its labels."""
+"""What somebody asks to be done to a job: change it, cancel it, delete it."""
 
 from __future__ import annotations
 
+from api.jobs.registry import kind_named
 from api.jobs.schemas import JobChange
-from kdnas.db.engine import Session
+from api.logs.job_log import remove_log
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import Job
+from kdnas.db.queue import leases
+from kdnas.db.queue.transitions import apply_action
+from kdnas.db.records import LeaseHolder
 from kdnas.db.repository import jobs
-from kdnas.db.repository.transitions import apply_action
+from kdnas.errors import ConflictError, StoreError
+from kdnas.settings import Settings
 
 
 def apply_change(session: Session, job_id: str, change: JobChange) -> None:
@@ -22,3 +29,69 @@ def apply_change(session: Session, job_id: str, change: JobChange) -> None:
         apply_action(session, job_id, change.action)
     if change.name is not None:  # the last, since its event keeps others from writing theirs
         jobs.rename(session, job_id, change.name)
+
+
+def cancel_job(job_id: str, database: Database, settings: Settings) -> LeaseHolder | None:
+    """Cancel a job and its children for good, and see to it that their checkpoints go.
+
+    A process that works on one stops within seconds and removes them itself; where nobody does,
+    they are removed here.
+
+    Args:
+        job_id: the job.
+        database: where it is stored.
+        settings: of the environment.
+
+    Returns:
+        Who worked on it at that moment, if anybody did.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: it has succeeded, or is cancelled already.
+    """
+    try:
+        with database.write() as session:
+            apply_action(session, job_id, "cancel")
+    except ConflictError:
+        _clean_up(job_id, database, settings)  # a kill may have left something
+        raise
+    return _clean_up(job_id, database, settings)
+
+
+def _clean_up(job_id: str, database: Database, settings: Settings) -> LeaseHolder | None:
+    """Clean up after what is over and held by nobody; return who holds the job itself."""
+    with database.read() as session:
+        rows = [jobs.get_job(session, job_id), *jobs.children(session, job_id)]
+        over = [row for row in rows if row.status in {"succeeded", "cancelled"}]
+        left = [(row.kind, row.id) for row in over if leases.holder(session, Job, row.id) is None]
+        holder = leases.holder(session, Job, job_id)
+    for kind, left_id in left:
+        kind_named(kind).clean_up(left_id, database, settings)
+    return holder
+
+
+def delete_job(
+    job_id: str, database: Database, settings: Settings, *, with_standing: bool
+) -> str | None:
+    """Delete a job with its events, what is its own, and its log; what it asked for is kept.
+
+    Args:
+        job_id: the job.
+        database: where it is stored.
+        settings: of the environment.
+        with_standing: whether to delete it although others stand on it.
+
+    Returns:
+        Why its log is still there, since the store was out of reach; None if it is gone.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: it is running, or others stand on it; says which.
+    """
+    with database.write() as session:
+        jobs.delete_job(session, job_id, with_standing=with_standing)
+    try:
+        remove_log(settings, job_id)
+    except StoreError as error:  # the job is gone all the same
+        return str(error)
+    return None

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from api.jobs.log_format import FOR_THE_EYE_VARIABLE
-from api.jobs.log_writer import LogWriter
-from api.jobs.logs import JobLog
-from api.jobs.output import Output, print_to_stderr
-from api.jobs.secrets import Blanker
-from kdnas.db.repository.claims import Claim
+from api.logs.blanking import Blanker
+from api.logs.job_log import JobLog
+from api.logs.output import Output, print_to_stderr
+from api.logs.service_log import FOR_THE_EYE_VARIABLE
+from api.logs.writer import LogWriter
+from kdnas.db.queue.claims import Claim
 from kdnas.settings import Settings
 
 CLUSTER_START_SECONDS = 60.0

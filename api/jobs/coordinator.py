@@ -23,15 +23,16 @@ from api.jobs.children import (
     usable_cores,
 )
 from api.jobs.kind import JobKind
-from api.jobs.log_writer import publish_what_was_left
-from api.jobs.output import Output
 from api.jobs.pauses import Pauses
 from api.jobs.registry import add_tables_of_packages, kinds
 from api.jobs.webhook import Webhook
+from api.logs.output import Output
+from api.logs.writer import publish_what_was_left
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
-from kdnas.db.repository import claims, coordinators, jobs, leases
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import claims, coordinators, leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import jobs
 from kdnas.errors import DatabaseError, NotFoundError, StoreError
 from kdnas.settings import Settings
 

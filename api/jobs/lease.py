@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kdnas.db.engine import Database
-from kdnas.db.repository import leases
+from kdnas.db.queue import leases
 from kdnas.errors import ConflictError, DatabaseError
 
 LEASE_SECONDS = 60.0

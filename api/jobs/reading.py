@@ -9,8 +9,9 @@ from api.jobs.kind import JobKind
 from api.jobs.registry import kind_named, kinds
 from api.jobs.schemas import JobQuery
 from kdnas.db.engine import Session
-from kdnas.db.repository import job_pages, jobs
-from kdnas.db.repository.pages import PageOf
+from kdnas.db.lists import job_pages
+from kdnas.db.lists.pages import PageOf
+from kdnas.db.repository import jobs
 
 
 def read_page(session: Session, query: JobQuery) -> PageOf[job_pages.Row]:

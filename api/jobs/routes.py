@@ -13,8 +13,7 @@ from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered, rendered_page
 from api.http.schemas import Page, Shape
-from api.jobs.changes import apply_change
-from api.jobs.deletion import delete_job
+from api.jobs.changes import apply_change, delete_job
 from api.jobs.kind import JobKind
 from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape

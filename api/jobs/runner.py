@@ -135,7 +135,7 @@ def main() -> None:
         sys.exit(f"usage: {TOKEN_VARIABLE}=TOKEN python -m api.jobs.runner ID")
     end_with_parent()
     drain = Drain()
-    from api.jobs.log_format import configure_logs
+    from api.logs.service_log import configure_logs
 
     configure_logs()
     token = os.environ.pop(TOKEN_VARIABLE)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from kdnas.db.lists.job_pages import SORTS, JobFilter
+from kdnas.db.queue.transitions import Action
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.job_pages import SORTS, JobFilter
-from kdnas.db.repository.transitions import Action
 from kdnas.records import SearchStatus
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

@@ -9,8 +9,8 @@ from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.lease import held_lease, watched
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import jobs
-from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, DatabaseError, NotNowError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings

@@ -12,7 +12,7 @@ from api.http.dependencies import DatabaseDep
 from api.http.rendering import rendered
 from api.latency_tables.schemas import ArchitectureFacts
 from kdnas.architecture import Architecture
-from kdnas.db.repository.latency_pages import known_latencies
+from kdnas.db.lists.latency_pages import known_latencies
 from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
 from kdnas.objectives.layer_mapping import layer_mapping
 

@@ -22,8 +22,8 @@ from api.latency_tables.schemas import (
     LatencyTableShape,
 )
 from kdnas.db.engine import Database, Session
+from kdnas.db.lists import latency_pages
 from kdnas.db.models import LatencyBuild
-from kdnas.db.repository import latency_pages
 from kdnas.db.repository.latency_builds import create_build
 from kdnas.search_space import SearchSpace
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Page, Shape, sort_pattern
-from kdnas.db.repository.latency_pages import SORTS
+from kdnas.db.lists.latency_pages import SORTS
 from kdnas.records import SearchStatus
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import TeacherSpec

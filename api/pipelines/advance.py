@@ -18,16 +18,9 @@ from api.pipelines.choice import choose
 from api.pipelines.state import MemberState, PipelineState, Step, next_step
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
+from kdnas.db.exploration import explored
 from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
-from kdnas.db.repository import (
-    distillations,
-    evaluations,
-    explored,
-    jobs,
-    latencies,
-    pipelines,
-    searches,
-)
+from kdnas.db.repository import distillations, evaluations, jobs, latencies, pipelines, searches
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.records import SearchRecord, SearchStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 from api.http.rendering import sorting
 from api.pipelines.schemas import PipelineQuery
 from kdnas.db.engine import Session
-from kdnas.db.repository import pipeline_pages
-from kdnas.db.repository.pages import PageOf
+from kdnas.db.lists import pipeline_pages
+from kdnas.db.lists.pages import PageOf
 
 
 def read_page(session: Session, query: PipelineQuery) -> PageOf[pipeline_pages.Row]:

@@ -22,8 +22,9 @@ from api.pipelines.verdict import (
 )
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.db.engine import Database, Session
+from kdnas.db.exploration import explored
 from kdnas.db.records import MemberRecord, PipelineRecord
-from kdnas.db.repository import explored, pipelines, searches
+from kdnas.db.repository import pipelines, searches
 from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.tasks.registry import TASKS

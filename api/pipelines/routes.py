@@ -27,8 +27,9 @@ from api.pipelines.schemas import (
     PipelineShape,
 )
 from kdnas.db.engine import Database, Session
+from kdnas.db.lists import pipeline_pages
 from kdnas.db.models import Pipeline
-from kdnas.db.repository import jobs, pipeline_pages
+from kdnas.db.repository import jobs
 from kdnas.specs.pipeline import PipelineSpec
 
 TEXTS: dict[str, tuple[str, Callable[[PipelineReport], str]]] = {

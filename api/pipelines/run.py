@@ -9,9 +9,9 @@ from api.jobs.lease import held_lease
 from api.pipelines.advance import advance
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
 from kdnas.db.repository import jobs, pipelines, searches
-from kdnas.db.repository.leases import LeaseOwner
 from kdnas.errors import ConflictError, DatabaseError
 from kdnas.records import SearchRecord
 

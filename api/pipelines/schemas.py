@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.distillations.schemas import DistillationShape
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from kdnas.db.lists.pipeline_pages import SORTS, PipelineFilter
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.pipeline_pages import SORTS, PipelineFilter
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
 
 

@@ -13,7 +13,8 @@ from api.http.schemas import Page
 from api.searches.remembered import remembered
 from api.searches.routes import Reference
 from api.searches.schemas import CandidateDetail, CandidateQuery, CandidateShape
-from kdnas.db.repository import candidate_pages, searches
+from kdnas.db.lists import candidate_pages
+from kdnas.db.repository import searches
 
 router = APIRouter(tags=["searches"])
 

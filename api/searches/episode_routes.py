@@ -20,8 +20,10 @@ from api.searches.schemas import (
     Ranking,
 )
 from kdnas.architecture import Architecture
-from kdnas.db.repository import explored, search_pages, searches
-from kdnas.db.repository.candidate_pages import read_candidates
+from kdnas.db.exploration import explored
+from kdnas.db.lists import search_pages
+from kdnas.db.lists.candidate_pages import read_candidates
+from kdnas.db.repository import searches
 from kdnas.records import ExploredState, LossName, SearchRecord
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.reranking import Reranked, rerank

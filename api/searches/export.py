@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from pydantic_core import to_json
 
 from kdnas.db.engine import Database
-from kdnas.db.repository.candidate_pages import FIELDS, candidates_after
+from kdnas.db.lists.candidate_pages import FIELDS, candidates_after
 
 ExportFormat = Literal["csv", "parquet", "json"]
 Rows = list[dict[str, Any]]

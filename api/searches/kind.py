@@ -11,8 +11,9 @@ from fastapi import APIRouter
 from api.jobs.context import JobContext
 from api.jobs.kind import JobKind
 from kdnas.db.engine import Database
+from kdnas.db.exploration import candidates
 from kdnas.db.models import Search
-from kdnas.db.repository import candidates, claims
+from kdnas.db.queue import claims
 from kdnas.errors import ConflictError
 from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
 from kdnas.settings import Settings

@@ -9,7 +9,7 @@ from api.inputs.preparation import stored_latencies
 from api.searches.run import PreparedSearch
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
-from kdnas.db.repository import losses
+from kdnas.db.exploration import losses
 from kdnas.distill.numerics import own_device
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture

@@ -9,8 +9,10 @@ from api.http.rendering import sorting
 from api.searches.remembered import explored_states, remembered, remembered_figures
 from api.searches.schemas import SearchQuery
 from kdnas.db.engine import Database, Session
-from kdnas.db.repository import candidates, explored, search_pages, searches
-from kdnas.db.repository.pages import PageOf
+from kdnas.db.exploration import candidates, explored
+from kdnas.db.lists import search_pages
+from kdnas.db.lists.pages import PageOf
+from kdnas.db.repository import searches
 from kdnas.records import SearchRecord
 from kdnas.search.summary import summarise, summarise_states
 

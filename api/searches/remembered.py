@@ -14,8 +14,8 @@ from typing import TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from kdnas.db.engine import Database, Session
-from kdnas.db.repository import explored
-from kdnas.db.repository.search_pages import Asked, Row, read_figures
+from kdnas.db.exploration import explored
+from kdnas.db.lists.search_pages import Asked, Row, read_figures
 from kdnas.records import ExploredState
 
 Found = TypeVar("Found")

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from kdnas.architecture import ACTIVATIONS
+from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
+from kdnas.db.lists.candidate_pages import CandidateFilter
+from kdnas.db.lists.search_pages import SORTS as SEARCH_SORTS
+from kdnas.db.lists.search_pages import SearchFilter
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.candidate_pages import SORTS as CANDIDATE_SORTS
-from kdnas.db.repository.candidate_pages import CandidateFilter
-from kdnas.db.repository.search_pages import SORTS as SEARCH_SORTS
-from kdnas.db.repository.search_pages import SearchFilter
 from kdnas.records import CandidateStatus, LossName, SearchStatus
 
 LARGEST_NUMBER = 2**31 - 1

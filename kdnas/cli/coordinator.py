@@ -33,7 +33,7 @@ def coordinator(
     import threading
 
     from api.jobs.coordinator import Coordinator
-    from api.jobs.log_format import configure_logs
+    from api.logs.service_log import configure_logs
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 

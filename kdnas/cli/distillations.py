@@ -64,8 +64,9 @@ def list_all(
 def show(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
     from kdnas.cli.screens.distillation import shown
+    from kdnas.db.lists import distillation_pages
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import distillation_pages, distillations
+    from kdnas.db.repository import distillations
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
@@ -111,10 +112,11 @@ def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> No
 
     A running one stops within seconds, whichever process runs it.
     """
-    from api.jobs.cancellation import cancel_job
+    from api.jobs.changes import cancel_job
     from kdnas.cli.tables.answers import print_answer
+    from kdnas.db.lists import distillation_pages
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import distillation_pages, distillations
+    from kdnas.db.repository import distillations
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from api.jobs.schemas import JobChange
     from kdnas.db.engine import Session
     from kdnas.db.models import Job
+    from kdnas.db.queue.transitions import Action
     from kdnas.db.records import LeaseHolder
-    from kdnas.db.repository.transitions import Action
 
 app = typer.Typer(
     help="List, show, follow, stop, resume, name and delete work of every kind.",
@@ -161,7 +161,7 @@ def logs(
 
     The log is in the store (KDNAS_STORE), so that it is read from any machine.
     """
-    from api.jobs.logs import log_so_far, refuse_without_log
+    from api.logs.job_log import log_so_far, refuse_without_log
     from kdnas.cli.screens.console import say
     from kdnas.cli.screens.following import follow_log
     from kdnas.db.migrate import open_database
@@ -241,7 +241,7 @@ def delete(
 
     Its parts, and the jobs that stand on it, are kept without it.
     """
-    from api.jobs.deletion import delete_job
+    from api.jobs.changes import delete_job
     from kdnas.cli.screens.console import say
     from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
@@ -337,11 +337,12 @@ def _act(
     as_json: bool,
 ) -> None:
     """Pause, resume or cancel a job, and say what comes of it and who works on it."""
-    from api.jobs.cancellation import cancel_job
+    from api.jobs.changes import cancel_job
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
-    from kdnas.db.repository import jobs, leases
-    from kdnas.db.repository.transitions import apply_action
+    from kdnas.db.queue import leases
+    from kdnas.db.queue.transitions import apply_action
+    from kdnas.db.repository import jobs
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()

@@ -66,9 +66,11 @@ def show(
     from kdnas.cli.launch import check_output
     from kdnas.cli.screens.pipeline import show_pipeline
     from kdnas.cli.tables.answers import print_answer
+    from kdnas.db.lists import pipeline_pages
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
-    from kdnas.db.repository import leases, pipeline_pages, pipelines
+    from kdnas.db.queue import leases
+    from kdnas.db.repository import pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()
@@ -126,10 +128,11 @@ def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
 
     What works on it stops within seconds; what has succeeded is kept.
     """
-    from api.jobs.cancellation import cancel_job
+    from api.jobs.changes import cancel_job
     from kdnas.cli.tables.answers import print_answer
+    from kdnas.db.lists import pipeline_pages
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipeline_pages, pipelines
+    from kdnas.db.repository import pipelines
     from kdnas.settings import Settings
 
     settings = Settings.from_environment()

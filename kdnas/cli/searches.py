@@ -81,8 +81,9 @@ def export(
 ) -> None:
     """Write every candidate of a search to a file."""
     from kdnas.cli.tables.candidates import write_table
+    from kdnas.db.exploration import candidates
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import candidates, searches
+    from kdnas.db.repository import searches
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:

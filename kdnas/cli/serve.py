@@ -37,7 +37,7 @@ def serve(
 
     from api.http.app import create_app
     from api.http.server import listen, run
-    from api.jobs.log_format import configure_logs
+    from api.logs.service_log import configure_logs
     from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
 

@@ -7,9 +7,9 @@ from typing import cast
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.repository import candidates as repository
+from kdnas.db.exploration import candidates as repository
+from kdnas.db.exploration import losses as loss_table
 from kdnas.db.repository import jobs, searches
-from kdnas.db.repository import losses as loss_table
 from kdnas.records import (
     Candidate,
     Episode,

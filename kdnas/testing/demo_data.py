@@ -17,16 +17,9 @@ from typing import Any
 from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
+from kdnas.db.exploration import candidates
 from kdnas.db.records import EvaluationRecord, HeldOutReading
-from kdnas.db.repository import (
-    candidates,
-    distillations,
-    evaluations,
-    events,
-    jobs,
-    latencies,
-    searches,
-)
+from kdnas.db.repository import distillations, evaluations, events, jobs, latencies, searches
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.results import TaskResult

@@ -17,15 +17,9 @@ from typing import Any
 from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
+from kdnas.db.exploration import explored
 from kdnas.db.records import MemberFigures, MemberRecord, NewMember, Reason
-from kdnas.db.repository import (
-    distillations,
-    evaluations,
-    explored,
-    jobs,
-    pipelines,
-    searches,
-)
+from kdnas.db.repository import distillations, evaluations, jobs, pipelines, searches
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.repository import distillations, jobs, latency_builds, latency_pages, searches
+from kdnas.db.lists import latency_pages
+from kdnas.db.repository import distillations, jobs, latency_builds, searches
 from kdnas.specs.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.browser

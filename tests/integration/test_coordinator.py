@@ -17,11 +17,13 @@ import pytest
 import yaml
 
 from kdnas.db.engine import Database
+from kdnas.db.exploration import candidates
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.db.models import Attempt, Candidate, Search
-from kdnas.db.repository import candidates, distillations, events, leases, searches
+from kdnas.db.queue import leases
+from kdnas.db.queue.transitions import apply_action
+from kdnas.db.repository import distillations, events, searches
 from kdnas.db.repository.latency_builds import create_build, get_build
-from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import ConflictError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec

@@ -14,8 +14,9 @@ import pytest
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Evaluation
+from kdnas.db.queue import leases
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations, events, leases
+from kdnas.db.repository import evaluations, events
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec

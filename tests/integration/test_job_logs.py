@@ -12,10 +12,10 @@ import pytest
 
 from api.jobs import children
 from api.jobs.children import Child, child_environment
-from api.jobs.logs import read_log
+from api.logs.job_log import read_log
 from kdnas.architecture import Architecture
-from kdnas.db.repository.claims import Claim
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue.claims import Claim
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.records import MiniKDRequest
 from kdnas.settings import Settings
 from kdnas.testing.tiny_lab import make_tiny_lab
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 AS_A_RUNNER = """
 import os
-from api.jobs.log_format import configure_logs
+from api.logs.service_log import configure_logs
 configure_logs()
 import ray
 from workers.cluster import cluster

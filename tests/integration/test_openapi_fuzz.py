@@ -23,7 +23,7 @@ from api.http.app import create_app
 from api.http.server import listen
 from kdnas.db.base import Base
 from kdnas.db.engine import Database, parse_url
-from kdnas.db.repository.candidates import list_episodes
+from kdnas.db.exploration.candidates import list_episodes
 from kdnas.settings import Settings
 from kdnas.testing.demo_data import DemoIds
 from kdnas.testing.walked_pipeline import add_pipeline

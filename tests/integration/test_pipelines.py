@@ -16,9 +16,10 @@ from fastapi.testclient import TestClient
 
 from api.http.app import create_app
 from kdnas.db.engine import Database
+from kdnas.db.exploration import candidates
 from kdnas.db.migrate import open_database, upgrade
 from kdnas.db.records import MemberRecord
-from kdnas.db.repository import candidates, events, pipelines
+from kdnas.db.repository import events, pipelines
 from kdnas.settings import Settings
 from kdnas.testing.commands import Program
 from kdnas.testing.tiny_tasks import write_sst2

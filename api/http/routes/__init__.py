@@ -6,13 +6,13 @@ from fastapi import APIRouter, FastAPI
 
 from api.dashboard.pages import add_dashboard
 from api.http.routes import docs, events, health, login, reference, schemas, session
-from api.jobs import log_routes
 from api.jobs import routes as jobs
 from api.jobs.registry import kinds
+from api.logs import routes
 
 BEFORE: tuple[APIRouter, ...] = (
     *(session.router, docs.router, events.router),
-    *(jobs.router, log_routes.router),
+    *(jobs.router, routes.router),
 )
 AFTER: tuple[APIRouter, ...] = (reference.router, schemas.router)
 """What answers under ``/api/v1`` before and after the routes of each kind of job."""

@@ -55,7 +55,7 @@ def check_labels(session: Session, labels: Iterable[str]) -> None:
     Raises:
         NotFoundError: one of them; says which is nearest.
     """
-    from kdnas.db.repository import job_pages
+    from kdnas.db.lists import job_pages
 
     known = [row["label"] for row in job_pages.list_labels(session)]
     for label in labels:

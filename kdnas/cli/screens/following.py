@@ -93,9 +93,10 @@ def follow_log(database: Database, settings: Settings, job_id: str, tail: int) -
     Raises:
         NotFoundError: it has no log and will have none.
     """
-    from api.jobs.logs import log_so_far
+    from api.logs.job_log import log_so_far
     from kdnas.db.models import FINAL_STATUSES, Job
-    from kdnas.db.repository import jobs, leases
+    from kdnas.db.queue import leases
+    from kdnas.db.repository import jobs
 
     position, silent = None, 0
     while silent < LAST_WORDS:

@@ -53,7 +53,8 @@ def short_name(job: Job) -> str:
 
 def parts_of(session: Session, job_id: str) -> list[Part]:
     """Read the parts of a job in the order in which they were asked for."""
-    from kdnas.db.repository import job_pages, jobs
+    from kdnas.db.lists import job_pages
+    from kdnas.db.repository import jobs
 
     found = {job.id: job for job in jobs.children(session, job_id)}
     return [

@@ -124,7 +124,7 @@ def show_pipeline(
     """
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
-    from kdnas.db.repository import pipeline_pages
+    from kdnas.db.lists import pipeline_pages
 
     with database.read() as session:
         row = pipeline_pages.read_pipeline(session, pipeline_id)

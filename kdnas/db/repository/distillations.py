@@ -14,13 +14,13 @@ from kdnas.db.models import (
     DistillationCurvePoint,
     DistillationReading,
 )
+from kdnas.db.queue import leases
 from kdnas.db.records import (
     DistillationOverview,
     DistillationRecord,
     HeldOutReading,
     OwnerKind,
 )
-from kdnas.db.repository import leases
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import get_job, locked_job
 from kdnas.db.repository.names import add_job

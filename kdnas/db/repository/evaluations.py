@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.base import new_id
 from kdnas.db.models import Distillation, Evaluation, PipelineMember
+from kdnas.db.queue import leases
 from kdnas.db.records import EvaluationRecord, OwnerKind
-from kdnas.db.repository import leases
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import change_status, get_job, locked_job, note_phase
 from kdnas.db.repository.names import add_job

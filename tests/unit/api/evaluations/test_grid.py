@@ -17,8 +17,9 @@ from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
 from api.evaluations.run import unchanged_data
 from kdnas.db.engine import Database
 from kdnas.db.models import Grid
-from kdnas.db.repository import grids, leases
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import grids
 from kdnas.errors import NoRoomError, TaskDataError, TrainingError
 from kdnas.evaluation.finetuning.grid import GridPoint, Trial
 from kdnas.evaluation.finetuning.training import FinetuneProgress

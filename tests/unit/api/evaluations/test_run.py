@@ -20,8 +20,9 @@ from api.jobs.files import evaluation_folder
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Evaluation
-from kdnas.db.repository import claims, evaluations, leases
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import claims, leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import evaluations
 from kdnas.errors import (
     ConflictError,
     NotFoundError,

@@ -19,11 +19,12 @@ from api.jobs.files import evaluation_checkpoints, evaluation_folder
 from api.jobs.work import do_job
 from kdnas.db.engine import Database
 from kdnas.db.models import Evaluation, Grid
+from kdnas.db.queue import claims, leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import Action, apply_action
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import claims, evaluations, events, grids, leases
+from kdnas.db.repository import evaluations, events, grids
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.leases import LeaseOwner
-from kdnas.db.repository.transitions import Action, apply_action
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.reach import Reach

@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from api.jobs.log_format import configure_logs
+from api.logs.service_log import configure_logs
 
 pytestmark = pytest.mark.databases("sqlite")
 

@@ -13,8 +13,9 @@ from api.jobs import context as module
 from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
+from kdnas.db.lists import job_pages
 from kdnas.db.models import Job
-from kdnas.db.repository import events, job_pages, jobs, latency_builds, searches
+from kdnas.db.repository import events, jobs, latency_builds, searches
 from kdnas.errors import ConflictError, TrainingError
 from kdnas.settings import Settings
 

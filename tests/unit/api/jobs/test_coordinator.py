@@ -19,18 +19,12 @@ from api.jobs.coordinator import Coordinator, default_max_running
 from api.jobs.registry import kinds
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.exploration import candidates
 from kdnas.db.models import Search
-from kdnas.db.repository import (
-    candidates,
-    distillations,
-    evaluations,
-    events,
-    jobs,
-    leases,
-    searches,
-)
+from kdnas.db.queue import leases
+from kdnas.db.queue.transitions import apply_action
+from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.transitions import apply_action
 from kdnas.records import Proposal, SearchRecord
 from kdnas.search.protocols import NewCandidate
 from kdnas.settings import Settings

@@ -63,8 +63,8 @@ from api.jobs import runner
 from api.jobs.registry import kinds
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Job
-from kdnas.db.repository import claims
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import claims
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository.names import add_job
 from kdnas.settings import Settings
 

@@ -13,9 +13,11 @@ from api.http.schemas import Page
 from api.jobs.schemas import JobDetail, JobShape
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.models import Job
+from kdnas.db.queue import claims
+from kdnas.db.queue.leases import LeaseOwner, this_host
 from kdnas.db.repository import (
-    claims,
     distillations,
     evaluations,
     events,
@@ -25,8 +27,6 @@ from kdnas.db.repository import (
     searches,
 )
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.job_pages import SORTS
-from kdnas.db.repository.leases import LeaseOwner, this_host
 from kdnas.testing.truth import assert_shape
 
 JOBS = "/api/v1/jobs"

@@ -13,8 +13,9 @@ import pytest
 from api.jobs import runner
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Job
-from kdnas.db.repository import claims, distillations, events, pipelines, searches
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import claims
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import distillations, events, pipelines, searches
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import SearchSpec

@@ -20,10 +20,11 @@ from api.jobs import runner
 from api.jobs.children import child_environment
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
+from kdnas.db.queue import claims
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import DistillationRecord, EvaluationRecord
-from kdnas.db.repository import claims, distillations, evaluations, latency_builds
+from kdnas.db.repository import distillations, evaluations, latency_builds
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.leases import LeaseOwner
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.evaluation import EvaluationSpec

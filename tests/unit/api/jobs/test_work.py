@@ -8,8 +8,9 @@ from api.jobs.context import JobContext, StoppedStatus
 from api.jobs.work import at_work, do_job
 from kdnas.db.engine import Database
 from kdnas.db.models import Search
-from kdnas.db.repository import jobs, leases, searches
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import jobs, searches
 from kdnas.errors import ConflictError, NoRoomError, NotFoundError, OutOfReachError, TrainingError
 from kdnas.records import SearchRecord
 from kdnas.settings import Settings

@@ -13,10 +13,11 @@ from api.jobs.work import do_job
 from api.latency_tables import run as latency_run
 from kdnas.db.engine import Database
 from kdnas.db.models import LatencyBuild
+from kdnas.db.queue import claims, leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import LatencyBuildRecord
-from kdnas.db.repository import claims, latency_builds, leases
-from kdnas.db.repository.leases import LeaseOwner
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.repository import latency_builds
 from kdnas.errors import SpecError, TeacherError
 from kdnas.models.teacher import TeacherHandle
 from kdnas.reach import Reach

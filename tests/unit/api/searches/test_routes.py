@@ -28,9 +28,9 @@ from api.searches.schemas import (
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
+from kdnas.db.lists.candidate_pages import FIELDS
 from kdnas.db.models import Job, Search
 from kdnas.db.repository import jobs, searches
-from kdnas.db.repository.candidate_pages import FIELDS
 from kdnas.records import SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise

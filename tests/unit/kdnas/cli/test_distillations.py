@@ -14,8 +14,9 @@ from kdnas.cli.screens.distillation import sparkline
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Distillation
+from kdnas.db.queue import leases
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import distillations, jobs, leases
+from kdnas.db.repository import distillations, jobs
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.errors import ConflictError, NotFoundError, SpecError
 from kdnas.records import CurvePoint, Losses, SearchStatus

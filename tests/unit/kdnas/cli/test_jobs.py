@@ -14,12 +14,13 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from api.http.app import create_app
-from api.jobs.logs import JobLog
+from api.logs.job_log import JobLog
 from kdnas.cli.main import app
 from kdnas.cli.screens.event_words import OF_EVERY_KIND, SENTENCES
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
-from kdnas.db.repository import coordinators, jobs, leases, searches
+from kdnas.db.queue import coordinators, leases
+from kdnas.db.repository import jobs, searches
 from kdnas.errors import ConflictError, KdnasError, NotFoundError, RequestError, SpecError
 from kdnas.settings import Settings
 from kdnas.testing import demo_data, demo_pipelines

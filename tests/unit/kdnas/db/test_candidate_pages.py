@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from kdnas.db.engine import Database
-from kdnas.db.models import Candidate
-from kdnas.db.repository.candidate_pages import (
+from kdnas.db.lists.candidate_pages import (
     FIELDS,
     SORTS,
     CandidateFilter,
@@ -21,6 +20,7 @@ from kdnas.db.repository.candidate_pages import (
     list_candidates,
     read_candidate,
 )
+from kdnas.db.models import Candidate
 from kdnas.errors import NotFoundError, RequestError
 from kdnas.search_space import SearchSpace
 from kdnas.testing.many_candidates import add_many_candidates

@@ -15,11 +15,12 @@ import pytest
 from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.models import Job, Search
+from kdnas.db.queue import claims, leases
+from kdnas.db.queue.claims import claim_next, ended, note_death, waiting
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import HeldOutReading
-from kdnas.db.repository import claims, distillations, evaluations, events, jobs, leases
-from kdnas.db.repository.claims import claim_next, ended, note_death, waiting
-from kdnas.db.repository.leases import LeaseOwner
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.repository import distillations, evaluations, events, jobs
 from kdnas.records import Losses, SearchStatus
 from kdnas.testing.job_rows import KINDS, make_job, status_of
 
@@ -108,8 +109,8 @@ CLAIMER = """
 import sys
 from kdnas.db.migrate import open_database
 from kdnas.db.models import Search
-from kdnas.db.repository.claims import claim_next
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue.claims import claim_next
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.settings import Settings
 
 environment = {"KDNAS_HOME": sys.argv[1], "KDNAS_DATABASE_URL": sys.argv[2]}

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kdnas.db.engine import Database
+from kdnas.db.exploration import candidates, losses
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Search
-from kdnas.db.repository import candidates, events, jobs, leases, losses, searches
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import events, jobs, searches
 from kdnas.records import MiniKDContext
 from kdnas.search.protocols import Journal
 from kdnas.testing.journal_contract import (

@@ -12,10 +12,12 @@ from sqlalchemy import Table, insert
 
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.engine import Database
+from kdnas.db.lists import job_pages
+from kdnas.db.lists.job_pages import SORTS, JobFilter
 from kdnas.db.models import Job
-from kdnas.db.repository import job_pages, jobs, leases
-from kdnas.db.repository.job_pages import SORTS, JobFilter
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import jobs
 from kdnas.errors import ConflictError, RequestError
 from kdnas.testing.job_rows import KINDS, make_job
 

@@ -11,10 +11,11 @@ from sqlalchemy import select
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.lists import job_pages
+from kdnas.db.lists.job_pages import JobFilter
 from kdnas.db.models import Distillation, Evaluation, Job, JobLabel, Search
-from kdnas.db.repository import distillations, evaluations, events, job_pages, jobs, searches
+from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.job_pages import JobFilter
 from kdnas.db.repository.names import add_job
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus

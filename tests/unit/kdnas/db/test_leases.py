@@ -14,9 +14,10 @@ import pytest
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation, Search
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import LeaseHolder
-from kdnas.db.repository import distillations, leases, searches
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.repository import distillations, searches
 from kdnas.errors import ConflictError, NotFoundError
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 from kdnas.architecture import Architecture
 from kdnas.db import migrate
 from kdnas.db.engine import Database, parse_url
-from kdnas.db.repository.losses import known_losses
+from kdnas.db.exploration.losses import known_losses
 from kdnas.errors import DatabaseError
 from kdnas.records import KnownLosses, Losses
 from kdnas.settings import Settings

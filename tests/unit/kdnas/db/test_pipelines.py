@@ -6,20 +6,13 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.lists import pipeline_pages
+from kdnas.db.lists.pipeline_pages import PipelineFilter
 from kdnas.db.models import Evaluation, Search
+from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import MemberFigures, NewMember, Reason
-from kdnas.db.repository import (
-    distillations,
-    evaluations,
-    events,
-    jobs,
-    pipeline_pages,
-    pipelines,
-    searches,
-)
+from kdnas.db.repository import distillations, evaluations, events, jobs, pipelines, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.pipeline_pages import PipelineFilter
-from kdnas.db.repository.transitions import apply_action
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchFacts
 

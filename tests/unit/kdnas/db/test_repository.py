@@ -15,8 +15,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kdnas.architecture import Architecture
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
+from kdnas.db.queue import leases
 from kdnas.db.records import DistillationRecord, HeldOutReading
-from kdnas.db.repository import distillations, events, jobs, latencies, leases, searches
+from kdnas.db.repository import distillations, events, jobs, latencies, searches
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CurvePoint, LatencyEntry, LatencyProfile, LatencyTable, Losses
 

@@ -10,9 +10,10 @@ from sqlalchemy import select
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.exploration import explored
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Candidate, SearchState
-from kdnas.db.repository import explored, jobs, searches
+from kdnas.db.repository import jobs, searches
 from kdnas.records import Losses, Proposal
 from kdnas.search.protocols import NewCandidate
 from kdnas.search.summary import summarise, summarise_states

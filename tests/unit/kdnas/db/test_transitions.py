@@ -10,8 +10,9 @@ import pytest
 
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
-from kdnas.db.repository import distillations, events, jobs, leases
-from kdnas.db.repository.transitions import TRANSITIONS, Action, apply_action
+from kdnas.db.queue import leases
+from kdnas.db.queue.transitions import TRANSITIONS, Action, apply_action
+from kdnas.db.repository import distillations, events, jobs
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 from kdnas.testing.job_rows import KINDS, make_job, status_of

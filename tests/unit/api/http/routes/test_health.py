@@ -18,8 +18,9 @@ from api.http.metrics import Metrics
 from api.http.readiness import check_cluster, check_disk
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.repository import coordinators, distillations, searches
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import coordinators
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.repository import distillations, searches
 from kdnas.settings import Settings
 
 

@@ -2,7 +2,7 @@
 
 While a process works on a job, the coordinator that started it writes what it prints to
 ``<home>/jobs/<id>/log.txt``, and every few seconds publishes that file to the store, where every
-process of the service reads it (:mod:`api.jobs.log_writer`). The local file goes when the store
+process of the service reads it (:mod:`api.logs.writer`). The local file goes when the store
 has all of it.
 """
 
@@ -16,8 +16,8 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from api.jobs.files import JOBS, job_folder
-from api.jobs.log_text import LogText
 from api.jobs.registry import kind_named
+from api.logs.text import LogText
 from kdnas.db.models import Job
 from kdnas.errors import NotFoundError, StoreError
 from kdnas.settings import Settings

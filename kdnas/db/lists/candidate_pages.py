@@ -19,8 +19,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.operators import custom_op
 
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Attempt, Candidate, DistillationLoss, SearchState
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.errors import NotFoundError
 from kdnas.search_space import AXES
 

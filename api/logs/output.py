@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
-from api.jobs.log_lines import Lines, kept
-from api.jobs.log_writer import LogWriter
-from api.jobs.secrets import Blanker
+from api.logs.blanking import Blanker
+from api.logs.lines import Lines, kept
+from api.logs.writer import LogWriter
 
 LOOK_SECONDS: Final = 0.2
 LATE_SECONDS: Final = 5.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 
-from api.jobs.logs import JobLog
+from api.logs.job_log import JobLog
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, pipelines, searches
 from kdnas.settings import Settings

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from api.jobs.log_text import HEAD_BYTES, LONGEST_BYTES, TAIL_BYTES, LogText, not_ours
+from api.logs.text import HEAD_BYTES, LONGEST_BYTES, TAIL_BYTES, LogText, not_ours
 
 BEGINNING = b"=== run 1 began 2026-01-31T12:00:00Z on host, process 1 ===\n"
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Distillation, DistillationCurvePoint, DistillationReading
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.records import SearchStatus
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {

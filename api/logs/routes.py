@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import PlainTextResponse, Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
-from api.jobs.logs import log_so_far, refuse_without_log
+from api.logs.job_log import log_so_far, refuse_without_log
 from kdnas.db.repository import jobs
 from kdnas.errors import SpecError
 

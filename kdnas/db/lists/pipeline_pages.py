@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
+from kdnas.db.lists import distillation_pages
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Distillation, Evaluation, Pipeline, PipelineMember, Search
 from kdnas.db.records import EvaluationRecord, MemberRecord, OwnerKind
-from kdnas.db.repository import distillation_pages
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.repository.pipelines import list_members
 from kdnas.records import SearchStatus
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from api.jobs import log_writer
-from api.jobs.log_text import HEAD_BYTES, LONGEST_BYTES
-from api.jobs.log_writer import LogWriter, publish_what_was_left
-from api.jobs.logs import JobLog, read_log, remove_log
+from api.logs import writer as log_writer
+from api.logs.job_log import JobLog, read_log, remove_log
+from api.logs.text import HEAD_BYTES, LONGEST_BYTES
+from api.logs.writer import LogWriter, publish_what_was_left
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, searches
 from kdnas.errors import NotFoundError, StoreError
@@ -225,7 +225,7 @@ def test_a_store_out_of_reach_is_told_once_and_tried_again(
             writer = begin(machine("a"))
             writer.add(b"in the dark\n")
             wait_until(lambda: "in the dark" in log_of(machine("a")))
-            time.sleep(3 * log_writer.WRITE_SECONDS)
+            time.sleep(3 * writer.WRITE_SECONDS)
         writer.add(b"in the light\n")
         writer.end("ended")
         assert writer.wait(30)

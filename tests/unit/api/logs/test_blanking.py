@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from api.jobs.secrets import Blanker
+from api.logs.blanking import Blanker
 
 TOKEN = 'hf_"quoted"\\and/more+é'
 ENVIRONMENT = {

@@ -18,8 +18,8 @@ import structlog
 from filelock import Timeout
 
 from api.jobs.files import JOBS
-from api.jobs.log_text import LONGEST_BYTES, LogText
-from api.jobs.logs import FILE, JobLog, newer
+from api.logs.job_log import FILE, JobLog, newer
+from api.logs.text import LONGEST_BYTES, LogText
 from kdnas.artefact import write_atomically
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs

@@ -12,12 +12,13 @@ import pytest
 
 from api.jobs import children
 from api.jobs.children import Child, child_environment
-from api.jobs.logs import read_log
+from api.logs.job_log import read_log
 from kdnas.db.migrate import open_database
-from kdnas.db.repository import claims, searches
-from kdnas.db.repository.claims import Claim
-from kdnas.db.repository.leases import LeaseOwner
-from kdnas.db.repository.transitions import apply_action
+from kdnas.db.queue import claims
+from kdnas.db.queue.claims import Claim
+from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import apply_action
+from kdnas.db.repository import searches
 from kdnas.settings import Settings
 
 TALKATIVE = """

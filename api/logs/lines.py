@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from api.jobs.log_text import not_ours
-from api.jobs.secrets import Blanker
+from api.logs.blanking import Blanker
+from api.logs.text import not_ours
 
 LONGEST_LINE: Final = 64 * 1024
 """Characters of a line that are kept."""

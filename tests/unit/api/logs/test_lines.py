@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from api.jobs.log_lines import LONGEST_LINE, Lines, kept
-from api.jobs.secrets import Blanker
+from api.logs.blanking import Blanker
+from api.logs.lines import LONGEST_LINE, Lines, kept
 
 SECRET = "s3cr3t-value-of-some-length"
 BLANKER = Blanker({"SOME_TOKEN": SECRET})

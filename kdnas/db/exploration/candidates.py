@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 from kdnas import records
 from kdnas.architecture import Architecture
 from kdnas.db.base import new_id, utc_now
+from kdnas.db.exploration.losses import add_losses
+from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode, Job
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.jobs import locked_job, require_job
-from kdnas.db.repository.losses import add_losses
-from kdnas.db.repository.search_states import note_attempts, note_finished, note_proposed
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CandidateStatus, KnownLosses, Losses, MiniKDResult, Proposal
 

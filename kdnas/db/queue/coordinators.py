@@ -9,8 +9,8 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import CoordinatorRow
-from kdnas.db.repository import leases
-from kdnas.db.repository.leases import LeaseOwner
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
 
 SILENT_SECONDS: Final = 30.0
 """A coordinator that has said nothing for so long does not count."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from kdnas.db.lists.candidate_pages import read_candidates
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Candidate, Episode, Search, SearchState
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.candidate_pages import read_candidates
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.records import SearchRecord, SearchStatus
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {

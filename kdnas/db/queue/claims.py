@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
 from kdnas.db.models import Attempt, Candidate, Event, Job, Search
-from kdnas.db.repository import leases
+from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository.events import ROW_LOCK, append_event
 from kdnas.db.repository.jobs import change_status
-from kdnas.db.repository.leases import LeaseOwner
 
 MAX_DEATHS = 3
 """So often the processes of a row may die without any progress in between."""

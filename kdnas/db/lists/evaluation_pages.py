@@ -9,9 +9,9 @@ from typing import Any, Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Distillation, Evaluation
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.records import SearchStatus
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {

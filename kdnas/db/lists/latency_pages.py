@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.architecture import Architecture
+from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Latency, LatencyBuild, LatencyProfile
-from kdnas.db.repository.pages import Order, PageOf, as_dicts, read_page
 from kdnas.errors import NotFoundError
 from kdnas.records import SearchStatus
 

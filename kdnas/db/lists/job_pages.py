@@ -11,9 +11,9 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.base import utc_now
+from kdnas.db.lists.pages import Order, PageOf, read_page
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel
-from kdnas.db.repository import coordinators, leases
-from kdnas.db.repository.pages import Order, PageOf, read_page
+from kdnas.db.queue import coordinators, leases
 from kdnas.records import SearchStatus
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {

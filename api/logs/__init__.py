@@ -1,0 +1,1 @@
+"""What processes print: the log of each job, and that of the service."""

@@ -1,0 +1,1 @@
+"""What searches have explored: candidates, states, and the look-up table of losses."""

@@ -1,0 +1,1 @@
+"""Lists of what is stored, a page at a time, as plain rows."""
