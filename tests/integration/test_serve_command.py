@@ -128,7 +128,7 @@ def test_events_of_another_process_are_streamed_until_the_service_ends(
         search = searches.create_search(session, {})
     with service(tmp_path) as running:
         assert running.get("/readyz")[0] == 200
-        events = f"/api/v1/events?search={search.name}"
+        events = f"/api/v1/events?job={search.name}"
         with (
             listening(running, f"{events}&since=0") as every,
             listening(running, events, Last_Event_ID="1") as later,

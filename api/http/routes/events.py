@@ -7,9 +7,11 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.dependencies import DatabaseDep
 from api.http.event_hub import EventHub, Subject
+from api.http.schemas import Text
 from kdnas.db.engine import Database
 from kdnas.db.repository import events, jobs
 
@@ -27,25 +29,27 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-EventNumber = Annotated[int | None, Query(ge=0, le=LARGEST_ID)]
+class EventQuery(BaseModel):
+    """Which events; another parameter is refused, or everything would come instead."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    since: int | None = Field(None, ge=0, le=LARGEST_ID, description="Those after this number.")
+    job: Text | None = Field(None, description="Id or name of a job; with those of its parts.")
 
 
 @router.get("/events", response_class=EventStream)
 async def stream_events(
     request: Request,
     database: DatabaseDep,
-    since: EventNumber = None,
-    job: Annotated[
-        str | None,
-        Query(description="Id or name of a job; with the events of its parts.", max_length=200),
-    ] = None,
+    query: Annotated[EventQuery, Query()],
     last_event_id: Annotated[
         int | None, Header(ge=0, le=LARGEST_ID, description="Counts more than `since`.")
     ] = None,
 ) -> Response:
     """Stream events: those after a number, then each as it happens."""
-    known = since if last_event_id is None else last_event_id
-    subject, position = await asyncio.to_thread(_beginning, database, job, known)
+    known = query.since if last_event_id is None else last_event_id
+    subject, position = await asyncio.to_thread(_beginning, database, query.job, known)
     hub = cast(EventHub, request.app.state.events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventStream(hub.listen(subject, position), headers=headers)

@@ -91,14 +91,15 @@ def test_a_preset_begins_a_request_for_any_objective(client: TestClient, objecti
 
 
 def test_parameters_that_do_not_fit_are_listed(client: TestClient) -> None:
-    answer = client.get("/api/v1/events?since=-1&search=a&distillation=b")
+    answer = client.get("/api/v1/events?since=-1&jobs=a")
     assert answer.status_code == 422
-    assert answer.json()["errors"] == [
-        {
-            "where": "query.since",
-            "message": "input should be greater than or equal to 0 (given: '-1')",
-        }
-    ]
+    since, jobs = answer.json()["errors"]
+    assert since == {
+        "where": "query.since",
+        "message": "input should be greater than or equal to 0 (given: '-1')",
+    }
+    assert jobs["where"] == "query.jobs"
+    assert jobs["message"] == "extra inputs are not permitted (given: 'a')"
 
 
 def test_what_nobody_foresaw_is_a_problem_without_details(client: TestClient) -> None:
