@@ -1,6 +1,6 @@
 """A line of log for each request.
 
-Lines written while a request is served carry its number, and the search or distillation that it is
+Lines written while a request is served carry its number, and the job that it is
 about. Query strings, bodies and headers are never logged, so that no secret is.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from functools import cache
 from typing import Any
 
 import structlog
@@ -17,11 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.errors import problem
 from api.http.metrics import Metrics
+from api.jobs.registry import kinds
 
 PREFIX = "/api/v1"
 REQUEST_ID = "X-Request-ID"
-_SUBJECT = re.compile(r"/(?:api/v1/)?(searches|distillations|candidates)/([^/]{1,80})")
-_NOUNS = {"searches": "search", "distillations": "distillation", "candidates": "candidate"}
+_SUBJECT = re.compile(r"/(?:api/v1/)?([a-z-]+)/([^/]{1,80})")
 _QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
 """What is asked all the time; logged only if it fails."""
 
@@ -79,7 +80,13 @@ def _number(given: str | None) -> str:
 
 def _subject(path: str) -> dict[str, str]:
     found = _SUBJECT.match(path)
-    return {_NOUNS[found[1]]: found[2]} if found else {}
+    return {_nouns()[found[1]]: found[2]} if found and found[1] in _nouns() else {}
+
+
+@cache
+def _nouns() -> dict[str, str]:
+    """First part of a path → what the second one names."""
+    return {**{k.path: k.name for k in kinds().values()}, "jobs": "job", "candidates": "candidate"}
 
 
 def _template(scope: Scope) -> str:

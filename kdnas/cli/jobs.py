@@ -24,6 +24,14 @@ app = typer.Typer(
 Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
+@app.callback()
+def _load_kinds() -> None:
+    """Load what installed packages bring: a job of theirs can be read only then."""
+    from api.jobs.registry import kinds
+
+    kinds()
+
+
 @app.command("list")
 def list_all(
     kind: Annotated[
