@@ -20,8 +20,10 @@ from api.http.dependencies import DatabaseDep, RoleDep
 from api.http.errors import http_problem
 from api.http.security import Access, Role
 from api.jobs.registry import kinds
-from kdnas.db.engine import Database
-from kdnas.db.repository import events
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import Job
+from kdnas.db.repository import events, jobs
+from kdnas.errors import RequestError
 
 HERE = Path(__file__).parent
 NUM_LOGGED = 100
@@ -47,6 +49,15 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         status_code=status,
         headers={"Cache-Control": "no-store"},
     )
+
+
+def _id_of(session: Session, reference: str, kind: str | None) -> str:
+    """The id of a job; what there is not is left as it is, and the page says so."""
+    table = Job if kind is None else kinds()[kind].table
+    try:
+        return jobs.get_job(session, reference, table).id
+    except RequestError:
+        return reference
 
 
 def _kinds() -> dict[str, str | None]:
@@ -76,9 +87,15 @@ class Frame:
         self._database = database
         self._context: dict[str, Any] = {"role": role, "login_required": _login_required(request)}
 
-    def __call__(self, template: str, subject: str | None = None, **context: Any) -> Response:
-        """Render a page; ``subject`` is the job that it shows."""
+    def __call__(
+        self, template: str, reference: str | None = None, kind: str | None = None, **context: Any
+    ) -> Response:
+        """Render a page; ``reference`` is id or name of the job of a kind that it shows.
+
+        The page goes by the job's id from then on, so that a new name does not lose it.
+        """
         with self._database.read() as session:
+            subject = reference and _id_of(session, reference, kind)
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
         return render(
@@ -142,7 +159,7 @@ def start_search(frame: FrameDep) -> Response:
 @router.get("/searches/{reference}")
 def show_search(reference: str, frame: FrameDep) -> Response:
     """One search."""
-    return frame("search.html", reference)
+    return frame("search.html", reference, "search")
 
 
 @router.get("/pipelines")
@@ -160,7 +177,7 @@ def start_pipeline(frame: FrameDep) -> Response:
 @router.get("/pipelines/{reference}")
 def show_pipeline(reference: str, frame: FrameDep) -> Response:
     """One pipeline, and its report."""
-    return frame("pipeline.html", reference)
+    return frame("pipeline.html", reference, "pipeline")
 
 
 @router.get("/compare")
@@ -184,7 +201,7 @@ def start_distillation(frame: FrameDep) -> Response:
 @router.get("/distillations/{reference}")
 def show_distillation(reference: str, frame: FrameDep) -> Response:
     """One full distillation."""
-    return frame("distillation.html", reference)
+    return frame("distillation.html", reference, "distillation")
 
 
 @router.get("/evaluations")

@@ -62,7 +62,7 @@ async function answer(url, options) {
   if (response.status === 401) {
     location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
-  const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
+  const isJson = response.status !== 204 && (response.headers.get("Content-Type") ?? "").includes("json");
   const body = isJson ? await bodyOf(response) : null;
   if (!response.ok) {
     const said = body?.detail ?? `The service answered ${response.status}.`;
