@@ -73,7 +73,7 @@ def _clean_up(job_id: str, database: Database, settings: Settings) -> LeaseHolde
 def delete_job(
     job_id: str, database: Database, settings: Settings, *, with_standing: bool
 ) -> str | None:
-    """Delete a job with its events, what is its own, and its log; what it asked for is kept.
+    """Delete a job with its events, checkpoints and log; what it asked for is kept.
 
     Args:
         job_id: the job.
@@ -88,6 +88,11 @@ def delete_job(
         NotFoundError: there is no such job.
         ConflictError: it is running, or others stand on it; says which.
     """
+    with database.read() as session:
+        job = jobs.get_job(session, job_id)
+        jobs.refuse_deletion(session, job, with_standing=with_standing)
+        kind = job.kind
+    kind_named(kind).clean_up(job_id, database, settings)  # while it is known where that lies
     with database.write() as session:
         jobs.delete_job(session, job_id, with_standing=with_standing)
     try:

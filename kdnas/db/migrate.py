@@ -111,10 +111,19 @@ def check(database_url: str) -> list[str]:
     """
     with _connected(database_url, writes=False) as connection:
         _known_revision(connection)
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "target_metadata": METADATA}
-        )
+        options = {
+            "compare_type": True,
+            "target_metadata": METADATA,
+            "include_object": lambda thing, name, kind, *_: kind != "table" or name in our_tables(),
+        }
+        context = MigrationContext.configure(connection, opts=options)
         return [_in_words(difference) for difference in compare_metadata(context, METADATA)]
+
+
+def our_tables() -> frozenset[str]:
+    """Names of the tables that migrations make; those of installed packages are not among them."""
+    ours = (m for m in Base.registry.mappers if m.class_.__module__.startswith("kdnas.db."))
+    return frozenset(str(m.local_table.name) for m in ours)  # type: ignore[attr-defined]
 
 
 def row_counts(database_url: str) -> dict[str, int]:

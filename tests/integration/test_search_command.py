@@ -269,7 +269,7 @@ WRONG = {
     "corpus": (("search", "--teacher", "teacher", "--corpus", "nothing/*.txt"), "nothing/*.txt"),
     "empty corpus": (("search", "--teacher", "teacher", "--corpus", "empty.txt"), "empty.txt"),
     "small corpus": (("search", "--config", "tiny.yaml", "--corpus", "two.txt"), "two.txt"),
-    "resume": (("search", "--resume", "unheard-of"), "kdnas searches list"),
+    "resume": (("search", "--resume", "zz-9"), "kdnas searches list"),
     "resume with options": (
         ("search", "--resume", "x", "--steps", "3", "--dry-run", "--teacher", "y"),
         "--dry-run, --steps, --teacher",

@@ -191,6 +191,20 @@ def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> None:
     session.flush()
 
 
+def refuse_deletion(session: Session, row: Job, *, with_standing: bool) -> None:
+    """Raise ConflictError if a job is running, or if others stand on it; says which."""
+    if row.status == "running":
+        raise ConflictError(f"{row.called} is running; cancel it before deleting it")
+    standing = row.standing_on(session)
+    if standing and not with_standing:
+        listed = ", ".join(other.called for other in standing[:3])
+        more = f" and {len(standing) - 3} more" if len(standing) > 3 else ""
+        raise ConflictError(
+            f"{listed}{more} stand{'' if len(standing) > 1 else 's'} on {row.called}; delete it "
+            "with force, and they are kept without it"
+        )
+
+
 def delete_job(session: Session, job_id: str, *, with_standing: bool = True) -> None:
     """Delete a job with its events and all that is its own; what it asked for is kept.
 
@@ -207,16 +221,7 @@ def delete_job(session: Session, job_id: str, *, with_standing: bool = True) -> 
         ConflictError: it is running, or others stand on it; says which.
     """
     row = locked_job(session, job_id)
-    if row.status == "running":
-        raise ConflictError(f"{row.called} is running; cancel it before deleting it")
-    standing = row.standing_on(session)
-    if standing and not with_standing:
-        listed = ", ".join(other.called for other in standing[:3])
-        more = f" and {len(standing) - 3} more" if len(standing) > 3 else ""
-        raise ConflictError(
-            f"{listed}{more} stand{'' if len(standing) > 1 else 's'} on {row.called}; delete it "
-            "with force, and they are kept without it"
-        )
+    refuse_deletion(session, row, with_standing=with_standing)
     for child in locked_children(session, job_id):
         if child.status in {"queued", "running", "paused"}:
             change_status(session, child, "cancelled")

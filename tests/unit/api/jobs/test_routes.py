@@ -357,7 +357,7 @@ def test_a_job_whose_package_is_gone_is_listed_and_says_so(
     client: TestClient, database: Database, ids: Ids
 ) -> None:
     with database.write() as session:
-        row = {"id": "counting", "kind": "count", "name": "to-ten", "requested": {"to": 10}}
+        row = {"id": "counting", "kind": "alchemy", "name": "to-ten", "requested": {"to": 10}}
         session.execute(insert(Job.__table__).values(row | {"status": "failed", "labels": []}))
     assert "counting" in listed(client, "status=failed")
     for reference in ("counting", "to-ten"):
@@ -368,7 +368,7 @@ def test_a_job_whose_package_is_gone_is_listed_and_says_so(
         ):
             assert answer.status_code == 409
             assert answer.json()["detail"] == (
-                f"job {reference!r} is of the kind 'count', which no installed package brings; "
+                f"job {reference!r} is of the kind 'alchemy', which no installed package brings; "
                 "install its package again"
             )
-    assert client.get(f"{JOBS}?kind=count").status_code == 422
+    assert client.get(f"{JOBS}?kind=alchemy").status_code == 422

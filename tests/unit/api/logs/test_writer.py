@@ -225,7 +225,7 @@ def test_a_store_out_of_reach_is_told_once_and_tried_again(
             writer = begin(machine("a"))
             writer.add(b"in the dark\n")
             wait_until(lambda: "in the dark" in log_of(machine("a")))
-            time.sleep(3 * writer.WRITE_SECONDS)
+            time.sleep(3 * log_writer.WRITE_SECONDS)
         writer.add(b"in the light\n")
         writer.end("ended")
         assert writer.wait(30)

@@ -23,6 +23,7 @@ def report(step: int, *points: int, held_out: bool = False) -> FullProgress:
         total_steps=12,
         loss=1.0,
         tokens_per_second=1000.0 + step,
+        objective="hs",
         points=tuple(CurvePoint(p, 1 / p, 2.0**-p) for p in points),
         held_out=HeldOutPoint(step, LOSSES) if held_out else None,
     )
