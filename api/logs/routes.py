@@ -9,10 +9,11 @@ from fastapi.responses import PlainTextResponse, Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.logs.job_log import log_so_far, refuse_without_log
+from api.logs.text import last_lines
 from kdnas.db.repository import jobs
-from kdnas.errors import SpecError
 
 OFFSET_HEADER: Final = "Kdnas-Log-Offset"
+_LINES: Final = 1000
 _MOST_LINES: Final = 10_000
 _MOST_BYTES: Final = 2**63 - 1
 _UNENDED: Final = frozenset({"queued", "running", "paused"})
@@ -42,7 +43,11 @@ def read_job_log(
     settings: SettingsDep,
     tail: Annotated[
         int | None,
-        Query(ge=1, le=_MOST_LINES, description="So many of the last lines; 1000 unless told."),
+        Query(
+            ge=1,
+            le=_MOST_LINES,
+            description="So many of the last lines; 1000 unless `after` is given.",
+        ),
     ] = None,
     after: Annotated[
         int | None,
@@ -54,13 +59,14 @@ def read_job_log(
     Secrets are blanked. Of a long log the middle is left out, and a line says how much. It is
     there when the process and its machine have gone.
     """
-    if tail is not None and after is not None:
-        raise SpecError(f"tail={tail} and after={after} exclude each other; give one of them")
     with database.read() as session:
         row = jobs.get_job(session, job)
         refuse_without_log(row)
         job_id, has_ended = row.id, row.status not in _UNENDED
     text = log_so_far(settings, job_id, has_ended)
-    data = text.newest(tail or 1000) if after is None else text.after(after)
+    data = text.dump() if after is None else text.after(after)
+    most = tail or (_LINES if after is None else None)
+    if most is not None:
+        data = last_lines(data, most)
     headers = {OFFSET_HEADER: str(max(text.end, after or 0)), "Cache-Control": "no-store"}
     return PlainTextResponse(data.decode(errors="replace"), headers=headers)

@@ -101,7 +101,12 @@ class LogText:
 
     def newest(self, num_lines: int) -> bytes:
         """Return the last lines, with the line that says what is left out if it is among them."""
-        return b"".join(self.dump().splitlines(keepends=True)[-num_lines:])
+        return last_lines(self.dump(), num_lines)
+
+
+def last_lines(data: bytes, num_lines: int) -> bytes:
+    """Return the last lines of a text."""
+    return b"".join(data.splitlines(keepends=True)[-num_lines:])
 
 
 def _last_run(data: bytes) -> int:

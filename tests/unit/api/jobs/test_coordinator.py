@@ -226,7 +226,7 @@ def test_on_a_cluster_evaluations_leave_room_for_what_runs_there(
     monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     started: list[str] = []
 
-    def start(kind: str, claim: Any, environment: Mapping[str, str], settings: Any) -> Any:
+    def start(kind: str, claim: Any, environment: Mapping[str, str], _: Settings) -> Any:
         started.append(kind)
         process = SimpleNamespace(pid=0, poll=lambda: None)
         return SimpleNamespace(kind=kind, claim=claim, process=process)

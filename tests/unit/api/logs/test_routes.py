@@ -55,9 +55,12 @@ def test_following(client: TestClient, settings: Settings, job_id: str) -> None:
     ahead = client.get(path, params={"after": len(LOG) + 100})  # of a reader who knows more
     assert (ahead.text, ahead.headers["Kdnas-Log-Offset"]) == ("", str(len(LOG) + 100))
     assert client.get(path, params={"after": 0}).content == LOG + b"news\n"
+    both = client.get(path, params={"after": 0, "tail": 2})
+    assert both.text == "line 1999 é\nnews\n"
+    assert both.headers["Kdnas-Log-Offset"] == str(len(LOG) + 5)
 
 
-@pytest.mark.parametrize("query", ["tail=0", "tail=10001", "after=-1", "tail=5&after=5"])
+@pytest.mark.parametrize("query", ["tail=0", "tail=10001", "after=-1", "after=x"])
 def test_wrong_questions(client: TestClient, job_id: str, query: str) -> None:
     answer = client.get(f"/api/v1/jobs/{job_id}/log?{query}")
     assert answer.status_code == 422
