@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kdnas.cli.objective_help import ObjectiveCommand
 from kdnas.cli.options import common
+from kdnas.cli.options.objective_help import ObjectiveCommand
 
 app = typer.Typer(help="List, show, resume and cancel full distillations.", no_args_is_help=True)
 

@@ -32,7 +32,7 @@ from kdnas.cli import (
     serve,
     space,
 )
-from kdnas.cli.objective_help import ObjectiveCommand
+from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.errors import KdnasError, RequestError
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
