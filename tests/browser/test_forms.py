@@ -191,7 +191,7 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
         (build,) = latency_pages.list_builds(session).items
     assert build["spec"]["latency"]["length"] == 16
     with service.database.write() as session:
-        latency_builds.note_build_share(session, build["id"], 0.4)
+        jobs.note_progress(session, build["id"], 40, 100)
     expect(builds.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "40")
     with service.database.write() as session:
         jobs.set_status(session, build["id"], "failed", "the machine is too busy")

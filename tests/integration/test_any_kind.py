@@ -123,11 +123,13 @@ def test_it_is_served_like_our_own(tmp_path: Path, empty_url: str) -> None:
     place = Place(tmp_path, empty_url)
     with place.running("serve", "--no-coordinator", "--port", str(place.port)):
         until_up(place)
-        first = place.ask("POST", "/api/v1/counts", {"name": "slow", "to": 60, "seconds_each": 0.1})
+        first = place.ask(
+            "POST", "/api/v1/counts", {"name": "slow", "to": 6000, "seconds_each": 0.1}
+        )
         assert first["standing"] == "no coordinator looks after the queue"
         with place.running("coordinator"), place.running("coordinator"):
             job = place.wait_for(first["id"], lambda j: (j["done"] or 0) >= 3 and j["worker"])
-            assert (job["kind"], job["standing"], job["total"]) == ("count", "counting", 60)
+            assert (job["kind"], job["standing"], job["total"]) == ("count", "counting", 6000)
             assert job["phase_since"] is not None
 
             runner_of(job).send_signal(signal.SIGKILL)  # taken up where it was
@@ -154,11 +156,11 @@ def test_it_is_served_like_our_own(tmp_path: Path, empty_url: str) -> None:
             assert code == 0, printed
             place.wait_for(first["id"], lambda j: j["status"] == "cancelled" and not j["worker"])
         told = _events(place, first["id"])
-        assert [t for t in told if t != "count_progress"] == [
+        # The other coordinator may take it up before its own has seen the death, and told of it.
+        assert [t for t in told if t not in {"count_progress", "count_interrupted"}] == [
             "count_created",
             "count_status",
             "count_preparing",
-            "count_interrupted",
             "count_preparing",
             "count_status",
             "count_status",
@@ -168,7 +170,7 @@ def test_it_is_served_like_our_own(tmp_path: Path, empty_url: str) -> None:
         ]
         listed = place.ask("GET", "/api/v1/jobs?kind=count&label=tried")["items"]
         assert [job["id"] for job in listed] == [first["id"]]
-        assert "counted 1 of 60" in place.ask("GET", f"/api/v1/jobs/{first['id']}/log")
+        assert "counted 1 of 6000" in place.ask("GET", f"/api/v1/jobs/{first['id']}/log")
         assert 'kdnas_counts{status="cancelled"} 1.0' in place.ask("GET", "/metrics")
         code, printed = place.run("jobs", "list", "--kind", "count", "--json")
         assert code == 0, printed
