@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ from kdnas.db import migrate
 from kdnas.db.base import Base
 from kdnas.db.engine import Database, parse_url
 from kdnas.db.exploration.candidates import list_episodes
+from kdnas.db.models import CoordinatorRow
+from kdnas.db.queue import coordinators
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.settings import Settings
 from kdnas.testing.demo_data import DemoIds
 from kdnas.testing.walked_pipeline import add_pipeline
@@ -85,6 +89,10 @@ def url(database: Database, tmp_path: Path, used_template: tuple[Path, DemoIds])
         evaluation=ids.evaluation,
     )
     add_pipeline(database, "over")
+    with database.write() as session:  # or /readyz would answer 503, which is taken for an error
+        owner = LeaseOwner.of_this_process("service")
+        coordinators.note_alive(session, owner, max_running=2, num_running=0)
+        session.get_one(CoordinatorRow, owner.token).seen_at += timedelta(hours=1)
     (tmp_path / "schemathesis.toml").write_text(configuration, "utf-8")
     settings = Settings.from_environment(
         {"KDNAS_HOME": str(tmp_path), "KDNAS_DATA_ROOTS": str(tmp_path)}
