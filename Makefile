@@ -11,6 +11,8 @@ test test-slow compat: export MKL_NUM_THREADS = 1
 test test-slow compat: export OPENBLAS_NUM_THREADS = 1
 # One kind of matrix products too: newer ones sum in another order, which AdamW's first steps enlarge.
 test test-slow compat: export MKL_ENABLE_INSTRUCTIONS = AVX2
+# Processors that are not Intel's heed only this one.
+test test-slow compat: export MKL_CBWR = AVX2
 
 # Two files at once: more would only make the trainings in them wait for each other. In the order of
 # their names, which has the long ones of tests/integration early, so that none is left for the end.
