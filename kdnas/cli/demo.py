@@ -14,8 +14,6 @@ from kdnas.cli import full_distill, search
 from kdnas.cli.options.outputs import make_folder
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.plot import plot_search
-from kdnas.cli.screens.preparing import prepare_on_screen
-from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import fact_lines
 from kdnas.settings import Settings
 
@@ -49,19 +47,28 @@ def demo(
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """
     from kdnas.db.engine import parse_url, shown
-    from kdnas.specs.load import load_yaml, merge
+    from kdnas.specs.distillation import DistillationSpec
+    from kdnas.specs.load import load_preset, load_yaml, merge
+    from kdnas.specs.search import SearchSpec
 
     began = time.monotonic()
     say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
     make_folder(output)
     changes = merge(SHORTER, load_yaml(config) if config else {})
-    summary = _search(changes)
+    asked = merge(load_preset("laptop", "search"), changes)
+    summary = search.start(SearchSpec.read(asked, "demo"), as_json=False)
     (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]
     say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
-    inputs = {key: value for key, value in changes.items() if key in {"teacher", "corpus"}}
-    student = _distil(winner, inputs, distill_steps, _fresh(output))
+    asked = merge(
+        load_preset("laptop", "distillation"),
+        {key: value for key, value in changes.items() if key in {"teacher", "corpus"}},
+        # So short a training has its best rate below the preset's, which is for a thousand steps.
+        {"training": {"steps": distill_steps, "learning_rate": 1e-3}},
+        {"architecture": winner, "output": str(_fresh(output))},
+    )
+    student = full_distill.start(DistillationSpec.read(asked, "demo"), as_json=False)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
     say(f"\ndone in {minutes} min {seconds:02} s")
     results = {
@@ -72,38 +79,6 @@ def demo(
     }
     say_each(fact_lines(results, 10))
     say(f"\nnext: kdnas searches show {summary['name']}")
-
-
-def _search(changes: dict[str, Any]) -> dict[str, Any]:
-    from api.searches.run import create_search, prepare_search
-    from kdnas.specs.load import load_preset, merge
-    from kdnas.specs.search import SearchSpec
-
-    spec = SearchSpec.read(merge(load_preset("laptop", "search"), changes), "demo")
-    with stored() as (database, settings):
-        prepared = prepare_on_screen(prepare_search, spec, settings)
-        record = create_search(prepared, database)
-        say(f"search     {record.name}  (id {record.id})")
-        return search.run_and_report(record, database, settings, as_json=False)
-
-
-def _distil(architecture: str, inputs: dict[str, Any], steps: int, output: Path) -> Path:
-    from api.distillations.prepare import prepare_distillation
-    from api.distillations.run import create_distillation
-    from kdnas.specs.distillation import DistillationSpec
-    from kdnas.specs.load import load_preset, merge
-
-    request = merge(
-        load_preset("laptop", "distillation"),
-        inputs,
-        # So short a training has its best rate below the preset's, which is for a thousand steps.
-        {"architecture": architecture, "training": {"steps": steps, "learning_rate": 1e-3}},
-        {"output": str(output)},
-    )
-    spec = DistillationSpec.read(request, "demo")
-    with stored() as (database, settings):
-        record = create_distillation(prepare_distillation(spec, settings), database)
-        return full_distill.run_and_report(record, database, settings, as_json=False)
 
 
 def _fresh(output: Path) -> Path:

@@ -39,9 +39,11 @@ def list_all(
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
     from kdnas.db.repository import distillations
+    from kdnas.specs.objective_registry import objective_names
 
     wanted = None if status is None else known_status(status)
-    _check_objective(objective)
+    if objective is not None and objective not in objective_names():
+        raise SpecError(unknown_name("objective", objective, objective_names()))
     with reading() as session:
         if as_json:
             from api.distillations.reading import read_page
@@ -55,12 +57,10 @@ def list_all(
             session, status=wanted, objective=objective, limit=limit
         )
         found = distillations.overviews(session, records)
-    if found:
-        typer.echo(listed(found))
-    elif status or objective:
-        typer.echo("no such distillation; kdnas distillations list shows all")
-    else:
-        typer.echo("no distillation yet; start one with kdnas full-distill --arch ...")
+    nothing = "no distillation yet; start one with kdnas full-distill --arch ..."
+    if status or objective:
+        nothing = "no such distillation; kdnas distillations list shows all"
+    typer.echo(listed(found) if found else nothing)
 
 
 @app.command()
@@ -115,10 +115,3 @@ def cancel(distillation: common.Reference, as_json: common.JsonOfService = False
     job_actions.act(
         *(distillation, "cancel", as_json), table=Distillation, read=read_distillation, said=said
     )
-
-
-def _check_objective(objective: str | None) -> None:
-    from kdnas.specs.objective_registry import objective_names
-
-    if objective is not None and objective not in objective_names():
-        raise SpecError(unknown_name("objective", objective, objective_names()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,32 +12,31 @@ import typer
 from kdnas.cli.options import common
 from kdnas.cli.options.outputs import make_folder, write_report
 from kdnas.cli.options.places import At, request_of
-from kdnas.cli.options.saving_models import Saving
 from kdnas.cli.screens.console import bar, say, say_each, show_results
+from kdnas.cli.screens.evaluation import (
+    report_lines,
+    report_texts,
+    say_finished,
+    say_inputs,
+    say_trained_again,
+)
 from kdnas.cli.screens.interrupt import interruptible
 from kdnas.cli.screens.preparing import read_data_on_screen
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
-from kdnas.cli.tables.formats import as_text
-from kdnas.errors import RequestError, SpecError
+from kdnas.errors import RequestError, SpecError, unknown_name
 
 if TYPE_CHECKING:
-    from api.evaluations.prepare import PreparedEvaluation
-    from api.evaluations.run import FinishedPair
     from kdnas.evaluation.finetuning.training import FinetuneProgress
-    from kdnas.evaluation.reports.report import Report
     from kdnas.specs.evaluation import EvaluationSpec
 
 
 PANEL = "What a decider asks"
+SEEDS_SAVED = ("best", "each")
 
 
 def _published_grid(_: bool) -> dict[str, Any]:
     return {}
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")]
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -170,7 +168,7 @@ def evaluate(
             help="own: accuracy, f1, matthews, precision, recall; pearson, spearman: the first "
             "counts.  [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
         ),
-        At("own.metrics", _listed),
+        At("own.metrics", common.listed),
     ] = None,
     task_name: Annotated[
         str | None,
@@ -285,7 +283,9 @@ def evaluate(
     if not latency:
         request["latency"] = None
     spec = EvaluationSpec.read(request, "evaluate")
-    saving = Saving(save_models, save_seeds) if save_models else None
+    if save_models and save_seeds not in SEEDS_SAVED:
+        raise RequestError(unknown_name("choice of --save-seeds", save_seeds, SEEDS_SAVED))
+    saving = (save_models, save_seeds) if save_models else None
     _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
 
 
@@ -294,23 +294,23 @@ def _evaluate(
     teacher: str | None,
     against: tuple[str, ...],
     jobs: int | None,
-    saving: Saving | None,
+    saving: tuple[Path, Any] | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
     from api.evaluations.parallel import evaluate_with_jobs
     from api.evaluations.prepare import prepared_for
     from api.evaluations.report import build_report, stored_results
-    from api.evaluations.saved_models import check_saving
+    from api.evaluations.saved_models import check_saving, save_models
     from api.evaluations.student_card import add_to_card
     from kdnas.evaluation.reports.report import report_json
 
     make_folder(output)
     with stored() as (database, settings):
         prepared = read_data_on_screen(spec)
-        _say_inputs(prepared)
+        say_inputs(prepared)
         if saving is not None:
-            check_saving(prepared, saving.folder)
+            check_saving(prepared, saving[0])
             prepared = replace(prepared, keeps=True)
         beside = prepared_for(teacher, prepared) if teacher else None
         if beside is not None and beside.is_like(prepared):
@@ -333,28 +333,31 @@ def _evaluate(
             if beside is not None:
                 say(f"{prepared.spec.model_name}:")
             outcome = evaluate_with_jobs(
-                prepared, database, settings, jobs, tell, _say_finished, interrupt
+                prepared, database, settings, jobs, tell, say_finished, interrupt
             )
             finished, stopped = outcome.finished, outcome.stopped
             if beside is not None and not stopped:
                 ref = beside.spec.model.ref
                 say(f"{ref}:")
                 rest = evaluate_with_jobs(
-                    beside, database, settings, jobs, tell, _say_finished, interrupt
+                    beside, database, settings, jobs, tell, say_finished, interrupt
                 )
                 finished, stopped = (*finished, *rest.finished), rest.stopped
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))
             if saving is not None and not stopped:
                 own = outcome.finished
-                stopped = not saving.save(prepared, own, database, settings, tell, interrupt)
+                told = (tell, say_trained_again, interrupt)
+                folders = save_models(prepared, own, *saving, database, settings, *told)
+                say_each(f"model      {one}  (kdnas predict {one} TEXT)" for one in folders or ())
+                stopped = folders is None
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.columns:
-        _show(report, as_json)
+        show_results(as_json)("\n".join(report_lines(report)))
         problem = None if stopped else add_to_card(prepared, report)
         if problem is not None:
             say(f"warning: {problem}")
         if output is not None and not stopped:
-            write_report(output, f"evaluation-{report.suite}", _texts(report))
+            write_report(output, f"evaluation-{report.suite}", report_texts(report))
             say(f"report     {output}")
     if as_json:
         made = [
@@ -365,92 +368,3 @@ def _evaluate(
     if stopped:
         say("stopped; what is finished is kept: run the same command again to go on")
         raise typer.Exit(130)
-
-
-def _say_inputs(prepared: PreparedEvaluation) -> None:
-    spec = prepared.spec
-    say(f"model      {spec.model_name}  (fingerprint {prepared.model.fingerprint})")
-    say(
-        f"data       {spec.data_dir}  (--data-dir)"
-        if spec.data_dir
-        else "data       the Hugging Face hub  (default; change it with --data-dir)"
-    )
-    for planned in prepared.tasks:
-        s, kept = planned.settings, sum(planned.evaluation_examples.values())
-        length = f", at most {s.max_steps} steps" if s.max_steps else ""
-        split = "" if planned.official_split else "; not the official split"
-        parts = f"{kept} to be scored on ({', '.join(planned.evaluation_examples)}){split}"
-        rates = (
-            f"learning rate {s.learning_rate:g}, {s.epochs:g} epochs"
-            if s.grid is None
-            else f"learning rate and epochs from a grid of {s.grid.size}"
-        )
-        say(
-            f"task       {planned.task.name}: {planned.train_examples} to learn from, {parts}; "
-            f"{rates}, batches of {s.batch_size}{length}"
-            if planned.task.fine_tuned
-            else f"task       {planned.task.name}: {parts}, as the model is"
-        )
-    say_each(
-        f"left out   {reason.partition(': looked for')[0]}" for reason in prepared.absent.values()
-    )
-    drawn = {seed: None for planned in prepared.tasks for seed in planned.seeds(spec.seeds)}
-    dtype = prepared.tasks[0].settings.dtype
-    say(f"seeds      {', '.join(map(str, drawn))}; {prepared.device}, {dtype}")
-
-
-def _say_finished(pair: FinishedPair) -> None:
-    from kdnas.evaluation.reports.formats import metric_name, metric_text
-    from kdnas.evaluation.reports.report import Cell
-
-    result = pair.result
-    figures = "; ".join(
-        f"{part} "
-        + ", ".join(f"{metric_name(m)} {metric_text(m, Cell.of([v]))}" for m, v in values.items())
-        for part, values in result.metrics.items()
-    )
-    how = "known from before" if pair.known else f"{result.steps} steps, {result.seconds:.0f} s"
-    if result.settings.grid is not None:
-        chosen = result.settings
-        how = f"learning rate {chosen.learning_rate:g}, {chosen.epochs:g} epochs; {how}"
-    say(f"  {result.task} seed {result.seed}: {figures}  ({how})")
-
-
-def _show(report: Report, as_json: bool) -> None:
-    """Print the tables."""
-    from kdnas.evaluation.reports.formats import (
-        bootstrap_lines,
-        figures_line,
-        figures_table,
-        score_table,
-        source_lines,
-    )
-
-    header, rows = score_table(report, numbered=True)
-    lines = [
-        "",
-        f"{report.suite}, per cent, mean ± deviation over seeds",
-        as_text(header, rows, right=report.columns),
-    ]
-    sources = source_lines(report)
-    lines += ["published:", *(f"  {line}" for line in sources)] if sources else []
-    lines += bootstrap_lines(report)
-    header, rows = figures_table(report)
-    if rows:
-        right = [name for name in header if name not in ("model", "runtime")]
-        table = as_text(header, rows, right=right)
-        lines += ["", table, figures_line(report) or "latency was not measured"]
-    show_results(as_json)("\n".join([*lines, *(f"note: {note}" for note in report.notes)]))
-
-
-def _texts(report: Report) -> dict[str, str]:
-    """The report in every format, by the endings of their files."""
-    from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
-    from kdnas.evaluation.reports.report import report_json
-
-    return {
-        "md": as_markdown(report),
-        "csv": as_csv(report),
-        "tex": as_latex(report),
-        "json": json.dumps(report_json(report), indent=2) + "\n",
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,13 +78,10 @@ def _to_onnx(
 
     target = output or Path(f"{Path(model).expanduser().absolute().name}-onnx")
 
-    def timer(runs: Any, threads: int, length: int) -> Any:
-        return time_side_by_side(runs, threads, length, say)
-
     done = export_onnx(
         model,
         target.absolute(),
-        timer if latency else None,
+        partial(time_side_by_side, on_wait=say) if latency else None,
         int8=int8,
         length=length,
         threads=threads,
@@ -102,19 +100,18 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
         latency_rows,
     )
 
+    int8, timed = figures.get("int8"), figures.get("latency")
     facts = {
         "model": f"{figures['model']}: {figures['family']}, {figures['layers']} layers of "
         f"{figures['hidden']}, up to {figures['longest_sequence']} tokens",
         "verified": agreement_text(figures["agreement"]),
+        "int8": int8 and int8_text(int8),
     }
-    lines = fact_lines(facts, 10)
-    if "int8" in figures:
-        lines.append(f"{'int8':<10} {int8_text(figures['int8'])}")
-        doubt = doubt_text(figures["int8"])
-        lines += [f"warning: {doubt}"] if doubt else []
-    if "latency" in figures:
-        lines.append(f"{'latency':<10} median, {conditions_text(figures['latency'])}")
-        for title, ms, share in latency_rows(figures["latency"]):
+    doubt = int8 and doubt_text(int8)
+    lines = [*fact_lines(facts, 10), *([f"warning: {doubt}"] if doubt else [])]
+    if timed:
+        lines.append(f"{'latency':<10} median, {conditions_text(timed)}")
+        for title, ms, share in latency_rows(timed):
             compared = "" if title == "PyTorch" else f"  {share:.2f} of PyTorch's"
             lines.append(f"{'':<10} {title:<10} {ms:8.2f} ms{compared}")
     files = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in figures["bytes"].items())

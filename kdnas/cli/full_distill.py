@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kdnas.cli.options import common
-from kdnas.cli.options.inputs import gather, one_length
+from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.options.pushing import check_push_options, push
 from kdnas.cli.screens.console import bar, say, say_each
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
     from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
+    from kdnas.specs.distillation import DistillationSpec
 
 
 def full_distill(
@@ -158,9 +159,6 @@ def _refuse_two_starts(init: str | None, init_from: str | None) -> None:
 
 
 def _start(values: dict[str, Any], preset: str | None, config: Path | None, as_json: bool) -> Path:
-    from api.distillations.prepare import prepare_distillation
-    from api.distillations.run import create_distillation
-    from api.jobs.files import output_folder
     from kdnas.specs.distillation import DistillationSpec
 
     inputs = gather(
@@ -168,13 +166,30 @@ def _start(values: dict[str, Any], preset: str | None, config: Path | None, as_j
     )
     if "architecture" not in inputs.data:
         raise ArchitectureError("no architecture was given; add --arch 4,12,576,768,gelu")
-    spec = DistillationSpec.read(one_length(inputs.data, values, "training"), "full-distill")
+    spec = DistillationSpec.read(inputs.data, "full-distill")
     say_each(inputs.lines())
     say(
         f"output     {spec.output}  ({inputs.origins['output']})"
         if spec.output
         else "output     students/ID under KDNAS_HOME  (default; change it with --output)"
     )
+    return start(spec, as_json)
+
+
+def start(spec: DistillationSpec, as_json: bool) -> Path:
+    """Prepare a distillation, store it and run it, on the screen.
+
+    Returns:
+        The student's folder.
+
+    Raises:
+        KdnasError: it cannot be made, or failed.
+        typer.Exit: 130 if it was interrupted.
+    """
+    from api.distillations.prepare import prepare_distillation
+    from api.distillations.run import create_distillation
+    from api.jobs.files import output_folder
+
     with stored() as (database, settings):
         prepared = prepare_on_screen(prepare_distillation, spec, settings)
         record = create_distillation(prepared, database)

@@ -72,12 +72,10 @@ def build(
     target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
     kin, fingerprint = family(target.handle.shape), target.handle.shape.fingerprint
     with stored() as (database, _):
-        known: dict[str, LatencyEntry] = {}
-        if exhaustive:
-            with database.read() as session:
-                known = latencies.load_latency_entries(
-                    session, target.profile.fingerprint, kin, fingerprint
-                )
+        with database.read() as session:
+            known = latencies.load_latency_entries(
+                session, target.profile.fingerprint, kin, fingerprint
+            )
 
         def store(entries: Sequence[LatencyEntry]) -> None:
             with database.write() as session:
@@ -89,7 +87,7 @@ def build(
                 target.space,
                 target.profile,
                 target.spec,
-                known=known,
+                known=known if exhaustive else {},
                 on_entries=store,
                 progress=lambda share, text: shown.at(share, note=text),
                 on_wait=say,

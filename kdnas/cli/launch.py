@@ -34,10 +34,6 @@ def _students_in(output: Path) -> str:
     return str(output / STUDENTS)
 
 
-def _numbers(budgets: str) -> list[str]:
-    return [part.strip() for part in budgets.split(",")]
-
-
 def launch(
     teacher: Annotated[common.Teacher, At("search.teacher.ref")] = None,
     corpus: Annotated[common.Corpus, At("search.corpus.source")] = None,
@@ -65,7 +61,7 @@ def launch(
         typer.Option(
             metavar="MS,MS…", help="Instead of --top: the lowest loss under each of these, 6,9,12."
         ),
-        At("choose.latency_budgets_ms", _numbers),
+        At("choose.latency_budgets_ms", common.listed),
     ] = None,
     steps: Annotated[
         int | None,

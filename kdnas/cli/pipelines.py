@@ -81,10 +81,10 @@ def show(
             return
     if found.error:
         typer.echo(f"error: {found.error}")
-    if found.owner_kind == "cli" and found.status in {"running", "paused", "failed"}:
+    rests = found.owner_kind == "cli" and found.status in {"running", "paused", "failed"}
+    if rests and holder is None:
         dead = "nobody works on it; " if found.status == "running" else ""
-        if holder is None:
-            typer.echo(f"{dead}go on with: kdnas launch --resume {found.name}")
+        typer.echo(f"{dead}go on with: kdnas launch --resume {found.name}")
 
 
 @app.command()

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -116,21 +116,18 @@ def _write(answers: Iterable[Answer], output: Path | None, as_json: bool) -> int
     Returns:
         How many there were.
     """
-    count = 0
     draft = output and output.with_name(f".{output.name}.draft")
-    stream = draft.open("w", encoding="utf-8") if draft else sys.stdout
-    try:
+    count = 0
+    with ExitStack() as opened:
+        stream = sys.stdout
+        if draft is not None:
+            opened.callback(draft.unlink, missing_ok=True)
+            stream = opened.enter_context(draft.open("w", encoding="utf-8"))
         for answer in answers:
             line = json.dumps(answer.to_json(), ensure_ascii=False) if as_json else answer.to_text()
-            stream.write(line + "\n")
+            print(line, file=stream, flush=draft is None)
             count += 1
-            if draft is None:
-                stream.flush()
         if draft is not None and output is not None:
             stream.close()
             draft.replace(output)
-    finally:
-        if draft is not None:
-            stream.close()
-            draft.unlink(missing_ok=True)
     return count

@@ -71,15 +71,16 @@ def _markdown(found: Sequence[PublishedResult]) -> str:
 
 
 def _csv(found: Sequence[PublishedResult]) -> str:
+    scored = ("task", "metric", "value", "deviation")
     lines = [
         [
             *(_cell(getattr(row, fact)) for fact in FACTS),
-            *(_cell(part) for part in (score.task, score.metric, score.value, score.deviation)),
+            *(_cell(getattr(score, part)) for part in scored),
         ]
         for row in found
         for score in row.scores
     ]
-    return as_csv([*FACTS, "task", "metric", "value", "deviation"], lines)
+    return as_csv([*FACTS, *scored], lines)
 
 
 def _json(found: Sequence[PublishedResult]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kdnas.cli.options import common
-from kdnas.cli.options.inputs import gather, one_length
+from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.interrupt import interruptible
@@ -23,6 +23,7 @@ from kdnas.settings import Settings
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
     from kdnas.records import SearchRecord
+    from kdnas.specs.search import SearchSpec
 
 
 def search(
@@ -153,20 +154,35 @@ def search(
 def _start(
     values: dict[str, Any], preset: str | None, config: Path | None, dry_run: bool, as_json: bool
 ) -> None:
-    from api.searches.run import create_search, prepare_search
+    from api.searches.run import prepare_search
     from kdnas.specs.search import SearchSpec
 
     inputs = gather("search", values, Settings.from_environment(), preset=preset, config=config)
-    spec = SearchSpec.read(one_length(inputs.data, values, "proxy"), "search")
+    spec = SearchSpec.read(inputs.data, "search")
     say_each(inputs.lines())
+    if dry_run:
+        with stored() as (database, settings):
+            show_plan(prepare_on_screen(prepare_search, spec, settings), database, as_json)
+    else:
+        start(spec, as_json)
+
+
+def start(spec: SearchSpec, as_json: bool) -> dict[str, Any]:
+    """Prepare a search, store it and run it, on the screen.
+
+    Returns:
+        The summary that ``--json`` prints.
+
+    Raises:
+        KdnasError: it cannot be made, or failed.
+        typer.Exit: 130 if it was interrupted.
+    """
+    from api.searches.run import create_search, prepare_search
+
     with stored() as (database, settings):
-        prepared = prepare_on_screen(prepare_search, spec, settings)
-        if dry_run:
-            show_plan(prepared, database, as_json)
-            return
-        record = create_search(prepared, database)
+        record = create_search(prepare_on_screen(prepare_search, spec, settings), database)
         say(f"search     {record.name}  (id {record.id})")
-        run_and_report(record, database, settings, as_json)
+        return run_and_report(record, database, settings, as_json)
 
 
 def _resume(reference: str, max_hours: float | None, as_json: bool) -> None:

@@ -11,6 +11,11 @@ import typer
 from kdnas.cli.options.places import At
 
 
+def listed(text: str) -> list[str]:
+    """Take apart an option that is a list with commas; the spec checks its parts."""
+    return [part.strip() for part in text.split(",")]
+
+
 def names_in(texts: Iterable[str] | None) -> list[str]:
     """Take apart an option that takes several names, with commas or repeated."""
     return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
@@ -18,7 +23,7 @@ def names_in(texts: Iterable[str] | None) -> list[str]:
 
 def _relations(text: str) -> dict[str, str] | list[str]:
     """Read ``qq,kk,vv`` or ``qq=1,vv=2``; the spec checks names and weights."""
-    parts = [part.strip() for part in text.split(",")]
+    parts = listed(text)
     if not any("=" in part for part in parts):
         return parts
     weights = (part.partition("=") for part in parts)

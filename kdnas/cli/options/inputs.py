@@ -75,10 +75,11 @@ def gather(
         config: YAML file given on the command line.
 
     Raises:
-        SpecError: an unknown preset or an unreadable file.
+        SpecError: an unknown preset, an unreadable file, or two lengths of one training.
     """
     from kdnas.specs.load import load_preset, load_yaml, merge
 
+    _refuse_two_lengths(options)
     local_file = Path(CONFIG_FILE)
     local = load_yaml(local_file) if local_file.is_file() else {}
     given = load_yaml(config) if config else {}
@@ -151,23 +152,15 @@ def _for_section(data: Mapping[str, Any], section: Section) -> dict[str, Any]:
     }
 
 
-def one_length(data: dict[str, Any], given: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """Let epochs on the command line win over the steps of a preset.
-
-    Args:
-        data: the whole request, merged.
-        given: what the command line gave, nested.
-        part: ``proxy`` or ``training``.
+def _refuse_two_lengths(options: Mapping[str, Any]) -> None:
+    """Refuse steps and epochs of one training, of which only one could count.
 
     Raises:
         SpecError: both were given.
     """
-    asked = given.get(part, {})
-    if "steps" in asked and "epochs" in asked:
-        raise SpecError(
-            f"--steps {asked['steps']} and --epochs {asked['epochs']:g} contradict each other; "
-            "give one of them"
-        )
-    if "epochs" in asked:
-        return {**data, part: {**data.get(part, {}), "steps": None}}
-    return data
+    for part in options.values():
+        if isinstance(part, Mapping) and {"steps", "epochs"} <= part.keys():
+            raise SpecError(
+                f"--steps {part['steps']} and --epochs {part['epochs']:g} contradict each other; "
+                "give one of them"
+            )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kdnas.cli.screens.times import age
+from kdnas.cli.screens.times import age, moment
+from kdnas.cli.tables.answers import fact_lines
 from kdnas.cli.tables.formats import as_text
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 48
 READINGS = 6
+LOSSES = ("relative", "output", "mean")
 HEADER = ("name", "status", "architecture", "objective", "teacher", "step", "relative", "age")
 
 
@@ -50,32 +52,36 @@ def shown(
     from api.distillations.learned import learned_nothing
 
     record = seen.record
-    lines = [f"{record.name}  (id {record.id})", f"status       {_status(seen)}"]
-    if (doubt := learned_nothing(record)) is not None:
-        lines.append(f"warning      {doubt}")
-    lines += [f"{part:<12} {text}" for part, text in _spec_lines(record.spec).items()]
-    lines.append(f"step         {_step(record)}")
-    if curve:
-        first, last = curve[0], curve[-1]
-        lines.append(
-            f"loss         {sparkline([point.loss for point in curve])}  {first.loss:.4f} at step "
-            f"{first.step}, {last.loss:.4f} at step {last.step}"
-        )
-    if readings:
-        lines += ["", "held-out losses", _readings(readings, record.metrics.get("step")), ""]
-    if record.output_path:
-        lines.append(f"student      {record.output_path}")
-    elif record.spec.get("output"):
-        lines.append(f"output       {record.spec['output']}")
-    for name, moment in (
-        ("created", record.created_at),
-        ("started", record.started_at),
-        ("ended", record.finished_at),
-    ):
-        if moment is not None:
-            lines.append(f"{name:<12} {moment:%Y-%m-%d %H:%M} UTC")
-    next_step = _next(seen)
-    return "\n".join([*lines, f"next         {next_step}"] if next_step else lines)
+    before = {
+        "status": _status(seen),
+        "warning": learned_nothing(record),
+        **_spec_lines(record.spec),
+        "step": _step(record),
+        "loss": _loss(curve) if curve else None,
+    }
+    moments = {
+        "created": record.created_at,
+        "started": record.started_at,
+        "ended": record.finished_at,
+    }
+    after = {
+        "student": record.output_path,
+        "output": None if record.output_path else record.spec.get("output"),
+        **{word: at and f"{moment(at)} UTC" for word, at in moments.items()},
+        "next": _next(seen),
+    }
+    head = f"{record.name}  (id {record.id})"
+    best = record.metrics.get("step")
+    losses = ["", "held-out losses", _readings(readings, best), ""] if readings else []
+    return "\n".join([head, *fact_lines(before), *losses, *fact_lines(after)])
+
+
+def _loss(curve: Sequence[CurvePoint]) -> str:
+    first, last = curve[0], curve[-1]
+    return (
+        f"{sparkline([point.loss for point in curve])}  {first.loss:.4f} at step {first.step}, "
+        f"{last.loss:.4f} at step {last.step}"
+    )
 
 
 def sparkline(values: Sequence[float], width: int = CURVE_WIDTH) -> str:
@@ -102,11 +108,11 @@ def _next(seen: DistillationOverview) -> str | None:
     record = seen.record
     if record.status in {"queued", "paused", "failed"} or seen.abandoned:
         return f"kdnas distillations resume {record.name}"
-    if record.status == "running":
-        return f"kdnas distillations cancel {record.name}, to stop it for good"
-    if record.status == "succeeded":
-        return f"AutoModel.from_pretrained({record.output_path!r})"
-    return None
+    ways = {
+        "running": f"kdnas distillations cancel {record.name}, to stop it for good",
+        "succeeded": f"AutoModel.from_pretrained({record.output_path!r})",
+    }
+    return ways.get(record.status)
 
 
 def _spec_lines(spec: Any) -> dict[str, str]:
@@ -119,23 +125,17 @@ def _spec_lines(spec: Any) -> dict[str, str]:
         for key, value in objective.items()
         if key not in UNTOLD and value is not None
     ]
-    start = student.get("init_from")
-    steps = training.get("steps")
-    length = f"{training['epochs']} epochs" if steps is None else f"{steps} steps"
-    if steps == 0:
-        length = "none, undistilled"
+    start, corpus = student.get("init_from"), spec["corpus"]
+    workers, parts = training.get("num_workers", 1), training.get("accumulate", 1)
     work = [
-        length,
+        _length(training),
         f"batch {training['batch_size']}",
         f"peak rate {training['learning_rate']:g}",
         str(training["dtype"]),
         str(training["device"]),
+        *([f"{workers} workers"] if workers > 1 else []),
+        *([f"in {parts} parts"] if parts > 1 else []),
     ]
-    if training.get("num_workers", 1) > 1:
-        work.append(f"{training['num_workers']} workers")
-    if training.get("accumulate", 1) > 1:
-        work.append(f"in {training['accumulate']} parts")
-    corpus = spec["corpus"]
     return {
         "architecture": spec["architecture"],
         "objective": ", ".join([objective["name"], *options]),
@@ -144,6 +144,13 @@ def _spec_lines(spec: Any) -> dict[str, str]:
         "start": f"from {start['ref']}" if start else student["init"],
         "training": ", ".join(work),
     }
+
+
+def _length(training: Mapping[str, Any]) -> str:
+    steps = training.get("steps")
+    if steps == 0:
+        return "none, undistilled"
+    return f"{training['epochs']} epochs" if steps is None else f"{steps} steps"
 
 
 def _plain(value: Any) -> str:
@@ -160,21 +167,16 @@ def _readings(readings: Sequence[HeldOutReading], best: int | None) -> str:
     rows = [
         (
             str(reading.step) + ("*" if reading.step == best else " "),
-            f"{reading.losses.relative:.4f}",
-            f"{reading.losses.output:.4f}",
-            f"{reading.losses.mean:.4f}",
+            *(f"{getattr(reading.losses, name):.4f}" for name in LOSSES),
         )
         for reading in kept
     ]
-    header = ("step ", "relative", "output", "mean")
-    table = as_text(header, rows, right=header)
-    note = (
-        [f"  ({len(readings) - len(kept)} earlier ones: kdnas distillations losses)"]
-        if len(kept) < len(readings)
-        else []
-    )
-    mark = ["  * the student in the folder"] if best is not None else []
-    return "\n".join([*(f"  {line}" for line in table.splitlines()), *mark, *note])
+    header = ("step ", *LOSSES)
+    lines = as_text(header, rows, right=header).splitlines()
+    lines += ["* the student in the folder"] if best is not None else []
+    left_out = len(readings) - len(kept)
+    lines += [f"({left_out} earlier ones: kdnas distillations losses)"] if left_out else []
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _step(record: DistillationRecord) -> str:

@@ -15,7 +15,6 @@ from kdnas.db.models import FINAL_STATUSES, Job
 from kdnas.db.queue import leases
 from kdnas.db.records import EventRecord
 from kdnas.db.repository import events, jobs
-from kdnas.errors import NotFoundError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
@@ -52,7 +51,8 @@ class EventLines:
         if "model" in event.payload:
             return f"{str(event.payload['model']).rpartition('/')[2]}: "
         if event.job_id not in self._names:
-            self._names[event.job_id] = _called(session, event.job_id)
+            found = session.get(Job, event.job_id)  # None if it was deleted meanwhile
+            self._names[event.job_id] = event.job_id if found is None else found.called
         called = self._names[event.job_id]
         return f"{called[0].upper()}{called[1:]}: "
 
@@ -105,10 +105,3 @@ def follow_log(database: Database, settings: Settings, job_id: str, tail: int) -
         position = log.end
         silent = silent + 1 if over and not news else 0
         time.sleep(POLL_SECONDS)
-
-
-def _called(session: Session, job_id: str) -> str:
-    try:
-        return jobs.get_job(session, job_id).called
-    except NotFoundError:  # deleted meanwhile
-        return job_id

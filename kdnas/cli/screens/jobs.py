@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kdnas.cli.screens.times import age, moment, span
+from kdnas.cli.tables.answers import fact_lines
 from kdnas.cli.tables.formats import as_text
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from kdnas.db.models import Job
 
 Row = Mapping[str, Any]
+Cells = Mapping[str, str]
+"""Name of a column → what a job has in it."""
 
 MOST_PARTS: Final = 8
 """So many parts of a kind are shown one by one."""
 INDENT: Final = 2
 GAP: Final = 2
-COLUMNS: Final = ("name", "kind", "status", "done", "labels", "created", "id")
 FOLDED: Final = ("name", "status", "labels")
 """Columns that take several lines on a narrow screen; the others are to be copied."""
 NARROWEST: Final = 40
@@ -70,28 +72,27 @@ def parts_of(session: Session, job_id: str) -> list[Part]:
 def listed(rows: Sequence[Row]) -> str:
     """Lay jobs out in columns that fit the screen; where stdout is none, a line each."""
     now = datetime.now(UTC)
-    cells = [_cells(row, now) for row in rows]
-    table = dict(zip(COLUMNS, zip(*cells, strict=True), strict=True))
-    table = {column: of for column, of in table.items() if any(of)}
+    found = [_cells(row, now) for row in rows]
+    columns = [name for name in found[0] if any(cells[name] for cells in found)]
+    text = as_text(columns, [[cells[name] for name in columns] for cells in found])
     console = Console(highlight=False)
-    text = as_text(list(table), [list(line) for line in zip(*table.values(), strict=True)])
     if not console.is_terminal or max(map(len, text.splitlines())) <= console.width:
         return text
-    return _folded(table, console)
+    return _folded(found, columns, console)
 
 
-def _folded(table: Mapping[str, Sequence[str]], console: Console) -> str:
+def _folded(found: Sequence[Cells], columns: Sequence[str], console: Console) -> str:
     """Lay columns out on a screen that is too narrow for a line each."""
-    widths = {name: max(map(len, (name, *of))) + GAP for name, of in table.items()}
-    fixed = sum(width for name, width in widths.items() if name not in FOLDED)
+    widths = {name: max(len(name), *(len(cells[name]) for cells in found)) for name in columns}
+    fixed = sum(width + GAP for name, width in widths.items() if name not in FOLDED)
     if console.width - fixed < NARROWEST:
-        table = {name: of for name, of in table.items() if name != "created"}
+        del widths["created"]
     grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="")
-    for name in table:
-        least = None if name in FOLDED else widths[name] - GAP
+    for name, width in widths.items():
+        least = None if name in FOLDED else width
         grid.add_column(name, no_wrap=least is not None, min_width=least, overflow="fold")
-    for line in zip(*table.values(), strict=True):
-        grid.add_row(*map(Text, line))  # as it is: a bracket in a name means nothing
+    for cells in found:
+        grid.add_row(*(Text(cells[name]) for name in widths))  # as it is: brackets mean nothing
     with console.capture() as capture:
         console.print(grid)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
@@ -101,7 +102,7 @@ def shown(row: Row, job: Job, parts: Sequence[Part], parent: Job | None) -> str:
     """Write one job out: what it does, how to go on, its parts, what was asked for."""
     now = datetime.now(UTC)
     lines = [f"{job.called}  (id {row['id']})", does_now(row, now), ""]
-    lines += [f"{word:<12} {text}" for word, text in _facts(row, job, parent) if text]
+    lines += fact_lines(_facts(row, job, parent))
     if parts:
         lines += ["", *_parts(parts, str(row["name"] or row["id"]), now)]
     lines += ["", "requested", *_yaml(row["requested"])]
@@ -138,16 +139,16 @@ def how_to_go_on(row: Row, job: Job) -> str | None:
     return None
 
 
-def _cells(row: Row, now: datetime) -> list[str]:
-    return [
-        row["name"] or "",
-        row["kind"],
-        _status(row, now),
-        _of(row["done"], row["total"]),
-        ", ".join(row["labels"]),
-        f"{age(now - row['created_at'])} ago",
-        row["id"],
-    ]
+def _cells(row: Row, now: datetime) -> Cells:
+    return {
+        "name": row["name"] or "",
+        "kind": row["kind"],
+        "status": _status(row, now),
+        "done": _of(row["done"], row["total"]),
+        "labels": ", ".join(row["labels"]),
+        "created": f"{age(now - row['created_at'])} ago",
+        "id": row["id"],
+    }
 
 
 def _status(row: Row, now: datetime) -> str:
@@ -173,26 +174,26 @@ def _is_left(row: Row) -> bool:
 
 
 def _of(done: int | None, total: int | None) -> str:
-    if done is None:
-        return ""
-    return str(done) if total is None else f"{done}/{total}"
+    return "/".join(str(count) for count in (done, total) if done is not None and count is not None)
 
 
-def _facts(row: Row, job: Job, parent: Job | None) -> Iterator[tuple[str, str | None]]:
-    yield "next", how_to_go_on(row, job)
-    yield "error", row["error"]
-    yield "result", job.result
-    yield "page", f"{row['href']}  in the dashboard of kdnas serve"
-    yield "done", _of(row["done"], row["total"])
-    yield "worked on", row["worker"] and f"by {row['worker']}"
-    yield "part of", None if parent is None else f"{parent.called}  (id {parent.id})"
-    yield "started by", "the command line" if row["owner_kind"] == "cli" else "the service"
-    yield "labels", ", ".join(row["labels"])
-    yield "note", row["note"]
-    for word in ("created", "started", "finished"):
-        at = row[f"{word}_at"]
-        yield word, at and f"{moment(at)} UTC"
-    yield "worked", span(row["worked_seconds"]) if row["worked_seconds"] >= 1 else None
+def _facts(row: Row, job: Job, parent: Job | None) -> dict[str, str | None]:
+    moments = {word: row[f"{word}_at"] for word in ("created", "started", "finished")}
+    facts = {
+        "next": how_to_go_on(row, job),
+        "error": row["error"],
+        "result": job.result,
+        "page": f"{row['href']}  in the dashboard of kdnas serve",
+        "done": _of(row["done"], row["total"]),
+        "worked on": row["worker"] and f"by {row['worker']}",
+        "part of": parent and f"{parent.called}  (id {parent.id})",
+        "started by": "the command line" if row["owner_kind"] == "cli" else "the service",
+        "labels": ", ".join(row["labels"]),
+        "note": row["note"],
+        **{word: at and f"{moment(at)} UTC" for word, at in moments.items()},
+        "worked": span(row["worked_seconds"]) if row["worked_seconds"] >= 1 else None,
+    }
+    return {word: text or None for word, text in facts.items()}
 
 
 def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) -> Iterator[str]:
@@ -202,14 +203,11 @@ def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) ->
         same = [part for part in parts if part.row["kind"] == kind]
         counts = Counter(part.row["status"] for part in same)
         told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        noun = kind.replace("_", " ")
-        yield f"{pad}{_plural(len(same), noun)}: {told}"
+        yield f"{pad}{_plural(len(same), kind.replace('_', ' '))}: {told}"
         order = sorted(same, key=lambda part: part.row["status"] == "succeeded")
         kept = same if len(same) <= MOST_PARTS else order[:MOST_PARTS]
-        cells = [
-            [part.called, _status(row, now), _of(row["done"], row["total"]), row["id"]]
-            for part, row in ((part, part.row) for part in kept)
-        ]
+        shown_parts = [(part.called, _cells(part.row, now)) for part in kept]
+        cells = [[called, of["status"], of["done"], of["id"]] for called, of in shown_parts]
         lines = as_text(("",) * len(cells[0]), cells).splitlines()[1:]
         for part, line in zip(kept, lines, strict=True):
             yield f"{pad}{' ' * INDENT}{line}"
@@ -217,17 +215,15 @@ def _parts(parts: Sequence[Part], parent: str, now: datetime, depth: int = 0) ->
                 yield f"{pad}{' ' * 2 * INDENT}{part.row['error']}"
             yield from _parts(part.parts, part.row["id"], now, depth + 2)
         if len(same) > len(kept):
-            rest = len(same) - len(kept)
             yield (
-                f"{pad}{' ' * INDENT}… {rest} more: "
+                f"{pad}{' ' * INDENT}… {len(same) - len(kept)} more: "
                 f"kdnas jobs list --parent {parent} --kind {kind} --limit {len(same)}"
             )
 
 
 def _plural(count: int, noun: str) -> str:
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}es" if noun.endswith("ch") else f"{count} {noun}s"
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count} {noun}{ending}"
 
 
 def _yaml(value: Mapping[str, Any]) -> list[str]:
@@ -256,7 +252,6 @@ def _differing(asked: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[st
         before = asked.get(key)
         if key in asked and before == value:
             continue
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            value = _differing(before, value)
-        found[key] = value
+        both = isinstance(value, Mapping) and isinstance(before, Mapping)
+        found[key] = _differing(before, value) if both else value
     return found

@@ -36,5 +36,5 @@ def answer(value: Any, as_json: bool, lines: Iterable[str]) -> None:
 
 
 def fact_lines(facts: Mapping[str, Any], width: int = 12) -> list[str]:
-    """Lay out what each of several words stands for, in two columns."""
-    return [f"{word:<{width}} {text}" for word, text in facts.items()]
+    """Lay out what each of several words stands for, in two columns; None is left out."""
+    return [f"{word:<{width}} {text}" for word, text in facts.items() if text is not None]

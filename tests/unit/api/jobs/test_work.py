@@ -98,7 +98,7 @@ def test_a_job_that_is_done_has_succeeded_and_is_cleaned_up(
     assert clean_up.done == [own.id]
     with database.read() as session:
         assert leases.holder(session, Search, own.id) is None
-    with pytest.raises(ConflictError, match="search 'own' is succeeded; start a new one"):
+    with pytest.raises(ConflictError, match="search 'own' has succeeded; start a new one"):
         do_job(own.id, database, settings, run)
     with pytest.raises(NotFoundError, match="there is no job 'nothing'"):
         do_job("nothing", database, settings, run)
