@@ -241,18 +241,33 @@ def ensure_latencies(
         return known
     with measuring_lock(on_wait=on_wait, check=check):
         # Somebody else may have built it while this one waited.
-        return stored() or _built(database, spec, profile, teacher, space, on_progress)
+        return stored() or build_latencies(database, spec, profile, teacher, space, on_progress)
 
 
-def _built(
+def build_latencies(
     database: Database,
     spec: LatencySpec,
     profile: LatencyProfile,
     teacher: TeacherHandle,
     space: SearchSpace,
     on_progress: Progress | None,
+    *,
+    anew: bool = False,
 ) -> LatencyTable:
-    """Build a table and add it to what is stored; this process measures alone on its machine."""
+    """Build a table and store it; this process has to measure alone on its machine.
+
+    Args:
+        database: where tables are stored.
+        spec: how thorough the build is.
+        profile: the conditions, of this machine.
+        teacher: whose students are measured.
+        space: their architectures.
+        on_progress: is told how far the build is.
+        anew: put it in the place of a stored one, whose entries count for more otherwise.
+
+    Raises:
+        LatencyError: the device cannot be measured.
+    """
     kin, fingerprint = family(teacher.shape), teacher.shape.fingerprint
 
     def store(entries: Sequence[LatencyEntry]) -> None:
@@ -274,7 +289,7 @@ def _built(
     with database.write() as session:
         # Another machine of the same kind may have stored one meanwhile.
         known = latencies.load_latency_table(session, profile.fingerprint, kin, fingerprint)
-        if known is not None:
+        if known is not None and not anew:
             table = _joined(known, table)
         latencies.save_latency_table(session, table)
     return table

@@ -20,7 +20,7 @@ from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer, print_lines
 from kdnas.db.engine import Session
 from kdnas.db.models import FINAL_STATUSES, Job
-from kdnas.db.queue import leases
+from kdnas.db.queue import coordinators, leases
 from kdnas.db.queue.transitions import Action, apply_action
 from kdnas.db.repository import events, jobs
 from kdnas.errors import NotFoundError, SpecError, unknown_name
@@ -28,16 +28,6 @@ from kdnas.errors import NotFoundError, SpecError, unknown_name
 Row = Mapping[str, Any]
 Said = Callable[[Job, Row, str], str]
 """What is said of a job that was acted on, given its row and who stops working on it."""
-
-
-def print_list(
-    items: Sequence[Any], as_json: bool, lay_out: Callable[[Sequence[Any]], str], nothing: str
-) -> None:
-    """Print a list as the service answers with it, or laid out, or what is said of an empty one."""
-    if as_json:
-        print_answer(items)
-    else:
-        typer.echo(lay_out(items) if items else nothing)
 
 
 def list_jobs(
@@ -57,19 +47,26 @@ def list_jobs(
     nothing = "no job yet; start one with kdnas search, or ask the service for one"
     if kind or status or label or query.name or query.parent:
         nothing = "no such job; kdnas jobs list shows all"
-    print_list(page.items, as_json, lambda rows: listed(rows) + more, nothing)
+    if as_json:
+        print_answer(page.items)
+    else:
+        typer.echo(listed(page.items) + more if page.items else nothing)
 
 
 def show_job(reference: str, as_json: bool) -> None:
     """Print one job in full."""
     with reading() as session:
         found = jobs.get_job(session, reference)
-        row = read_job(session, found.id)
         if as_json:
-            print_answer(row)
+            print_answer(read_job(session, found.id))
             return
         parent = None if found.parent_id is None else jobs.get_job(session, found.parent_id)
-        typer.echo(shown(row, found, parts_of(session, found.id), parent))
+        typer.echo(shown(_row(session, found), found, parts_of(session, found.id), parent))
+
+
+def _row(session: Session, job: Job) -> Row:
+    """Read a job with whether a coordinator looks after the queue."""
+    return {**read_job(session, job.id), "attended": coordinators.count_alive(session) > 0}
 
 
 def watch_job(reference: str, tail: int, as_json: bool) -> None:
@@ -124,7 +121,7 @@ def _paused(found: Job, row: Row, stops: str) -> str:
 
 
 def _resumed(found: Job, row: Row, stops: str) -> str:
-    way = "" if "no coordinator" not in row["standing"] else "; start one with: kdnas serve"
+    way = "; start one with: kdnas serve" if how_to_go_on(row, found) else ""
     return f"resumed {found.called}: {row['standing']}{way}"
 
 
@@ -174,8 +171,9 @@ def act(
             if as_json:
                 print_answer(read(session, job_id))
                 return
-            found, row = jobs.get_job(session, job_id), read_job(session, job_id)
-            typer.echo((said or _SAID[action])(found, row, _stops(session, found)))
+            found = jobs.get_job(session, job_id)
+            tell = said or _SAID[action]
+            typer.echo(tell(found, _row(session, found), _stops(session, found)))
 
 
 def _stops(session: Session, found: Job) -> str:

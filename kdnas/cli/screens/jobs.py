@@ -127,16 +127,20 @@ def does_now(row: Row, now: datetime) -> str:
 
 
 def how_to_go_on(row: Row, job: Job) -> str | None:
-    """Say what goes on with a job that rests, or is left by its process."""
+    """Say what goes on with a job that rests, or is left by its process.
+
+    Args:
+        row: of the job, with whether a coordinator looks after the queue as ``attended``.
+        job: the same.
+    """
     rests = row["status"] in {"paused", "failed"}
     left = row["worker"] is None and row["status"] in {"queued", "running"}
     if job.owner_kind == "cli":
         return job.resumed_by.format(name=job.name) if rests or left else None
     if rests:
         return f"kdnas jobs resume {job.name or job.id}"
-    if "no coordinator" in row["standing"]:
-        return "kdnas serve, whose coordinator takes it up"
-    return None
+    waits = row["status"] == "queued" or _is_left(row)
+    return "kdnas serve, whose coordinator takes it up" if waits and not row["attended"] else None
 
 
 def _cells(row: Row, now: datetime) -> Cells:
@@ -158,7 +162,7 @@ def _status(row: Row, now: datetime) -> str:
     if row["standing"] == row["status"]:  # there is nothing to say but for how long
         ended = row["finished_at"] is not None
         said = f"{row['status']} {passed} ago" if ended else f"{row['status']} for {passed}"
-    if row["num_children"] and "parts" not in said:
+    if row["num_children"] and not _waits_for_parts(row):
         said += f"; {row['num_children_ended']} of {row['num_children']} parts ended"
     return said
 
@@ -169,8 +173,18 @@ def _does(row: Row) -> str:
 
 
 def _is_left(row: Row) -> bool:
-    """Whether the process that worked on it is gone."""
-    return str(row["standing"]).startswith("its process is gone")
+    """Whether the process that worked on it is gone, and it waits for nothing else."""
+    waits = _waits_for_parts(row) or row["standing"] == row["phase"]
+    return _is_idle(row) and not waits
+
+
+def _waits_for_parts(row: Row) -> bool:
+    return _is_idle(row) and row["num_children"] > 0
+
+
+def _is_idle(row: Row) -> bool:
+    """Whether it is under way, and no process works on it."""
+    return row["status"] == "running" and row["worker"] is None
 
 
 def _of(done: int | None, total: int | None) -> str:

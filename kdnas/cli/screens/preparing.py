@@ -56,15 +56,18 @@ def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
     with bar("tokenising") as shown:
 
         def tell(progress: CorpusProgress) -> None:
-            samples, tokens = progress.num_samples, progress.num_tokens
-            if progress.stage == "reused":
-                say(f"tokenised before: taking up {samples} samples, nothing to do")
-            elif progress.stage == "finished":
-                say(f"tokenised {samples} samples in {progress.seconds:.1f} s")
-            else:
-                rate = tokens / max(progress.seconds, 1e-9)
+            samples, seconds = progress.num_samples, progress.seconds
+            if progress.stage == "tokenizing":
+                rate = progress.num_tokens / max(seconds, 1e-9)
                 note = f"{samples} samples, {rate / 1e3:.0f}k tokens/s"
                 shown.at(progress.bytes_read, progress.bytes_total, note)
+                return
+            shown.close()
+            say(
+                f"tokenised before: taking up {samples} samples, nothing to do"
+                if progress.stage == "reused"
+                else f"tokenised {samples} samples in {seconds:.1f} s"
+            )
 
         yield tell
 

@@ -92,3 +92,14 @@ def test_lock_that_cannot_be_opened(tmp_path: Path) -> None:
         training_lock(),
     ):
         pass
+
+
+def test_who_waits_for_his_turn_says_so_once() -> None:
+    messages: list[str] = []
+    with (
+        measuring_lock(),
+        pytest.raises(LatencyError, match="still taken"),
+        measuring_lock(0.1, messages.append),
+    ):
+        pass
+    assert len(messages) == 1

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from api.inputs import preparation
 from kdnas.cli.latency import app
-from kdnas.errors import ArchitectureError, NotFoundError, SpecError
+from kdnas.errors import ArchitectureError, LatencyError, NotFoundError, SpecError
 from kdnas.latency import table as table_module
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import Effort
 from kdnas.models.teacher import TeacherHandle
+from kdnas.records import LatencyTable
 from kdnas.search_space import SearchSpace
 
 
@@ -52,6 +55,21 @@ def test_build_show_verify(space: SearchSpace) -> None:
     assert "slowest" in run("show")
     assert len(run_json("verify", "--students", "5")["students"]) == 5
     assert "Spearman" in run("verify", "--students", "5")
+
+
+def test_a_build_has_the_machine_for_itself_and_takes_the_place_of_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build = preparation.build_latencies
+
+    def watched(*arguments: Any, **options: Any) -> LatencyTable:
+        with pytest.raises(LatencyError, match="still taken"), measuring_lock(wait_seconds=0):
+            pass
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(preparation, "build_latencies", watched)
+    first, second = (run_json("build", "--budget-seconds", "0.01") for _ in range(2))
+    assert run_json("show")["teacher_ms"] == second["teacher_ms"] != first["teacher_ms"]
 
 
 def test_an_exhaustive_build_goes_on_where_it_stopped(
