@@ -345,9 +345,18 @@ def _evaluate(
                 finished, stopped = (*finished, *rest.finished), rest.stopped
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))
             if saving is not None and not stopped:
-                own = outcome.finished
-                told = (tell, say_trained_again, interrupt)
-                folders = save_models(prepared, own, *saving, database, settings, *told)
+                folder, which = saving
+                folders = save_models(
+                    prepared,
+                    outcome.finished,
+                    folder,
+                    which,
+                    database,
+                    settings,
+                    tell,
+                    say_trained_again,
+                    interrupt,
+                )
                 say_each(f"model      {one}  (kdnas predict {one} TEXT)" for one in folders or ())
                 stopped = folders is None
         report = build_report(prepared, outcome, against, database, settings, say)

@@ -13,8 +13,8 @@ from kdnas.cli.options.outputs import make_folder
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.pipeline import most_students, run_and_report, say_plan
-from kdnas.cli.screens.plan import show_plan
 from kdnas.cli.screens.preparing import prepare_on_screen, read_data_on_screen
+from kdnas.cli.screens.search import show_plan
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import SpecError

@@ -13,9 +13,8 @@ from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.interrupt import interruptible
-from kdnas.cli.screens.plan import show_plan
 from kdnas.cli.screens.preparing import prepare_on_screen
-from kdnas.cli.screens.search import SearchScreen, show_result
+from kdnas.cli.screens.search import SearchScreen, show_plan, show_result
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.settings import Settings

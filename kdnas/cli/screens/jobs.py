@@ -266,6 +266,7 @@ def _differing(asked: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[st
         before = asked.get(key)
         if key in asked and before == value:
             continue
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        found[key] = _differing(before, value) if both else value
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _differing(before, value)
+        found[key] = value
     return found

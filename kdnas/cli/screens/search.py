@@ -1,4 +1,4 @@
-"""How a search looks while it works, and its result."""
+"""How a search looks: what it would train, how far it is, and its result."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from kdnas.cli.screens.console import Bar, console, say
 from kdnas.cli.screens.times import span
+from kdnas.cli.tables.answers import answer, fact_lines
 from kdnas.records import AttemptInterrupted, AttemptStarted, Candidate, GroupProgress
 from kdnas.search.progress import (
     CandidateDone,
@@ -22,7 +23,8 @@ from kdnas.search.progress import (
 )
 
 if TYPE_CHECKING:
-    from api.searches.run import Watchers
+    from api.searches.run import PreparedSearch, Watchers
+    from kdnas.db.engine import Database
 
 TOP = 10
 
@@ -186,3 +188,31 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
         found = ((state[key], form) for key, form in _COLUMNS.values())
         table.add_row(*("-" if value is None else format(value, form) for value, form in found))
     return table
+
+
+def show_plan(prepared: PreparedSearch, database: Database, as_json: bool) -> None:
+    """Print the plan of a search; trains a few steps to know how long it would take."""
+    from api.searches.plan import plan_search
+
+    plan = plan_search(prepared, database)
+    answer(plan, as_json, fact_lines(_plan_facts(plan)))
+
+
+def _plan_facts(plan: dict[str, Any]) -> dict[str, str]:
+    allowed = plan["num_allowed"]
+    limits = f", {allowed} within the limits" if allowed is not None else ", limits not known yet"
+    hours, minutes = divmod(round(plan["training_seconds"] / 60), 60)
+    return {
+        "space": f"{plan['num_states']} architectures{limits}",
+        "would train": f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, "
+        f"each {plan['steps']} steps of {plan['batch_size']} sequences; {plan['num_known']} states "
+        "are in the look-up table",
+        "cost": f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
+        f"{100 * plan['teacher_share']:.0f} % of it",
+        "memory": f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "
+        f"students, {plan['teacher_gib']:.2f} GiB for the teacher, per worker",
+        "time": f"about {hours} h {minutes:02} min of training on {plan['num_workers']} x "
+        f"{plan['device']} ({plan['threads']} threads, {plan['dtype']}), from "
+        f"{plan['seconds_per_student']:.1f} s a student timed just now"
+        + ("" if plan["latency_known"] else "; and the latency table first"),
+    }
