@@ -19,6 +19,7 @@ from api.inputs.preparation import (
 )
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
+from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
@@ -46,7 +47,7 @@ from kdnas.records import (
 )
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
-from kdnas.search.progress import OnProgress
+from kdnas.search.progress import OnProgress, Progress
 from kdnas.search.reward import depth_warning
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
@@ -260,10 +261,15 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         context=journal.save_context(prepared.context),
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
     )
-    with context.database.write() as session:
-        row = jobs.locked_job(session, context.id)
-        total = spec.controller.episodes * spec.controller.candidates
-        jobs.note_progress(session, context.id, row.progress_mark(session), total)
+    with context.database.read() as session:
+        finished = jobs.get_job(session, context.id).progress_mark(session)
+    size = spec.controller
+    progress = SearchProgress(context, size.episodes, size.candidates, finished)
+
+    def on_progress(event: Progress) -> None:
+        progress(event)
+        watchers.search(event)
+
     settings = context.settings
     with _connected(spec, settings):
         status = run_search(
@@ -275,7 +281,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
                 backend_plan(spec.backend, settings.store_url),
             ),
             journal,
-            on_progress=watchers.search,
+            on_progress=on_progress,
             should_stop=context.should_stop,
             stopped_status=context.stopped_status,
         )

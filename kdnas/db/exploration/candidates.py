@@ -13,8 +13,8 @@ from kdnas.architecture import Architecture
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
-from kdnas.db.models import Attempt, Candidate, ControllerState, Episode, Job
-from kdnas.db.repository.events import ROW_LOCK, append_event
+from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
+from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import locked_job, require_job
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import CandidateStatus, KnownLosses, Losses, MiniKDResult, Proposal
@@ -118,7 +118,7 @@ def end_episode(
         NotFoundError: no such search or episode.
         ConflictError: the episode is finished.
     """
-    job = locked_job(session, search_id)
+    locked_job(session, search_id)
     row = session.get(Episode, (search_id, number))
     if row is None:
         raise NotFoundError(f"search {search_id} has no episode {number}; begin it first")
@@ -130,8 +130,6 @@ def end_episode(
             search_id=search_id, episode=number, state=controller_state, created_at=utc_now()
         )
     )
-    finished = (Candidate.search_id == search_id, Candidate.finished_at.is_not(None))
-    job.done = session.scalar(select(func.count()).where(*finished)) or 0
     payload = {"episode": number, "controller_loss": controller_loss}
     append_event(session, "episode_finished", payload, job_id=search_id)
     return _episode(row, _candidates(session, search_id, number))
@@ -327,24 +325,12 @@ def _set_losses(row: Candidate, losses: Losses) -> None:
     row.loss_relative, row.loss_output = losses.relative, losses.output
 
 
-def _count_up(session: Session, search_id: str) -> None:
-    """Note that one more has ended; whoever has the job's lock at present is not waited for.
-
-    The end of the episode counts anew.
-    """
-    lock = {**ROW_LOCK, "skip_locked": True}
-    job = session.get(Job, search_id, with_for_update=lock, populate_existing=True)
-    if job is not None:
-        job.done = (job.done or 0) + 1
-
-
 def _finish(
     session: Session, row: Candidate, status: str, reward: float | None, note: str | None
 ) -> records.Candidate:
     row.status, row.reward, row.note, row.finished_at = status, reward, note, utc_now()
     session.flush()
     note_finished(session, row)
-    _count_up(session, row.search_id)
     payload = {
         "candidate": row.id,
         "episode": row.episode,

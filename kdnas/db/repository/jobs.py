@@ -127,17 +127,27 @@ def change_status(
     append_event(session, f"{row.kind}_status", payload, job_id=row.id)
 
 
-def note_phase(session: Session, job_id: str, phase: str | None) -> bool:
-    """Write down what a running job does or waits for; returns whether that is something new."""
+def note_phase(session: Session, job_id: str, phase: str) -> bool:
+    """Write down what a running job does or waits for; returns whether that is something new.
+
+    What follows a colon says how far it is: it may change, and the phase has begun when it did.
+    """
     row = locked_job(session, job_id)
     if row.phase == phase or row.status != "running":
         return False
-    now = utc_now()
-    if row.phase_since is not None:
-        row.worked_seconds += max(0.0, (now - row.phase_since).total_seconds())
-    row.phase, row.phase_since = phase, now
+    is_new = _what(row.phase) != _what(phase)
+    if is_new:
+        now = utc_now()
+        if row.phase_since is not None:
+            row.worked_seconds += max(0.0, (now - row.phase_since).total_seconds())
+        row.phase_since = now
+    row.phase = phase
     session.flush()
-    return True
+    return is_new
+
+
+def _what(phase: str | None) -> str | None:
+    return None if phase is None else phase.partition(":")[0]
 
 
 def note_progress(session: Session, job_id: str, done: int, total: int | None) -> None:

@@ -97,11 +97,13 @@ def test_a_phase_is_stored_with_its_beginning(
     before = datetime.now(UTC) - timedelta(seconds=1)
     context.latency(0.02, "1 of 50 blocks")
     first = read(database, job_id)
-    assert first["phase"] == "latency table"
+    assert first["phase"] == "latency table: 1 of 50 blocks"
     assert before < first["phase_since"] <= datetime.now(UTC)
     clock.now += 60
     context.latency(0.04, "2 of 50 blocks")  # the same phase: since when does not change
-    assert read(database, job_id)["phase_since"] == first["phase_since"]
+    second = read(database, job_id)
+    assert second["phase"] == "latency table: 2 of 50 blocks"
+    assert second["phase_since"] == first["phase_since"]
     context.phase("training")
     third = read(database, job_id)
     assert third["phase"] == "training"
@@ -146,7 +148,7 @@ def test_tokenising_is_told_and_a_corpus_that_is_there_is_not(
     assert told(database, job_id, "search_preparing") == [
         {"text": "tokenising the corpus: 7 sequences", "share": 0.25}
     ]
-    assert read(database, job_id)["phase"] == "tokenising the corpus"
+    assert read(database, job_id)["phase"] == "tokenising the corpus: 7 sequences"
 
 
 def test_a_phase_of_a_job_that_was_paused_meanwhile_is_not_stored(
@@ -168,6 +170,21 @@ def test_progress_is_stored_without_an_event(
     found = read(database, job_id)
     assert (found["done"], found["total"]) == (3, 12)
     assert found["remaining_seconds"] is None  # nobody holds it
+    with database.read() as session:
+        assert events.last_event_id(session) == before
+
+
+def test_how_far_the_work_is_is_stored_about_once_a_second_without_an_event(
+    database: Database, settings: Settings, job_id: str, clock: Clock
+) -> None:
+    context = context_of(database, settings, job_id)
+    with database.read() as session:
+        before = events.last_event_id(session)
+    for step in range(1, 31):
+        context.working(f"training: step {step} of 30", step, 30)
+        clock.now += 1 / 16
+    found = read(database, job_id)
+    assert (found["phase"], found["done"]) == ("training: step 17 of 30", 17)
     with database.read() as session:
         assert events.last_event_id(session) == before
 
