@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,8 @@ def translated(url: URL) -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except DBAPIError as error:
-        raise DatabaseError(_worded(str(error.orig), url)) from error
-    except sqlite3.Error as error:  # raised while a connection was set up
-        raise DatabaseError(_worded(str(error), url)) from error
+    except (DBAPIError, sqlite3.Error) as error:  # the driver's own while a connection is set up
+        raise DatabaseError(_worded(str(getattr(error, "orig", error)), url)) from error
 
 
 def _worded(reason: str, url: URL) -> str:
@@ -168,7 +166,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """A database, open and migrated; each use is one transaction.
 
     Safe to share between threads; open one in each process.
@@ -210,15 +208,16 @@ class Database:
         Raises:
             DatabaseError: the database is out of reach.
         """
-        with translated(self.url), Session(self._reader) as session, session.begin():
+        with (
+            translated(self.url),
+            Session(self._reader, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._engine.dispose()
-
-    def __enter__(self) -> Database:
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from kdnas.db.base import insert
 from kdnas.db.models import Grid
 from kdnas.db.repository.events import ROW_LOCK
-from kdnas.db.repository.upsert import insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ def add_trial(session: Session, key: str, trial: Mapping[str, Any]) -> None:
     """Keep a trial that has ended."""
     row = _locked(session, key)
     row.trials = [*row.trials, dict(trial)]
-    session.flush()
 
 
 def choose(session: Session, key: str, trial: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,7 +57,6 @@ def choose(session: Session, key: str, trial: Mapping[str, Any]) -> Mapping[str,
     row = _locked(session, key)
     if row.chosen is None:
         row.chosen = dict(trial)
-        session.flush()
     return row.chosen
 
 
