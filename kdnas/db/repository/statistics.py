@@ -60,13 +60,13 @@ def read_statistics(session: Session) -> Statistics:
         .select_from(Attempt)
         .where(Attempt.outcome == "succeeded", Attempt.finished_at > utc_now() - HOUR)
     )
-    ended = select(Candidate.status, func.count()).group_by(Candidate.status)
+    counted = select(Candidate.status, func.count()).group_by(Candidate.status)
     num_in_training, num_workers = session.execute(training).one()
     return Statistics(
         jobs=_by_kind(session),
         candidates={
             **dict.fromkeys(CANDIDATE_STATUSES, 0),
-            **dict(session.execute(ended).tuples()),
+            **dict(session.execute(counted).tuples()),
         },
         num_reused=session.scalar(reused) or 0,
         num_episodes_finished=session.scalar(episodes) or 0,
