@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,53 +112,50 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
             **pool,
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
-    event.listen(engine, "connect", _SQLiteSetup(url, foreign_keys))
+    event.listen(engine, "connect", partial(_set_up_sqlite, url, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-class _SQLiteSetup:
-    """Prepares each new SQLite connection and verifies what its pragmas answered."""
-
-    def __init__(self, url: URL, foreign_keys: bool) -> None:
-        self._url = url
-        self._foreign_keys = int(foreign_keys)
-
-    def __call__(self, connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-        connection.isolation_level = None  # the driver begins nothing of its own accord
-        self._pragma(connection, "busy_timeout", int(BUSY_TIMEOUT_SECONDS * 1000))
-        self._enter_wal(connection)
-        self._pragma(connection, "synchronous", 1)
-        self._pragma(connection, "foreign_keys", self._foreign_keys)
-
-    def _pragma(self, connection: sqlite3.Connection, name: str, value: int) -> None:
+def _set_up_sqlite(
+    url: URL, foreign_keys: bool, connection: sqlite3.Connection, _: ConnectionPoolEntry
+) -> None:
+    """Prepare a new connection, and verify what its pragmas answered."""
+    connection.isolation_level = None  # the driver begins nothing of its own accord
+    wanted = {
+        "busy_timeout": int(BUSY_TIMEOUT_SECONDS * 1000),
+        "synchronous": 1,
+        "foreign_keys": int(foreign_keys),
+    }
+    for name, value in wanted.items():
         connection.execute(f"PRAGMA {name} = {value}")
         (answer,) = connection.execute(f"PRAGMA {name}").fetchone()
         if answer != value:
             raise DatabaseError(
-                f"database {shown(self._url)}: SQLite answered {name} = {answer} instead of "
+                f"database {shown(url)}: SQLite answered {name} = {answer} instead of "
                 f"{value}; use another build of SQLite"
             )
+    mode = _write_ahead(connection)
+    if mode != "wal":
+        raise DatabaseError(
+            f"database {shown(url)}: the folder's file system has no write-ahead log "
+            f"(journal mode {mode!r}); use a local disk"
+        )
 
-    def _enter_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch a new file to write-ahead logging.
 
-        The switch needs the file alone, and SQLite does not always wait for that by itself.
-        """
-        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-        while True:
-            try:
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-        if mode != "wal":
-            raise DatabaseError(
-                f"database {shown(self._url)}: the folder's file system has no write-ahead log "
-                f"(journal mode {mode!r}); use a local disk"
-            )
+def _write_ahead(connection: sqlite3.Connection) -> str:
+    """Switch a new file to write-ahead logging; returns the mode that it has then.
+
+    The switch needs the file alone, and SQLite does not always wait for that by itself.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:

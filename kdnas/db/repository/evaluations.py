@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import new_id
 from kdnas.db.models import Distillation, Evaluation, PipelineMember
 from kdnas.db.queue import leases
 from kdnas.db.records import EvaluationRecord, OwnerKind, record_of
@@ -63,20 +62,18 @@ def create_evaluations(
     """
     asking = select(PipelineMember.pipeline_id).where(PipelineMember.id == pipeline_member_id)
     parent_id = session.scalar(asking)
-    wanted = list(wanted)
-    ids = sorted(new_id() for _ in wanted)  # the order in which they are taken up
-    for job_id, one in zip(ids, wanted, strict=True):
+    return [
         _add(
             session,
             one,
-            job_id=job_id,
             owner_kind=owner_kind,
             parent_id=parent_id,
             model=model,
             distillation_id=distillation_id,
             pipeline_member_id=pipeline_member_id,
-        )
-    return ids
+        ).id
+        for one in wanted
+    ]
 
 
 def take_evaluation(

@@ -32,13 +32,14 @@ def add_job(
     *,
     name: str | None = None,
     stem: str | None = None,
-    job_id: str | None = None,
     parent_id: str | None = None,
     owner_kind: str = "service",
     labels: Sequence[str] = (),
     **own: Any,
 ) -> AnyJob:
     """Write a queued job, with an event; invents a name such as ``quiet-otter-3f9c`` if need be.
+
+    Jobs are taken up in the order of their ids, which is that of their making.
 
     The conflict is asked for instead of caught: a savepoint would hide the reason when the disk
     is full, since SQLite then drops the savepoint with the transaction.
@@ -49,7 +50,6 @@ def add_job(
         requested: what the user asked for, as plain JSON.
         name: to call it by.
         stem: what an invented name begins with; None invents all of it.
-        job_id: None makes one.
         parent_id: the job that asks for it.
         owner_kind: who is to do it, ``cli`` or ``service``.
         labels: for finding it again.
@@ -72,7 +72,7 @@ def add_job(
         called = name or names.invented_name(stem)
         row_id = session.scalar(
             insert(session, cast(Table, Job.__table__))
-            .values(id=job_id or new_id(), name=called, **values)
+            .values(id=new_id(), name=called, **values)
             .on_conflict_do_nothing(index_elements=["kind", "name"])
             .returning(Job.id)
         )
