@@ -14,7 +14,6 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Grid
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import grids
-from kdnas.db.repository.grids import GridRecord
 from kdnas.errors import ConflictError, NoRoomError
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.grid import GridPoint, Trial, best_trial, grid_points
@@ -92,7 +91,7 @@ def chosen_trial(
 
 def _opened(
     database: Database, key: str, prepared: PreparedEvaluation, planned: PlannedTask
-) -> GridRecord:
+) -> Grid:
     with database.write() as session:
         return grids.open_grid(session, key, model=prepared.spec.model.ref, task=planned.task.name)
 

@@ -70,7 +70,8 @@ def remembered(
         what: names what is looked for, with every parameter that it depends on.
         find: reads in the same session and depends on nothing that changes without an event.
     """
-    event, key = explored.newest_event(session, search_id), (search_id, what)
+    event = explored.newest_events(session, [search_id]).get(search_id, 0)
+    key = (search_id, what)
     with _at_work_lock:
         working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
     with working:  # others who ask for the same wait for it

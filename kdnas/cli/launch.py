@@ -154,7 +154,8 @@ def _start(
     from kdnas.cli.screens.pipeline import run_and_report, say_plan
     from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipelines
+    from kdnas.db.models import Pipeline
+    from kdnas.db.repository import names
     from kdnas.specs.pipeline import PipelineSpec
 
     inputs = gather("pipeline", values, settings, preset=preset, config=config)
@@ -165,7 +166,7 @@ def _start(
     with open_database(settings) as database:
         if spec.name is not None and not dry_run:  # better said before the work than after it
             with database.read() as session:
-                pipelines.refuse_taken_pipeline(session, spec.name)
+                names.refuse_taken_name(session, Pipeline, spec.name)
         with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
             prepared = prepare_search(spec.search, settings, on_corpus, on_preparing)
         _read_data(spec)

@@ -14,8 +14,8 @@ from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.lists import job_pages
-from kdnas.db.models import Job
-from kdnas.db.repository import events, jobs, latency_builds, searches
+from kdnas.db.models import Job, LatencyBuild
+from kdnas.db.repository import events, jobs, searches
 from kdnas.errors import ConflictError, TrainingError
 from kdnas.settings import Settings
 
@@ -195,7 +195,7 @@ def test_an_event_has_its_kind_before_it(
     context_of(database, settings, job_id).event("counted", {"number": 4})
     assert told(database, job_id, "search_counted") == [{"number": 4}]
     with database.write() as session:
-        build = latency_builds.create_build(session, {})
+        build = jobs.add_job(session, LatencyBuild, {})
     context_of(database, settings, build.id).event("counted", {"number": 5})
     assert told(database, build.id, "latency_build_counted") == [{"number": 5}]
 

@@ -65,7 +65,7 @@ from kdnas.db.migrate import open_database
 from kdnas.db.models import Job
 from kdnas.db.queue import claims
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import add_job
 from kdnas.settings import Settings
 
 *ours, last = kinds()

@@ -14,7 +14,7 @@ from api.jobs.schemas import JobDetail, JobShape
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.lists.job_pages import SORTS
-from kdnas.db.models import Job
+from kdnas.db.models import Job, LatencyBuild
 from kdnas.db.queue import claims
 from kdnas.db.queue.leases import LeaseOwner, this_host
 from kdnas.db.repository import (
@@ -22,7 +22,6 @@ from kdnas.db.repository import (
     evaluations,
     events,
     jobs,
-    latency_builds,
     pipelines,
     searches,
 )
@@ -58,7 +57,7 @@ def ids(database: Database) -> Ids:
         ).id
         pair = NewEvaluation("glue", "RTE", 3, {})
         (scored,) = evaluations.create_evaluations(session, [pair], model="minilm")
-        build = latency_builds.create_build(session, {}).id
+        build = jobs.add_job(session, LatencyBuild, {}).id
         jobs.set_status(session, part, "running")
         jobs.set_status(session, part, "succeeded")
         jobs.set_status(session, made, "running")

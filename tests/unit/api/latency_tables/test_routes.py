@@ -14,7 +14,7 @@ from api.latency_tables.schemas import (
     SpaceShape,
 )
 from kdnas.db.engine import Database
-from kdnas.db.repository import latencies, latency_builds
+from kdnas.db.repository import latencies
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.search_space import SearchSpace
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_latencies, benchmark_ms
@@ -66,7 +66,7 @@ def test_a_table_is_asked_for_and_its_build_followed(
     location = answer.headers["location"]
     assert client.get(location).json() == made
     with database.write() as session:
-        latency_builds.set_built(session, made["id"], table)
+        latencies.set_built(session, made["id"], table)
     done = client.get(location).json()
     assert (done["status"], done["share"], done["latency_table_id"]) == ("succeeded", 1, table)
     builds = client.get("/api/v1/latency-builds?status=succeeded").json()

@@ -16,7 +16,7 @@ from kdnas.db.lists.job_pages import JobFilter
 from kdnas.db.models import Distillation, Evaluation, Job, JobLabel, Search
 from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import add_job
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 from kdnas.testing.job_rows import KINDS, TABLES, make_job, status_of
