@@ -21,7 +21,7 @@ from study_files import publish
 
 from api.searches.run import PreparedSearch, prepare_search
 from kdnas.architecture import Architecture
-from kdnas.cli.corpus import corpus_bar
+from kdnas.cli.screens.preparing import corpus_bar
 from kdnas.latency.measure import hardware_name
 from kdnas.records import CandidateFinished, Losses, MiniKDContext, MiniKDRequest
 from kdnas.settings import Settings

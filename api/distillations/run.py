@@ -172,7 +172,7 @@ def _train(context: JobContext, stored: DistillationSpec, output: Path, told: To
 
     unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
     prepared = prepare_distillation(unnamed, settings, on_corpus, on_preparing)
-    for text in prepared.warnings():
+    for text in prepared.warnings:
         told.warning(text)
     context.check()
     absolute = str(Path(stored.output).absolute()) if stored.output else None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kdnas.architecture import Architecture
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather
+from kdnas.cli.options.places import nested
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import answer, fact_lines
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
-    from kdnas.architecture import Architecture
     from kdnas.models.teacher import TeacherHandle
-    from kdnas.settings import Settings
 
 PAPER_VOCABULARY, PAPER_TEACHER_LAYERS = 30522, 12
+PARTS = ("layers", "heads", "head_size", "hidden", "intermediate", "activation")
 
 
 def arch(
@@ -39,16 +43,12 @@ def arch(
 
     Parameters, FLOPs a token, layer mapping, and latency if it is known.
     """
-    from kdnas.architecture import Architecture
-    from kdnas.cli.options.inputs import gather, nested
     from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
     from kdnas.models.teacher import prepare_teacher
-    from kdnas.settings import Settings
     from kdnas.specs.parts import TeacherSpec
 
     parsed = Architecture.parse(architecture)
-    settings = Settings.from_environment()
-    inputs = gather("search", nested({"teacher.ref": teacher}), settings)
+    inputs = gather("search", nested({"teacher.ref": teacher}), Settings.from_environment())
     origin = inputs.origins.get("teacher")
     handle = None
     if origin:  # without one, the paper's: the default teacher would surprise
@@ -60,12 +60,7 @@ def arch(
     teacher_layers = handle.shape.layers if handle else PAPER_TEACHER_LAYERS
     facts: dict[str, Any] = {
         "architecture": str(parsed),
-        "layers": parsed.layers,
-        "heads": parsed.heads,
-        "head_size": parsed.head_size,
-        "hidden": parsed.hidden,
-        "intermediate": parsed.intermediate,
-        "activation": parsed.activation,
+        **{name: getattr(parsed, name) for name in PARTS},
         "vocab_size": embedding.vocab_size,
         "params_millions": millions,
         "embedding_params_millions": embedding.rows * parsed.hidden / 1e6,
@@ -74,12 +69,9 @@ def arch(
         "teacher": handle.ref if handle else None,
         "teacher_layers": teacher_layers,
         "layer_mapping": _mapping(parsed, teacher_layers),
-        "latency": _latency(parsed, handle, settings),
+        "latency": None if handle is None else _latency(parsed, handle),
     }
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        _print(facts, origin)
+    answer(facts, as_json, fact_lines(_in_words(facts, origin), 13))
 
 
 def _mapping(architecture: Architecture, teacher_layers: int) -> dict[str, list[int]] | None:
@@ -91,18 +83,13 @@ def _mapping(architecture: Architecture, teacher_layers: int) -> dict[str, list[
     return {str(i): list(layers) for i, layers in mapping.items()}
 
 
-def _latency(
-    architecture: Architecture, handle: TeacherHandle | None, settings: Settings
-) -> dict[str, Any] | None:
+def _latency(architecture: Architecture, handle: TeacherHandle) -> dict[str, Any] | None:
     """Look the architecture up in the stored table of this machine's default profile."""
     from api.inputs.preparation import stored_latencies
-    from kdnas.db.migrate import open_database
     from kdnas.latency.measure import current_profile
     from kdnas.specs.search import LatencySpec
 
-    if handle is None:
-        return None
-    with open_database(settings) as database:
+    with stored() as (database, _):
         table = stored_latencies(database, current_profile(LatencySpec()), handle)
     if table is None or str(architecture) not in table.entries:
         return None
@@ -115,7 +102,7 @@ def _latency(
     }
 
 
-def _print(facts: dict[str, Any], origin: str | None) -> None:
+def _in_words(facts: dict[str, Any], origin: str | None) -> dict[str, str]:
     whose = f"a teacher of {facts['teacher_layers']} layers"
     mapping = facts["layer_mapping"]
     mapped = (
@@ -134,7 +121,7 @@ def _print(facts: dict[str, Any], origin: str | None) -> None:
         known = "not known yet; build the table with kdnas latency build"
     else:
         known = "not known; name a --teacher"
-    lines = {
+    return {
         "teacher": f"{facts['teacher']}  ({origin})" if origin else "none named; the paper's sizes",
         "architecture": f"{facts['architecture']}  (heads of {facts['head_size']})",
         "parameters": f"{facts['params_millions']:.1f} M, of them "
@@ -144,5 +131,3 @@ def _print(facts: dict[str, Any], origin: str | None) -> None:
         "mapping": f"{mapped}  (kdnas, {whose})",
         "latency": known,
     }
-    for name, text in lines.items():
-        typer.echo(f"{name:<13} {text}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.outputs import check_file
+from kdnas.cli.screens.console import say, show_results
+from kdnas.cli.tables.answers import print_json
+from kdnas.cli.tables.formats import as_csv, as_markdown, as_text
 
-if TYPE_CHECKING:
-    from kdnas.evaluation.benchmarking.run import Benchmark
+ENDINGS = (".md", ".csv", ".json")
 
 
 def benchmark_model(
@@ -53,10 +56,6 @@ def benchmark_model(
     Each model and runtime has a process of its own, and they take turns. Graphs that a model's
     folder lacks are made for the time of the measurement.
     """
-    import tempfile
-
-    from kdnas.cli.screens.console import say, show_results
-    from kdnas.cli.tables.formats import as_text
     from kdnas.evaluation.benchmarking.run import RUNTIMES, BenchmarkPlan, Candidate, run_benchmark
     from kdnas.evaluation.benchmarking.table import (
         benchmark_json,
@@ -66,12 +65,12 @@ def benchmark_model(
     )
     from kdnas.specs.search import LatencySpec
 
-    named = [part.strip() for text in runtime or [] for part in text.split(",") if part.strip()]
+    named = common.names_in(runtime)
     values = {"length": length, "threads": threads, "device": device, "dtype": dtype}
     plan = BenchmarkPlan(
         tuple(dict.fromkeys(named)) or RUNTIMES, LatencySpec.read(values, "latency"), batch_size
     )
-    _check_ending(output)
+    check_file(output, ENDINGS)
     base = teacher or models[0]
     references = dict.fromkeys([*([teacher] if teacher else []), *models])
     with tempfile.TemporaryDirectory(prefix="kdnas-benchmark-") as scratch:
@@ -82,47 +81,19 @@ def benchmark_model(
             on_step=lambda step: say(f"{step} ..."),
         )
     header, rows = benchmark_table(benchmark, base)
-    show = show_results(as_json)
-    show("")
-    show(as_text(header, rows, right=right_columns(header)))
-    for line in (*conditions(benchmark, base), *map("left out: {}".format, benchmark.left_out)):
-        show(line)
+    right, notes = right_columns(header), conditions(benchmark, base)
+    left_out = [f"left out: {reason}" for reason in benchmark.left_out]
+    lines = ["", as_text(header, rows, right=right), *notes, *left_out]
+    show_results(as_json)("\n".join(lines))
+    plain = benchmark_json(benchmark, base)
     if output is not None:
-        _write(benchmark, base, output)
+        listed = "\n".join(f"- {line}" for line in notes)
+        texts = {
+            ".md": f"{as_markdown(header, rows, right=right)}\n\n{listed}\n",
+            ".csv": as_csv(header, rows) + "\n",
+            ".json": json.dumps(plain, indent=2) + "\n",
+        }
+        output.write_text(texts[output.suffix], "utf-8")
         say(f"written    {output}")
     if as_json:
-        typer.echo(json.dumps(benchmark_json(benchmark, base)))
-
-
-ENDINGS = (".md", ".csv", ".json")
-
-
-def _check_ending(output: Path | None) -> None:
-    """Refuse before the work what could not be written after it."""
-    from kdnas.errors import RequestError, unknown_name
-
-    if output is not None and output.suffix not in ENDINGS:
-        raise RequestError(unknown_name("file ending", output.suffix, ENDINGS))
-    if output is not None and not output.absolute().parent.is_dir():
-        raise RequestError(f"the folder of {output} does not exist; make it, or name another file")
-
-
-def _write(benchmark: Benchmark, base: str, output: Path) -> None:
-    from kdnas.cli.tables.formats import as_csv, as_markdown
-    from kdnas.evaluation.benchmarking.table import (
-        benchmark_json,
-        benchmark_table,
-        conditions,
-        right_columns,
-    )
-
-    header: Sequence[str]
-    header, rows = benchmark_table(benchmark, base)
-    if output.suffix == ".md":
-        notes = "\n".join(f"- {line}" for line in (*conditions(benchmark, base),))
-        text = f"{as_markdown(header, rows, right=right_columns(header))}\n\n{notes}\n"
-    elif output.suffix == ".csv":
-        text = as_csv(header, rows) + "\n"
-    else:
-        text = json.dumps(benchmark_json(benchmark, base), indent=2) + "\n"
-    output.write_text(text, "utf-8")
+        print_json(plain)

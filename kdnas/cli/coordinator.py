@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import Annotated
 
 import typer
+
+from kdnas.cli.stored import stored
 
 STOP_SECONDS = 10.0
 
@@ -29,20 +33,14 @@ def coordinator(
     Ctrl-C gives back what is running, within ten seconds; whichever coordinator is next goes on
     with it.
     """
-    import signal
-    import threading
-
     from api.jobs.coordinator import Coordinator
     from api.logs.service_log import configure_logs
-    from kdnas.db.migrate import open_database
-    from kdnas.settings import Settings
 
     configure_logs()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    settings = Settings.from_environment()
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         work = Coordinator(settings, database, ray_address, max_running)
         work.start()
         ended.wait()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather
+from kdnas.cli.options.places import At, request_of
+from kdnas.cli.screens.console import say_each
+from kdnas.cli.screens.preparing import corpus_bar
+from kdnas.cli.tables.answers import fact_lines, print_lines
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
-    from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus
+    from kdnas.corpus.tokenized import TokenizedCorpus
 
 app = typer.Typer(help="Tokenise text for a teacher, and show a corpus.", no_args_is_help=True)
 
@@ -24,7 +28,9 @@ def build(
     text_column: common.TextColumn = None,
     language_column: common.LanguageColumn = None,
     language_per_file: Annotated[
-        bool, typer.Option("--language-per-file", help="A file's name says its language.")
+        bool,
+        typer.Option("--language-per-file", help="A file's name says its language."),
+        At("corpus.language_per_file"),
     ] = False,
     max_length: common.MaxLength = None,
     preset: common.Preset = None,
@@ -32,30 +38,17 @@ def build(
 ) -> None:
     """Tokenise a corpus for a teacher; what was tokenised before is taken up again."""
     from api.inputs.preparation import pin
-    from kdnas.cli.options.inputs import gather, nested
-    from kdnas.cli.screens.console import say
-    from kdnas.settings import Settings
     from kdnas.specs.parts import CorpusSpec, TeacherSpec
     from kdnas.store import Store
 
-    settings = Settings.from_environment()
-    values = {
-        "teacher.ref": teacher,
-        "corpus.source": corpus,
-        "corpus.text_column": text_column,
-        "corpus.language_column": language_column,
-        "corpus.language_per_file": language_per_file or None,
-        "corpus.max_length": max_length,
-    }
-    inputs = gather("search", nested(values), settings, preset=preset)
-    for line in inputs.lines(("teacher", "corpus")):
-        say(line)
+    request, settings = request_of(build, locals()), Settings.from_environment()
+    inputs = gather("search", request, settings, preset=preset)
+    say_each(inputs.lines(("teacher", "corpus")))
     spec = CorpusSpec.read(inputs.data["corpus"], "corpus")
     named = TeacherSpec.read(inputs.data.get("teacher", {}), "teacher")
     with corpus_bar() as progress:
         built = pin(named, spec, Store.from_settings(settings), progress).corpus
-    for warning in built.meta["warnings"]:
-        typer.echo(f"warning: {warning}", err=True)
+    say_each(f"warning: {warning}" for warning in built.meta["warnings"])
     _print(built, as_json)
 
 
@@ -66,42 +59,10 @@ def show(
 ) -> None:
     """Show what a tokenised corpus holds."""
     from kdnas.corpus.tokenized import KIND, TokenizedCorpus
-    from kdnas.settings import Settings
     from kdnas.store import Store
 
     store = Store.from_settings(Settings.from_environment())
     _print(TokenizedCorpus.open(store.fetch(KIND, fingerprint)), as_json)
-
-
-@contextmanager
-def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
-    """A bar on stderr with rate and remaining time; at the end one line that stays."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def tell(progress: CorpusProgress) -> None:
-            samples, tokens = progress.num_samples, progress.num_tokens
-            if progress.stage == "reused":
-                bar.console.print(f"tokenised before: taking up {samples} samples, nothing to do")
-            elif progress.stage == "finished":
-                bar.console.print(f"tokenised {samples} samples in {progress.seconds:.1f} s")
-            else:
-                rate = tokens / max(progress.seconds, 1e-9)
-                bar.update(
-                    task,
-                    completed=progress.bytes_read,
-                    total=progress.bytes_total,
-                    description=f"tokenising: {samples} samples, {rate / 1e3:.0f}k tokens/s",
-                )
-
-        yield tell
 
 
 def _near_twins(meta: dict[str, Any]) -> str:
@@ -115,8 +76,7 @@ def _print(corpus: TokenizedCorpus, as_json: bool) -> None:
         typer.echo(json.dumps(corpus.meta, ensure_ascii=False))
         return
     meta, lengths = corpus.meta, corpus.lengths
-    languages = ", ".join(f"{name} {count}" for name, count in meta["languages"].items())
-    rows = {
+    facts = {
         "fingerprint": corpus.fingerprint,
         "source": ", ".join(meta["spec"]["source"]),
         "samples": f"{corpus.num_sequences}, {meta['num_held_out']} of them held out",
@@ -124,8 +84,7 @@ def _print(corpus: TokenizedCorpus, as_json: bool) -> None:
         "tokens": f"{corpus.num_tokens}, {lengths.mean():.1f} a sample, at most {lengths.max()}",
         "dropped": f"{meta['num_duplicates']} duplicates, {meta['num_short']} too short",
         "cut": f"{meta['num_cut']} samples at {meta['max_length']} tokens",
-        "languages": languages,
+        "languages": ", ".join(f"{name} {count}" for name, count in meta["languages"].items()),
         "folder": str(corpus.folder),
     }
-    for name, value in rows.items():
-        typer.echo(f"{name:<12} {value}")
+    print_lines(fact_lines(facts))

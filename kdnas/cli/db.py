@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from kdnas.errors import DatabaseError
+from kdnas.settings import Settings
+
 app = typer.Typer(help="Migrate the database, and ask how it stands.", no_args_is_help=True)
 
 
@@ -11,7 +14,6 @@ app = typer.Typer(help="Migrate the database, and ask how it stands.", no_args_i
 def upgrade() -> None:
     """Bring the database of KDNAS_DATABASE_URL to the newest revision."""
     from kdnas.db import migrate
-    from kdnas.settings import Settings
 
     before, after = migrate.upgrade(Settings.from_environment().database_url)
     if before == after:
@@ -24,7 +26,6 @@ def upgrade() -> None:
 def current() -> None:
     """Print the revision of the database, and the one that this program needs."""
     from kdnas.db import migrate
-    from kdnas.settings import Settings
 
     revision, needed = migrate.current(Settings.from_environment().database_url), migrate.head()
     advice = "up to date" if revision == needed else f"needs {needed}: run `kdnas db upgrade`"
@@ -38,8 +39,6 @@ def check() -> None:
     Ends with exit code 1 if they differ.
     """
     from kdnas.db import migrate
-    from kdnas.errors import DatabaseError
-    from kdnas.settings import Settings
 
     differences = migrate.check(Settings.from_environment().database_url)
     if differences:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from kdnas.settings import Settings
-
+from kdnas.cli import full_distill, search
+from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.screens.console import say, say_each
+from kdnas.cli.screens.plot import plot_search
+from kdnas.cli.screens.preparing import prepare_on_screen
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import fact_lines
+from kdnas.settings import Settings
 
 SHORTER: dict[str, Any] = {
     "corpus": {"max_samples": 20_000},
@@ -42,67 +48,48 @@ def demo(
 
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.plot import plot_search
     from kdnas.db.engine import parse_url, shown
-    from kdnas.errors import SpecError
-    from kdnas.settings import Settings
     from kdnas.specs.load import load_yaml, merge
 
     began = time.monotonic()
-    settings = Settings.from_environment()
     say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecError(
-            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
-        ) from None
+    make_folder(output)
     changes = merge(SHORTER, load_yaml(config) if config else {})
-    summary = _search(changes, settings)
+    summary = _search(changes)
     (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]
     say(f"\nthe winner is {winner}; distilling it on the whole corpus\n")
     inputs = {key: value for key, value in changes.items() if key in {"teacher", "corpus"}}
-    student = _distil(winner, inputs, distill_steps, _fresh(output), settings)
+    student = _distil(winner, inputs, distill_steps, _fresh(output))
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
     say(f"\ndone in {minutes} min {seconds:02} s")
-    for name, path in {
-        "plot": output / "loss_latency.png",
-        "numbers": output / "search.json",
-        "student": student,
-    }.items():
-        say(f"{name:<10} {path.absolute()}")
-    say(f"database   {shown(parse_url(settings.database_url))}")
+    results = {
+        "plot": (output / "loss_latency.png").absolute(),
+        "numbers": (output / "search.json").absolute(),
+        "student": student.absolute(),
+        "database": shown(parse_url(Settings.from_environment().database_url)),
+    }
+    say_each(fact_lines(results, 10))
     say(f"\nnext: kdnas searches show {summary['name']}")
 
 
-def _search(changes: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def _search(changes: dict[str, Any]) -> dict[str, Any]:
     from api.searches.run import create_search, prepare_search
-    from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.search import run_and_report
-    from kdnas.db.migrate import open_database
     from kdnas.specs.load import load_preset, merge
     from kdnas.specs.search import SearchSpec
 
     spec = SearchSpec.read(merge(load_preset("laptop", "search"), changes), "demo")
-    with open_database(settings) as database:
-        with corpus_bar() as on_corpus:
-            prepared = prepare_search(spec, settings, on_corpus)
+    with stored() as (database, settings):
+        prepared = prepare_on_screen(prepare_search, spec, settings)
         record = create_search(prepared, database)
         say(f"search     {record.name}  (id {record.id})")
-        return run_and_report(record, database, settings, as_json=False)
+        return search.run_and_report(record, database, settings, as_json=False)
 
 
-def _distil(
-    architecture: str, inputs: dict[str, Any], steps: int, output: Path, settings: Settings
-) -> Path:
+def _distil(architecture: str, inputs: dict[str, Any], steps: int, output: Path) -> Path:
     from api.distillations.prepare import prepare_distillation
     from api.distillations.run import create_distillation
-    from kdnas.cli.full_distill import run_and_report
-    from kdnas.db.migrate import open_database
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.load import load_preset, merge
 
@@ -114,14 +101,12 @@ def _distil(
         {"output": str(output)},
     )
     spec = DistillationSpec.read(request, "demo")
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         record = create_distillation(prepare_distillation(spec, settings), database)
-        return run_and_report(record, database, settings, as_json=False)
+        return full_distill.run_and_report(record, database, settings, as_json=False)
 
 
 def _fresh(output: Path) -> Path:
     """Return a folder for the student that is not there yet: the demo may be run again."""
-    number = 1
-    while (output / f"student-{number}").exists():
-        number += 1
-    return output / f"student-{number}"
+    folders = (output / f"student-{number}" for number in count(1))
+    return next(folder for folder in folders if not folder.exists())

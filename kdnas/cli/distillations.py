@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kdnas.cli.full_distill import resume_distillation
 from kdnas.cli.options import common
+from kdnas.cli.options.choices import known_status
 from kdnas.cli.options.objective_help import ObjectiveCommand
+from kdnas.cli.screens.distillation import listed, shown
+from kdnas.cli.stored import reading
+from kdnas.cli.tables.answers import print_answer
+from kdnas.errors import SpecError, unknown_name
+
+if TYPE_CHECKING:
+    from kdnas.db.models import Job
 
 app = typer.Typer(help="List, show, resume and cancel full distillations.", no_args_is_help=True)
-
-Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
 @app.command("list", cls=ObjectiveCommand)
@@ -30,19 +38,14 @@ def list_all(
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
-    from kdnas.cli.options.choices import known_status
-    from kdnas.cli.screens.distillation import listed
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
-    from kdnas.settings import Settings
 
     wanted = None if status is None else known_status(status)
     _check_objective(objective)
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         if as_json:
             from api.distillations.reading import read_page
             from api.distillations.schemas import DistillationQuery
-            from kdnas.cli.tables.answers import print_answer
 
             asked = [] if wanted is None else [wanted]
             query = DistillationQuery(status=asked, objective=objective, limit=limit)
@@ -61,19 +64,14 @@ def list_all(
 
 
 @app.command()
-def show(distillation: Reference, as_json: common.JsonOfService = False) -> None:
+def show(distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
-    from kdnas.cli.screens.distillation import shown
     from kdnas.db.lists import distillation_pages
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
-    from kdnas.settings import Settings
 
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         record = distillations.get_distillation(session, distillation)
         if as_json:
-            from kdnas.cli.tables.answers import print_answer
-
             print_answer(distillation_pages.read_distillation(session, record.id))
             return
         (seen,) = distillations.overviews(session, [record])
@@ -83,62 +81,43 @@ def show(distillation: Reference, as_json: common.JsonOfService = False) -> None
 
 
 @app.command()
-def losses(distillation: Reference) -> None:
+def losses(distillation: common.Reference) -> None:
     """Print the training curve and the held-out losses of a distillation, as JSON.
 
     It is what the service answers, with the most points that it gives.
     """
     from api.distillations.reading import MOST_POINTS, read_losses
-    from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.migrate import open_database
-    from kdnas.settings import Settings
 
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         print_answer(read_losses(session, distillation, MOST_POINTS))
 
 
 @app.command()
-def resume(distillation: Reference, as_json: common.Json = False) -> None:
+def resume(distillation: common.Reference, as_json: common.Json = False) -> None:
     """Go on with a distillation; the same as `kdnas full-distill --resume`."""
-    from kdnas.cli.full_distill import resume_distillation
-    from kdnas.settings import Settings
-
-    resume_distillation(distillation, Settings.from_environment(), as_json)
+    resume_distillation(distillation, as_json)
 
 
 @app.command()
-def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> None:
+def cancel(distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Give a distillation up for good; its checkpoints are removed.
 
     A running one stops within seconds, whichever process runs it.
     """
-    from api.jobs.changes import cancel_job
-    from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.lists import distillation_pages
-    from kdnas.db.migrate import open_database
-    from kdnas.db.repository import distillations
-    from kdnas.settings import Settings
+    from kdnas.cli.screens import job_actions
+    from kdnas.db.lists.distillation_pages import read_distillation
+    from kdnas.db.models import Distillation
 
-    settings = Settings.from_environment()
-    with open_database(settings) as database:
-        with database.read() as session:
-            found = distillations.get_distillation(session, distillation)
-        holder = cancel_job(found.id, database, settings)
-        if as_json:
-            with database.read() as session:
-                print_answer(distillation_pages.read_distillation(session, found.id))
-            return
-    if holder is None:
-        typer.echo(f"cancelled {found.name}; its checkpoints are removed")
-    else:
-        typer.echo(
-            f"cancelled {found.name}; process {holder.pid} on {holder.host}, which "
-            "works on it, stops within seconds and removes its checkpoints"
-        )
+    def said(found: Job, _: Mapping[str, Any], stops: str) -> str:
+        after = f"{stops} and removes its checkpoints" if stops else "; its checkpoints are removed"
+        return f"cancelled {found.name}{after}"
+
+    job_actions.act(
+        *(distillation, "cancel", as_json), table=Distillation, read=read_distillation, said=said
+    )
 
 
 def _check_objective(objective: str | None) -> None:
-    from kdnas.errors import SpecError, unknown_name
     from kdnas.specs.objective_registry import objective_names
 
     if objective is not None and objective not in objective_names():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.tables.answers import answer
+from kdnas.cli.tables.formats import as_text
+from kdnas.settings import Settings
 
 _SIGNS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -25,14 +27,9 @@ def doctor(
     Ends with exit code 1 if anything fails; a warning is no failure.
     """
     from api.diagnosis import diagnose
-    from kdnas.settings import Settings
 
     findings = diagnose(Settings.from_environment(), host, port)
-    if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings]))
-    else:
-        width = max(len(finding.subject) for finding in findings)
-        for finding in findings:
-            typer.echo(f"{_SIGNS[finding.state]}  {finding.subject:<{width}}  {finding.text}")
+    rows = [(_SIGNS[one.state], one.subject, one.text) for one in findings]
+    answer([asdict(one) for one in findings], as_json, [as_text(rows[0], rows[1:])])
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(1)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli.options import common, evaluation, models
+from kdnas.cli.options import common
+from kdnas.cli.options.outputs import make_folder, write_report
+from kdnas.cli.options.places import At, request_of
 from kdnas.cli.options.saving_models import Saving
+from kdnas.cli.screens.console import bar, say, say_each, show_results
+from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.preparing import read_data_on_screen
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import print_json
+from kdnas.cli.tables.formats import as_text
+from kdnas.errors import RequestError, SpecError
 
 if TYPE_CHECKING:
     from api.evaluations.prepare import PreparedEvaluation
@@ -20,10 +30,29 @@ if TYPE_CHECKING:
     from kdnas.specs.evaluation import EvaluationSpec
 
 
+PANEL = "What a decider asks"
+
+
+def _published_grid(_: bool) -> dict[str, Any]:
+    return {}
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(f"{option} {text!r} is no list of numbers; write such as 1,2.5") from None
+
+
 def evaluate(
     suite: Annotated[
         str,
         typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner, sts, or own."),
+        At("suite", str.lower),
     ],
     model: Annotated[
         str | None, typer.Argument(help="Model folder, hub id, or alias such as minilm.")
@@ -33,6 +62,7 @@ def evaluate(
         typer.Option(
             help="Tasks of the suite, with commas or repeated.  [default: all that have data]"
         ),
+        At("tasks", common.names_in),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -41,25 +71,38 @@ def evaluate(
             "file, or a folder with a file a part.  [default: the data sets of the Hugging Face "
             "hub]"
         ),
+        At("data_dir", str),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Fine-tunings of each task.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Fine-tunings of each task."), At("seeds")] = 3,
     max_steps: Annotated[
-        int | None, typer.Option(help="At most this many optimiser steps a fine-tuning.")
+        int | None,
+        typer.Option(help="At most this many optimiser steps a fine-tuning."),
+        At("max_steps"),
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option(help="Passes over the examples.  [default: as published]")
+        float | None,
+        typer.Option(help="Passes over the examples.  [default: as published]"),
+        At("epochs"),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Examples of a step.  [default: as published]")
+        int | None,
+        typer.Option(help="Examples of a step.  [default: as published]"),
+        At("batch_size"),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Peak learning rate.  [default: as published]")
+        float | None,
+        typer.Option(help="Peak learning rate.  [default: as published]"),
+        At("learning_rate"),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Tokens of an example, or of a window of a context.")
+        int | None,
+        typer.Option(help="Tokens of an example, or of a window of a context."),
+        At("max_length"),
     ] = None,
     stride: Annotated[
-        int | None, typer.Option(help="Tokens that neighbouring windows of a context share.")
+        int | None,
+        typer.Option(help="Tokens that neighbouring windows of a context share."),
+        At("stride"),
     ] = None,
     early_stopping: Annotated[
         int | None,
@@ -68,25 +111,140 @@ def evaluate(
             help="Stop after so many epochs without a better score on examples that are kept for "
             "it; keep the best one.",
         ),
+        At("early_stopping"),
     ] = None,
-    grid: evaluation.Grid = False,
-    grid_learning_rates: evaluation.GridLearningRates = None,
-    grid_epochs: evaluation.GridEpochs = None,
-    kind: evaluation.Kind = None,
-    text: evaluation.Text = None,
-    pair: evaluation.Pair = None,
-    label: evaluation.Label = None,
-    metrics: evaluation.Metrics = None,
-    task_name: evaluation.TaskName = None,
-    teacher: models.Teacher = None,
-    int8: models.Int8 = False,
-    keep_layers: models.KeepLayers = None,
-    latency: models.Latency = True,
-    latency_length: models.LatencyLength = None,
-    latency_threads: models.LatencyThreads = None,
-    card: models.Card = True,
-    save_models: models.SaveModels = None,
-    save_seeds: models.SaveSeeds = "best",
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid",
+            help="Choose learning rate and epochs of each task by trials, on examples that are not "
+            "scored; the published grid unless the next options say otherwise.",
+        ),
+        At("grid", _published_grid),
+    ] = False,
+    grid_learning_rates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Learning rates of the grid.  [default: 1e-5,2e-5,3e-5,5e-5]",
+        ),
+        At("grid.learning_rates", partial(_numbers, "--grid-learning-rates")),
+    ] = None,
+    grid_epochs: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Epochs of the grid.  [default: 3,5,10]"),
+        At("grid.epochs", partial(_numbers, "--grid-epochs")),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="own: classification, regression or tagging.  [default: classification]",
+        ),
+        At("own.kind"),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="own: column of the text; of tagging, of the list of words.  [default: text]",
+        ),
+        At("own.text"),
+    ] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="own: column of a second text."),
+        At("own.pair"),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="own: column of the class, the number, or the list of tags.  [default: label]",
+        ),
+        At("own.label"),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="own: accuracy, f1, matthews, precision, recall; pearson, spearman: the first "
+            "counts.  [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
+        ),
+        At("own.metrics", _listed),
+    ] = None,
+    task_name: Annotated[
+        str | None,
+        typer.Option(
+            help="own: what the report calls the task.  [default: the name of the file or folder]",
+        ),
+        At("own.name"),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=PANEL,
+            help="Evaluate this model too, in the same way, and say what share of its scores is "
+            "retained; alone, without MODEL, evaluate it only.",
+        ),
+    ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            rich_help_panel=PANEL,
+            help="Quantise MODEL's weights to 8 bits after the fine-tuning, and score that.",
+        ),
+        At("int8"),
+    ] = False,
+    keep_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            rich_help_panel=PANEL,
+            help="Cut off MODEL's layers above the first N before the fine-tuning.",
+        ),
+        At("keep_layers"),
+    ] = None,
+    latency: Annotated[
+        bool,
+        typer.Option(
+            "--latency/--no-latency",
+            rich_help_panel=PANEL,
+            help="Measure on the CPU how long models take for one sequence.",
+        ),
+    ] = True,
+    latency_length: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=PANEL, help="Tokens of that sequence.  [default: 32]"),
+        At("latency.length"),
+    ] = None,
+    latency_threads: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=PANEL, help="Threads for it.  [default: 1]"),
+        At("latency.threads"),
+    ] = None,
+    card: Annotated[
+        bool,
+        typer.Option(
+            "--card/--no-card",
+            rich_help_panel=PANEL,
+            help="Put the scores into the model card of a student that kdnas has made.",
+        ),
+        At("card"),
+    ] = True,
+    save_models: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel=PANEL,
+            help="Keep MODEL's fine-tuned model of each task: a Hugging Face folder in DIR.",
+        ),
+    ] = None,
+    save_seeds: Annotated[
+        str,
+        typer.Option(rich_help_panel=PANEL, help="Which seeds' models: best or each."),
+    ] = "best",
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,10 +253,17 @@ def evaluate(
             "repeated. Says what share of its score is retained.",
         ),
     ] = None,
-    dtype: common.Dtype = None,
-    device: common.Device = None,
-    threads: common.Threads = None,
-    jobs: evaluation.Jobs = None,
+    dtype: Annotated[common.Dtype, At("dtype")] = None,
+    device: Annotated[common.Device, At("device")] = None,
+    threads: Annotated[common.Threads, At("threads")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Fine-tunings beside each other; 1 works in this process, without a cluster.  "
+            "[default: what the machine, or the cluster of KDNAS_RAY_ADDRESS, has room for]",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
@@ -110,34 +275,16 @@ def evaluate(
     With the published hyper-parameters and three seeds, unless told otherwise. Tasks and seeds
     that were finished before are looked up, so an interrupted command goes on when it is run again.
     """
-    from kdnas.cli.options.inputs import nested
+    given = locals()
     from kdnas.specs.evaluation import EvaluationSpec
 
-    evaluated, beside = models.model_and_teacher(model, teacher)
-    values = {
-        "model": evaluated,
-        "int8": int8 or None,
-        "card": card,
-        "keep_layers": keep_layers,
-        "suite": suite.lower(),
-        "tasks": [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()],
-        "data_dir": str(data_dir) if data_dir else None,
-        "seeds": seeds,
-        "max_steps": max_steps,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "max_length": max_length,
-        "stride": stride,
-        "early_stopping": early_stopping,
-        "dtype": dtype,
-        "device": device,
-        "threads": threads,
-        **evaluation.grid_values(grid, grid_learning_rates, grid_epochs),
-        **evaluation.own_values(kind, text, pair, label, metrics, task_name),
-    }
-    timed = models.latency_values(latency, latency_length, latency_threads)
-    spec = EvaluationSpec.read({**nested(values), **timed}, "evaluate")
+    if model is None and teacher is None:
+        raise RequestError("name a MODEL to evaluate, a --teacher, or both")
+    evaluated, beside = (teacher, None) if model is None else (model, teacher)
+    request = {"model": evaluated, **request_of(evaluate, given)}
+    if not latency:
+        request["latency"] = None
+    spec = EvaluationSpec.read(request, "evaluate")
     saving = Saving(save_models, save_seeds) if save_models else None
     _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
 
@@ -152,27 +299,15 @@ def _evaluate(
     as_json: bool,
 ) -> None:
     from api.evaluations.parallel import evaluate_with_jobs
-    from api.evaluations.prepare import prepare_evaluation, prepared_for
+    from api.evaluations.prepare import prepared_for
     from api.evaluations.report import build_report, stored_results
     from api.evaluations.saved_models import check_saving
-    from kdnas.cli.screens.console import bar, say
-    from kdnas.cli.screens.interrupt import interruptible
-    from kdnas.db.migrate import open_database
+    from api.evaluations.student_card import add_to_card
     from kdnas.evaluation.reports.report import report_json
-    from kdnas.settings import Settings
 
-    settings = Settings.from_environment()
-    if output is not None:
-        _check_output(output)
-    with open_database(settings) as database:
-        with bar("reading data", unit="tasks") as reading:
-            read: list[str] = []
-
-            def on_task(name: str) -> None:
-                reading.at(len(read), note=name)
-                read.append(name)
-
-            prepared = prepare_evaluation(spec, on_task)
+    make_folder(output)
+    with stored() as (database, settings):
+        prepared = read_data_on_screen(spec)
         _say_inputs(prepared)
         if saving is not None:
             check_saving(prepared, saving.folder)
@@ -215,41 +350,24 @@ def _evaluate(
         report = build_report(prepared, outcome, against, database, settings, say)
     if report.columns:
         _show(report, as_json)
-        if not stopped:
-            _say_card(prepared, report)
+        problem = None if stopped else add_to_card(prepared, report)
+        if problem is not None:
+            say(f"warning: {problem}")
         if output is not None and not stopped:
-            _write(report, output)
+            write_report(output, f"evaluation-{report.suite}", _texts(report))
             say(f"report     {output}")
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    **report_json(report),
-                    "stopped": stopped,
-                    "evaluations": [
-                        {"id": pair.record.id, "model": pair.record.model, **pair.result.to_json()}
-                        for pair in finished
-                    ],
-                }
-            )
-        )
+        made = [
+            {"id": pair.record.id, "model": pair.record.model, **pair.result.to_json()}
+            for pair in finished
+        ]
+        print_json({**report_json(report), "stopped": stopped, "evaluations": made})
     if stopped:
         say("stopped; what is finished is kept: run the same command again to go on")
         raise typer.Exit(130)
 
 
-def _say_card(prepared: PreparedEvaluation, report: Report) -> None:
-    from api.evaluations.student_card import add_to_card
-    from kdnas.cli.screens.console import say
-
-    problem = add_to_card(prepared, report)
-    if problem is not None:
-        say(f"warning: {problem}")
-
-
 def _say_inputs(prepared: PreparedEvaluation) -> None:
-    from kdnas.cli.screens.console import say
-
     spec = prepared.spec
     say(f"model      {spec.model_name}  (fingerprint {prepared.model.fingerprint})")
     say(
@@ -273,16 +391,15 @@ def _say_inputs(prepared: PreparedEvaluation) -> None:
             if planned.task.fine_tuned
             else f"task       {planned.task.name}: {parts}, as the model is"
         )
-    for reason in prepared.absent.values():
-        say(f"left out   {reason.partition(': looked for')[0]}")
+    say_each(
+        f"left out   {reason.partition(': looked for')[0]}" for reason in prepared.absent.values()
+    )
     drawn = {seed: None for planned in prepared.tasks for seed in planned.seeds(spec.seeds)}
-    seeds = ", ".join(map(str, drawn))
-    first = prepared.tasks[0].settings
-    say(f"seeds      {seeds}; {prepared.device}, {first.dtype}")
+    dtype = prepared.tasks[0].settings.dtype
+    say(f"seeds      {', '.join(map(str, drawn))}; {prepared.device}, {dtype}")
 
 
 def _say_finished(pair: FinishedPair) -> None:
-    from kdnas.cli.screens.console import say
     from kdnas.evaluation.reports.formats import metric_name, metric_text
     from kdnas.evaluation.reports.report import Cell
 
@@ -301,8 +418,6 @@ def _say_finished(pair: FinishedPair) -> None:
 
 def _show(report: Report, as_json: bool) -> None:
     """Print the tables."""
-    from kdnas.cli.screens.console import show_results
-    from kdnas.cli.tables.formats import as_text
     from kdnas.evaluation.reports.formats import (
         bootstrap_lines,
         figures_line,
@@ -311,51 +426,31 @@ def _show(report: Report, as_json: bool) -> None:
         source_lines,
     )
 
-    show = show_results(as_json)
     header, rows = score_table(report, numbered=True)
-    show("")
-    show(f"{report.suite}, per cent, mean ± deviation over seeds")
-    show(as_text(header, rows, right=report.columns))
+    lines = [
+        "",
+        f"{report.suite}, per cent, mean ± deviation over seeds",
+        as_text(header, rows, right=report.columns),
+    ]
     sources = source_lines(report)
-    if sources:
-        show("published:")
-    for line in sources:
-        show(f"  {line}")
-    for line in bootstrap_lines(report):
-        show(line)
+    lines += ["published:", *(f"  {line}" for line in sources)] if sources else []
+    lines += bootstrap_lines(report)
     header, rows = figures_table(report)
     if rows:
-        show("")
-        show(
-            as_text(
-                header, rows, right=[name for name in header if name not in ("model", "runtime")]
-            )
-        )
-        show(figures_line(report) or "latency was not measured")
-    for note in report.notes:
-        show(f"note: {note}")
+        right = [name for name in header if name not in ("model", "runtime")]
+        table = as_text(header, rows, right=right)
+        lines += ["", table, figures_line(report) or "latency was not measured"]
+    show_results(as_json)("\n".join([*lines, *(f"note: {note}" for note in report.notes)]))
 
 
-def _check_output(output: Path) -> None:
-    from kdnas.errors import ConflictError
-
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConflictError(
-            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
-        ) from None
-
-
-def _write(report: Report, output: Path) -> None:
+def _texts(report: Report) -> dict[str, str]:
+    """The report in every format, by the endings of their files."""
     from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
     from kdnas.evaluation.reports.report import report_json
 
-    name = f"evaluation-{report.suite}"
-    for suffix, text in (
-        ("md", as_markdown(report)),
-        ("csv", as_csv(report)),
-        ("tex", as_latex(report)),
-        ("json", json.dumps(report_json(report), indent=2) + "\n"),
-    ):
-        (output / f"{name}.{suffix}").write_text(text, "utf-8")
+    return {
+        "md": as_markdown(report),
+        "csv": as_csv(report),
+        "tex": as_latex(report),
+        "json": json.dumps(report_json(report), indent=2) + "\n",
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.pushing import check_push_options, push
+from kdnas.cli.screens.console import say, say_each
+from kdnas.cli.tables.answers import fact_lines, print_json
+from kdnas.errors import RequestError, unknown_name
 
 
 def export(
@@ -41,9 +44,6 @@ def export(
 
     The ONNX model is compared with PyTorch before it is kept, and timed beside it.
     """
-    from kdnas.cli.options.pushing import check_push_options, push
-    from kdnas.errors import RequestError, unknown_name
-
     if format_ is None and push_to_hub is None:
         raise RequestError("there is nothing to do; add --format onnx, --push-to-hub, or both")
     if format_ is not None and format_ != "onnx":
@@ -64,7 +64,7 @@ def export(
     if push_to_hub is not None:
         result["hub"] = push(folder, push_to_hub, private)
     if as_json:
-        typer.echo(json.dumps(result))
+        print_json(result)
     elif push_to_hub is not None:
         typer.echo(f"{'hub':<10} {result['hub']}")
 
@@ -72,7 +72,6 @@ def export(
 def _to_onnx(
     model: str, output: Path | None, int8: bool, length: int, threads: int, latency: bool
 ) -> tuple[Path, Mapping[str, Any]]:
-    from kdnas.cli.screens.console import say
     from kdnas.distill.onnx_export import export_onnx
     from kdnas.latency.side_by_side import time_side_by_side
 
@@ -90,8 +89,7 @@ def _to_onnx(
         threads=threads,
         on_step=lambda step: say(f"{step} ..."),
     )
-    for line in _lines(done.folder, done.figures):
-        say(line)
+    say_each(_lines(done.folder, done.figures))
     return done.folder, done.figures
 
 
@@ -104,12 +102,12 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
         latency_rows,
     )
 
-    rows = {
+    facts = {
         "model": f"{figures['model']}: {figures['family']}, {figures['layers']} layers of "
         f"{figures['hidden']}, up to {figures['longest_sequence']} tokens",
         "verified": agreement_text(figures["agreement"]),
     }
-    lines = [f"{name:<10} {text}" for name, text in rows.items()]
+    lines = fact_lines(facts, 10)
     if "int8" in figures:
         lines.append(f"{'int8':<10} {int8_text(figures['int8'])}")
         doubt = doubt_text(figures["int8"])

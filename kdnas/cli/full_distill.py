@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather, one_length
+from kdnas.cli.options.places import At, refuse_with_resume, request_of
+from kdnas.cli.options.pushing import check_push_options, push
+from kdnas.cli.screens.console import bar, say, say_each
+from kdnas.cli.screens.interrupt import Interrupt, interruptible
+from kdnas.cli.screens.preparing import prepare_on_screen
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import print_json
+from kdnas.errors import (
+    ArchitectureError,
+    CancelledError,
+    ConflictError,
+    SpecError,
+    TrainingError,
+)
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
     from api.distillations.run import DistillationOutcome
-    from kdnas.cli.screens.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord
     from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
-    from kdnas.settings import Settings
 
 
 def full_distill(
@@ -25,6 +38,7 @@ def full_distill(
         typer.Option(
             "--arch", help="layers,heads,hidden,intermediate,activation: 4,12,576,768,gelu."
         ),
+        At("architecture"),
     ] = None,
     teacher: common.Teacher = None,
     corpus: common.Corpus = None,
@@ -46,6 +60,7 @@ def full_distill(
     init_from: Annotated[
         str | None,
         typer.Option(help="Begin with the weights of this student, distilled before."),
+        At("student.init_from"),
     ] = None,
     steps: Annotated[
         int | None,
@@ -53,30 +68,40 @@ def full_distill(
             help="Optimiser steps; instead of epochs. 0 writes the student as it starts, "
             "undistilled."
         ),
+        At("training.steps"),
     ] = None,
-    epochs: common.Epochs = None,
-    batch_size: common.BatchSize = None,
-    learning_rate: common.LearningRate = None,
-    warmup_fraction: common.WarmupFraction = None,
+    epochs: Annotated[common.Epochs, At("training.epochs")] = None,
+    batch_size: Annotated[common.BatchSize, At("training.batch_size")] = None,
+    learning_rate: Annotated[common.LearningRate, At("training.learning_rate")] = None,
+    warmup_fraction: Annotated[common.WarmupFraction, At("training.warmup_fraction")] = None,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(
             help="Steps between checkpoints and held-out readings.  [default: a tenth of all "
             "steps, at most 200]"
         ),
+        At("training.checkpoint_every"),
     ] = None,
-    dtype: common.Dtype = None,
-    device: common.Device = None,
-    threads: common.Threads = None,
+    dtype: Annotated[common.Dtype, At("training.dtype")] = None,
+    device: Annotated[common.Device, At("training.device")] = None,
+    threads: Annotated[common.Threads, At("training.threads")] = None,
     num_workers: Annotated[
-        int | None, typer.Option(help="Data-parallel workers; they share each batch.")
+        int | None,
+        typer.Option(help="Data-parallel workers; they share each batch."),
+        At("training.num_workers"),
     ] = None,
-    ray_address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster."), At("training.address")
+    ] = None,
     accumulate: Annotated[
-        int | None, typer.Option(help="Parts that a worker cuts its batches into, to save memory.")
+        int | None,
+        typer.Option(help="Parts that a worker cuts its batches into, to save memory."),
+        At("training.accumulate"),
     ] = None,
     compile_student: Annotated[
-        bool, typer.Option("--compile", help="Run the student through torch.compile.")
+        bool,
+        typer.Option("--compile", help="Run the student through torch.compile."),
+        At("training.compile"),
     ] = False,
     checkpoints: Annotated[
         str | None,
@@ -84,11 +109,15 @@ def full_distill(
             help="Folder or fsspec URL for checkpoints.  [default: under KDNAS_HOME; on a Ray "
             "cluster in KDNAS_STORE]"
         ),
+        At("training.checkpoints"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the start and the batches.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the start and the batches."), At("training.seed")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Empty or new folder.  [default: students/ID under KDNAS_HOME]"),
+        At("output", str),
     ] = None,
     name: common.Name = None,
     resume: Annotated[
@@ -105,67 +134,22 @@ def full_distill(
     Teacher, corpus and objective come from the options, else the environment, else kdnas.yaml in
     the working folder, else the preset; the first lines say which.
     """
-    from kdnas.cli.options.inputs import nested, refuse_with_resume
-    from kdnas.cli.options.pushing import check_push_options, push
-    from kdnas.cli.screens.console import say
-    from kdnas.settings import Settings
-
-    values: dict[str, Any] = {
-        "name": name,
-        "architecture": arch,
-        "teacher.ref": teacher,
-        "corpus.source": corpus,
-        "corpus.text_column": text_column,
-        "corpus.language_column": language_column,
-        "corpus.max_length": max_length,
-        **common.objective_values(
-            objective,
-            mapping,
-            last_weight,
-            relations,
-            relation_heads,
-            teacher_layer,
-            orthogonal,
-            temperature,
-            fit_lm_head,
-        ),
-        "student.init": init,
-        "student.init_from": init_from,
-        "training.steps": steps,
-        "training.epochs": epochs,
-        "training.batch_size": batch_size,
-        "training.learning_rate": learning_rate,
-        "training.warmup_fraction": warmup_fraction,
-        "training.checkpoint_every": checkpoint_every,
-        "training.dtype": dtype,
-        "training.device": device,
-        "training.threads": threads,
-        "training.num_workers": num_workers,
-        "training.address": ray_address,
-        "training.accumulate": accumulate,
-        "training.compile": compile_student or None,
-        "training.checkpoints": checkpoints,
-        "training.seed": seed,
-        "output": str(output) if output else None,
-    }
-    settings = Settings.from_environment()
+    given = locals()
     if resume is not None:
-        refuse_with_resume({**values, "--preset": preset, "--config": config})
+        allowed = {"resume", "push_to_hub", "private", "as_json"}
+        refuse_with_resume(full_distill, given, allowed)
     check_push_options(push_to_hub, private)
     if resume is not None:
-        folder = resume_distillation(resume, settings, as_json)
+        folder = resume_distillation(resume, as_json)
     else:
         _refuse_two_starts(init, init_from)
-        folder = _start(nested(values), preset, config, settings, as_json)
+        folder = _start(request_of(full_distill, given), preset, config, as_json)
     if push_to_hub is not None:
-        address = push(folder, push_to_hub, private)
-        say(f"hub        {address}")
+        say(f"hub        {push(folder, push_to_hub, private)}")
 
 
 def _refuse_two_starts(init: str | None, init_from: str | None) -> None:
     """Refuse two starts at once, of which only one could count."""
-    from kdnas.errors import SpecError
-
     if init is not None and init_from is not None:
         raise SpecError(
             f"--init-from {init_from} has its own weights to begin with, so that --init {init} "
@@ -173,49 +157,32 @@ def _refuse_two_starts(init: str | None, init_from: str | None) -> None:
         )
 
 
-def _start(
-    values: dict[str, Any],
-    preset: str | None,
-    config: Path | None,
-    settings: Settings,
-    as_json: bool,
-) -> Path:
+def _start(values: dict[str, Any], preset: str | None, config: Path | None, as_json: bool) -> Path:
     from api.distillations.prepare import prepare_distillation
     from api.distillations.run import create_distillation
     from api.jobs.files import output_folder
-    from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.options.inputs import gather
-    from kdnas.cli.options.training_length import one_length
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.db.migrate import open_database
-    from kdnas.errors import ArchitectureError
     from kdnas.specs.distillation import DistillationSpec
 
-    inputs = gather("distillation", values, settings, preset=preset, config=config)
+    inputs = gather(
+        "distillation", values, Settings.from_environment(), preset=preset, config=config
+    )
     if "architecture" not in inputs.data:
         raise ArchitectureError("no architecture was given; add --arch 4,12,576,768,gelu")
     spec = DistillationSpec.read(one_length(inputs.data, values, "training"), "full-distill")
-    for line in inputs.lines():
-        say(line)
+    say_each(inputs.lines())
     say(
         f"output     {spec.output}  ({inputs.origins['output']})"
         if spec.output
         else "output     students/ID under KDNAS_HOME  (default; change it with --output)"
     )
-    with open_database(settings) as database:
-        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
-            prepared = prepare_distillation(spec, settings, on_corpus, on_preparing)
-        for line in chosen_layer_lines(prepared.spec.objective):
-            say(line)
-        for warning in prepared.warnings():
-            say(f"warning: {warning}")
+    with stored() as (database, settings):
+        prepared = prepare_on_screen(prepare_distillation, spec, settings)
         record = create_distillation(prepared, database)
         say(f"student    goes to {output_folder(settings, prepared.spec, record.id)}")
         return run_and_report(record, database, settings, as_json)
 
 
-def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Path:
+def resume_distillation(reference: str, as_json: bool) -> Path:
     """Go on with a stored distillation, on the screen.
 
     Returns:
@@ -227,30 +194,25 @@ def resume_distillation(reference: str, settings: Settings, as_json: bool) -> Pa
         KdnasError: it failed.
     """
     from api.jobs.files import checkpoints_of, remove_run_files
-    from kdnas.cli.screens.console import say
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
-    from kdnas.errors import ConflictError
     from kdnas.specs.distillation import DistillationSpec
 
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         with database.read() as session:
             record = distillations.get_distillation(session, reference)
-        run = f"{record.name}  (id {record.id}, {record.status})"
-        say(f"resuming   {run}, spec as stored")
-        if record.status == "succeeded":
-            spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
-            remove_run_files(spec, settings, record.id)  # a kill may have left them
-            say(f"it is finished; the student is in {record.output_path}")
-            if as_json:
-                typer.echo(json.dumps(distillation_json(record)))
-            return Path(record.output_path or "")
+        say(f"resuming   {record.name}  (id {record.id}, {record.status}), spec as stored")
         if record.status == "cancelled":
             raise ConflictError(
                 f"distillation {record.name!r} was cancelled and its checkpoints are removed; "
                 "start a new one with kdnas full-distill"
             )
         spec = DistillationSpec.read(dict(record.spec), f"distillation {record.name!r}")
+        if record.status == "succeeded":
+            remove_run_files(spec, settings, record.id)  # a kill may have left them
+            say(f"it is finished; the student is in {record.output_path}")
+            if as_json:
+                print_json(distillation_json(record))
+            return Path(record.output_path or "")
         if record.step and not checkpoints_of(spec, settings, record.id).steps():
             say(f"no checkpoint is left of its {record.step} steps: training begins again")
         return run_and_report(record, database, settings, as_json)
@@ -268,23 +230,15 @@ def run_and_report(
         KdnasError: the distillation failed, or somebody cancelled it.
         typer.Exit: 130 if it was interrupted.
     """
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.interrupt import interruptible
-    from kdnas.errors import CancelledError, TrainingError, WorkError
-
-    with interruptible("the distillation") as interrupt:
-        try:
-            outcome = distil_on_screen(record, database, settings, interrupt)
-        except (CancelledError, TrainingError):  # the second would come to the same end again
-            raise
-        except (WorkError, KeyboardInterrupt):
-            say(f"stopped; go on with: kdnas full-distill --resume {record.name}")
-            raise
+    way_on = f"kdnas full-distill --resume {record.name}"
+    hopeless = (CancelledError, TrainingError)  # the second would come to the same end again
+    with interruptible("the distillation", way_on, hopeless) as interrupt:
+        outcome = distil_on_screen(record, database, settings, interrupt)
     if as_json:
-        typer.echo(json.dumps(distillation_json(outcome.record)))
+        print_json(distillation_json(outcome.record))
     if outcome.record.status != "succeeded" or outcome.distilled is None:
         step = outcome.distilled.steps if outcome.distilled else outcome.record.step
-        say(f"paused at step {step}; go on with: kdnas full-distill --resume {record.name}")
+        say(f"paused at step {step}; go on with: {way_on}")
         raise typer.Exit(130)
     say_student(outcome.record, outcome.output, outcome.distilled)
     return outcome.output
@@ -299,7 +253,6 @@ def distil_on_screen(
         KdnasError: the distillation failed, or somebody cancelled it.
     """
     from api.distillations.run import run_stored_distillation
-    from kdnas.cli.screens.console import bar, say
 
     say(f"distilling {record.architecture} as {record.name}  (id {record.id})")
     with bar("distilling", unit="steps") as shown:
@@ -328,7 +281,6 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
 def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
     from api.distillations.learned import learned_nothing
-    from kdnas.cli.screens.console import say
 
     say(f"student    {output}")
     say(f"           {worth(distilled)}; load it with AutoModel.from_pretrained")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from kdnas.architecture import Architecture
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather
+from kdnas.cli.options.places import nested
+from kdnas.cli.screens.console import bar, say, say_each
+from kdnas.cli.stored import reading, stored
+from kdnas.cli.tables.answers import answer
+from kdnas.errors import NotFoundError, SpecError, unknown_name
+from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
     from kdnas.latency.table import LatencyCheck
     from kdnas.models.teacher import TeacherHandle
-    from kdnas.records import LatencyProfile, LatencyTable
     from kdnas.search_space import SearchSpace
     from kdnas.specs.search import LatencySpec
 
@@ -56,18 +64,14 @@ def build(
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
-    from kdnas.cli.screens.console import bar, say
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import latencies
     from kdnas.latency.table import family
-    from kdnas.records import LatencyEntry
-    from kdnas.settings import Settings
     from workers.latency import build_table
 
     thoroughness = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
     target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
     kin, fingerprint = family(target.handle.shape), target.handle.shape.fingerprint
-    with open_database(Settings.from_environment()) as database:
+    with stored() as (database, _):
         known: dict[str, LatencyEntry] = {}
         if exhaustive:
             with database.read() as session:
@@ -92,10 +96,7 @@ def build(
             )
         with database.write() as session:
             latencies.save_latency_table(session, table)
-    if as_json:
-        typer.echo(json.dumps(_summary(table)))
-    else:
-        _print_summary(table)
+    answer(_summary(table), as_json, _summary_lines(table))
 
 
 @app.command()
@@ -112,17 +113,10 @@ def show(
     as_json: common.Json = False,
 ) -> None:
     """Show the stored table of this machine, or one architecture of it."""
-    from kdnas.architecture import Architecture
-    from kdnas.errors import NotFoundError
-
-    target = _target(teacher, space, device, threads, length, dtype)
-    table = _stored_table(target)
+    table = _stored_table(_target(teacher, space, device, threads, length, dtype))
     if arch is None:
-        if as_json:
-            entries = [_row(table, text) for text in table.entries]
-            typer.echo(json.dumps({**_summary(table), "entries": entries}))
-        else:
-            _print_summary(table)
+        entries = [_row(table, text) for text in table.entries]
+        answer({**_summary(table), "entries": entries}, as_json, _summary_lines(table))
         return
     text = str(Architecture.parse(arch))
     if text not in table.entries:
@@ -131,13 +125,9 @@ def show(
             "or build the table with another --space"
         )
     row = _row(table, text)
-    if as_json:
-        typer.echo(json.dumps(row))
-    else:
-        how = "measured" if row["measured"] else "from the block model"
-        typer.echo(
-            f"{text}: {row['latency_ms']:.3f} ms, {row['ratio']:.3f} of the teacher's ({how})"
-        )
+    how = "measured" if row["measured"] else "from the block model"
+    said = f"{text}: {row['latency_ms']:.3f} ms, {row['ratio']:.3f} of the teacher's ({how})"
+    answer(row, as_json, [said])
 
 
 @app.command()
@@ -155,7 +145,6 @@ def verify(
     as_json: common.Json = False,
 ) -> None:
     """Time whole students that the build did not use, and compare with the stored table."""
-    from kdnas.cli.screens.console import bar, say
     from kdnas.latency.device_lock import measuring_lock
     from kdnas.latency.table import verify_latency_table
 
@@ -170,10 +159,7 @@ def verify(
             seed,
             lambda share, text: shown.at(share, note=text),
         )
-    if as_json:
-        typer.echo(json.dumps(_check_rows(check)))
-    else:
-        _print_check(check)
+    answer(_check_rows(check), as_json, _check_lines(check))
 
 
 def _target(
@@ -186,13 +172,9 @@ def _target(
     **thoroughness: float | bool,
 ) -> _Target:
     from api.inputs.preparation import check_length
-    from kdnas.cli.options.inputs import gather, nested
-    from kdnas.cli.screens.console import say
-    from kdnas.errors import SpecError, unknown_name
     from kdnas.latency.measure import current_profile
     from kdnas.models.teacher import prepare_teacher
     from kdnas.search_space import SearchSpace
-    from kdnas.settings import Settings
     from kdnas.specs.parts import TeacherSpec
     from kdnas.specs.search import LatencySpec
 
@@ -201,8 +183,7 @@ def _target(
     if space not in {"paper", "scaled"}:
         raise SpecError(unknown_name("space", space, ("paper", "scaled")))
     inputs = gather("search", nested({"teacher.ref": teacher}), Settings.from_environment())
-    for line in inputs.lines(("teacher",)):
-        say(line)
+    say_each(inputs.lines(("teacher",)))
     handle = prepare_teacher(TeacherSpec.read(inputs.data.get("teacher", {}), "teacher"))
     check_length("--length", length, handle)
     states = SearchSpace.paper() if space == "paper" else SearchSpace.scaled_to(handle.shape)
@@ -210,14 +191,11 @@ def _target(
 
 
 def _stored_table(target: _Target) -> LatencyTable:
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import latencies
-    from kdnas.errors import NotFoundError
     from kdnas.latency.table import family
-    from kdnas.settings import Settings
 
     handle, profile = target.handle, target.profile
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         table = latencies.load_latency_table(
             session, profile.fingerprint, family(handle.shape), handle.shape.fingerprint
         )
@@ -242,8 +220,6 @@ def _row(table: LatencyTable, text: str) -> dict[str, Any]:
 
 
 def _summary(table: LatencyTable) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "profile": asdict(table.profile),
         "family": table.family,
@@ -255,18 +231,18 @@ def _summary(table: LatencyTable) -> dict[str, Any]:
     }
 
 
-def _print_summary(table: LatencyTable) -> None:
+def _summary_lines(table: LatencyTable) -> Iterator[str]:
     ordered = sorted(table.entries.values(), key=lambda entry: entry.latency_ms)
     p, q = table.profile, table.quality
-    typer.echo(f"{p.device}, {p.threads} threads, {p.length} tokens, {p.dtype}, {p.runtime}")
-    typer.echo(f"{len(ordered)} architectures in {table.seconds:.0f} s")
-    typer.echo(f"teacher   {table.teacher_ms:9.3f} ms")
+    yield f"{p.device}, {p.threads} threads, {p.length} tokens, {p.dtype}, {p.runtime}"
+    yield f"{len(ordered)} architectures in {table.seconds:.0f} s"
+    yield f"teacher   {table.teacher_ms:9.3f} ms"
     for name, share in (("fastest", 0.0), ("median", 0.5), ("slowest", 1.0)):
         entry = ordered[round(share * (len(ordered) - 1))]
         ratio = entry.latency_ms / table.teacher_ms
-        typer.echo(f"{name:9} {entry.latency_ms:9.3f} ms  {ratio:.3f} ×  {entry.architecture}")
+        yield f"{name:9} {entry.latency_ms:9.3f} ms  {ratio:.3f} ×  {entry.architecture}"
     if "median_error" in q:
-        typer.echo(
+        yield (
             f"check on {q['num_checked']:.0f} whole students: median error "
             f"{q['median_error']:.1%}, 90 % within {q['p90_error']:.1%}, Spearman "
             f"{q['spearman']:.4f}"
@@ -288,14 +264,14 @@ def _check_rows(check: LatencyCheck) -> dict[str, Any]:
     }
 
 
-def _print_check(check: LatencyCheck) -> None:
-    typer.echo(f"{'architecture':24} {'measured ms':>12} {'table ms':>10} {'error':>8}")
+def _check_lines(check: LatencyCheck) -> Iterator[str]:
+    yield f"{'architecture':24} {'measured ms':>12} {'table ms':>10} {'error':>8}"
     for state in sorted(check.states, key=lambda state: state.measured_ms):
-        typer.echo(
+        yield (
             f"{state.architecture!s:24} {state.measured_ms:12.3f} {state.table_ms:10.3f} "
             f"{state.error:+8.1%}"
         )
-    typer.echo(
+    yield (
         f"{len(check.states)} students: median error {check.median_error:.1%}, 90 % within "
         f"{check.p90_error:.1%}, Spearman {check.spearman:.4f}"
     )

@@ -2,51 +2,85 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather
+from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.options.places import At, refuse_with_resume, request_of
+from kdnas.cli.screens.console import say, say_each
+from kdnas.cli.screens.pipeline import most_students, run_and_report, say_plan
+from kdnas.cli.screens.plan import show_plan
+from kdnas.cli.screens.preparing import prepare_on_screen, read_data_on_screen
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import print_json
+from kdnas.errors import SpecError
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
     from api.searches.run import PreparedSearch
     from kdnas.db.engine import Database
     from kdnas.db.records import PipelineRecord
-    from kdnas.settings import Settings
     from kdnas.specs.pipeline import PipelineSpec
 
 STUDENTS = "students"
 """Folder below ``--output`` that gets a folder for each student."""
 
 
+def _students_in(output: Path) -> str:
+    return str(output / STUDENTS)
+
+
+def _numbers(budgets: str) -> list[str]:
+    return [part.strip() for part in budgets.split(",")]
+
+
 def launch(
-    teacher: common.Teacher = None,
-    corpus: common.Corpus = None,
-    max_length: common.MaxLength = None,
+    teacher: Annotated[common.Teacher, At("search.teacher.ref")] = None,
+    corpus: Annotated[common.Corpus, At("search.corpus.source")] = None,
+    max_length: Annotated[common.MaxLength, At("search.corpus.max_length")] = None,
     preset: common.Preset = None,
     config: common.Config = None,
-    objective: common.Objective = None,
-    episodes: Annotated[int | None, typer.Option(help="Episodes of the search, M.")] = None,
-    candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
+    objective: Annotated[common.Objective, At("search.objective.name")] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(help="Episodes of the search, M."),
+        At("search.controller.episodes"),
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option(help="Candidates of an episode, N."),
+        At("search.controller.candidates"),
+    ] = None,
     top: Annotated[
-        int | None, typer.Option(help="Distil so many students of the highest reward.")
+        int | None,
+        typer.Option(help="Distil so many students of the highest reward."),
+        At("choose.top"),
     ] = None,
     latency_budgets: Annotated[
         str | None,
         typer.Option(
             metavar="MS,MS…", help="Instead of --top: the lowest loss under each of these, 6,9,12."
         ),
+        At("choose.latency_budgets_ms", _numbers),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Optimiser steps of each full distillation.")
+        int | None,
+        typer.Option(help="Optimiser steps of each full distillation."),
+        At("distillation.training.steps"),
     ] = None,
     suite: Annotated[
-        str | None, typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner or sts.")
+        str | None,
+        typer.Option(help="glue, xnli, squad, squad2, xquad, tydiqa, mlqa, ner or sts."),
+        At("evaluation.suite", str.lower),
     ] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option(help="Tasks of the suite, with commas or repeated.")
+        list[str] | None,
+        typer.Option(help="Tasks of the suite, with commas or repeated."),
+        At("evaluation.tasks", common.names_in),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -54,10 +88,15 @@ def launch(
             help="Folder with the tasks' files as they are published.  [default: the data sets "
             "of the Hugging Face hub]"
         ),
+        At("evaluation.data_dir", str),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Fine-tunings of each task.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Fine-tunings of each task."), At("evaluation.seeds")
+    ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="At most this many optimiser steps a fine-tuning.")
+        int | None,
+        typer.Option(help="At most this many optimiser steps a fine-tuning."),
+        At("evaluation.max_steps"),
     ] = None,
     name: common.Name = None,
     output: Annotated[
@@ -66,6 +105,7 @@ def launch(
             help="Folder for the report and the students.  [default: students under KDNAS_HOME, "
             "the report on the screen]"
         ),
+        At("distillation.output", _students_in),
     ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored pipeline.")
@@ -81,66 +121,23 @@ def launch(
     ends in good order and `--resume` goes on, also after a crash. What else a search, a
     distillation or an evaluation takes goes into `--config`; see `kdnas schema pipeline`.
     """
-    from kdnas.cli.options.inputs import nested, refuse_with_resume
-    from kdnas.settings import Settings
-
-    names = [part.strip() for text in tasks or [] for part in text.split(",") if part.strip()]
-    values: dict[str, Any] = {
-        "name": name,
-        "search.teacher.ref": teacher,
-        "search.corpus.source": corpus,
-        "search.corpus.max_length": max_length,
-        "search.objective.name": objective,
-        "search.controller.episodes": episodes,
-        "search.controller.candidates": candidates,
-        "choose": _choice(top, latency_budgets),
-        "distillation.training.steps": steps,
-        "distillation.output": None if output is None else str(output / STUDENTS),
-        "evaluation.suite": None if suite is None else suite.lower(),
-        "evaluation.tasks": names,
-        "evaluation.data_dir": str(data_dir) if data_dir else None,
-        "evaluation.seeds": seeds,
-        "evaluation.max_steps": max_steps,
-    }
-    settings = Settings.from_environment()
+    given = locals()
     if resume is not None:
-        others = {"--preset": preset, "--config": config, "--dry-run": dry_run or None}
-        given = {_OPTIONS.get(path, path): value for path, value in values.items()}
-        refuse_with_resume({**given, **others, "distillation.output": None})
-        _resume(resume, settings, output, as_json)
+        refuse_with_resume(launch, given, {"resume", "output", "as_json"})
+        _resume(resume, output, as_json)
         return
-    if output is not None:
-        check_output(output)
-    _start(nested(values), preset, config, settings, output, dry_run, as_json)
-
-
-_OPTIONS = {
-    "search.teacher.ref": "--teacher",
-    "search.corpus.source": "--corpus",
-    "search.objective.name": "--objective",
-    "choose": "--top or --latency-budgets",
-}
-"""Paths of the spec whose option does not follow from their name."""
-
-
-def _choice(top: int | None, budgets: str | None) -> dict[str, Any] | None:
-    """Return what the options say of the choice; the spec checks it."""
-    from kdnas.errors import SpecError
-
-    if top is None and budgets is None:
-        return None
-    if budgets is None:
-        return {"top": top}
-    if top is not None:
-        raise SpecError(f"--top {top} and --latency-budgets {budgets} are two ways; give one")
-    return {"latency_budgets_ms": [part.strip() for part in budgets.split(",")]}
+    if top is not None and latency_budgets is not None:
+        raise SpecError(
+            f"--top {top} and --latency-budgets {latency_budgets} are two ways; give one"
+        )
+    make_folder(output)
+    _start(request_of(launch, given), preset, config, output, dry_run, as_json)
 
 
 def _start(
     values: dict[str, Any],
     preset: str | None,
     config: Path | None,
-    settings: Settings,
     output: Path | None,
     dry_run: bool,
     as_json: bool,
@@ -148,32 +145,20 @@ def _start(
     from api.pipelines.advance import begin_pipeline
     from api.pipelines.request import checked_pipeline
     from api.searches.run import prepare_search
-    from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.options.inputs import gather
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.pipeline import run_and_report, say_plan
-    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.db.migrate import open_database
     from kdnas.db.models import Pipeline
     from kdnas.db.repository import names
     from kdnas.specs.pipeline import PipelineSpec
 
-    inputs = gather("pipeline", values, settings, preset=preset, config=config)
+    inputs = gather("pipeline", values, Settings.from_environment(), preset=preset, config=config)
     spec = checked_pipeline(PipelineSpec.read(inputs.data, "launch"))
-    for line in inputs.lines():
-        say(line)
+    say_each(inputs.lines())
     say_plan(spec)
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         if spec.name is not None and not dry_run:  # better said before the work than after it
             with database.read() as session:
                 names.refuse_taken_name(session, Pipeline, spec.name)
-        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
-            prepared = prepare_search(spec.search, settings, on_corpus, on_preparing)
+        prepared = prepare_on_screen(prepare_search, spec.search, settings)
         _read_data(spec)
-        for line in chosen_layer_lines(prepared.spec.objective):
-            say(line)
-        for warning in prepared.warnings:
-            say(f"warning: {warning}")
         if dry_run:
             _show_plan(spec, prepared, database, as_json)
             return
@@ -184,19 +169,15 @@ def _start(
         run_and_report(record, database, settings, output, as_json)
 
 
-def _resume(reference: str, settings: Settings, output: Path | None, as_json: bool) -> None:
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.pipeline import run_and_report
-    from kdnas.db.migrate import open_database
+def _resume(reference: str, output: Path | None, as_json: bool) -> None:
     from kdnas.db.repository import pipelines
 
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         with database.read() as session:
             record = pipelines.get_pipeline(session, reference)
         say(f"pipeline   {record.name}  (id {record.id}, {record.status}), spec as stored")
         output = output or _first_output(record)
-        if output is not None:
-            check_output(output)
+        make_folder(output)
         run_and_report(record, database, settings, output, as_json)
 
 
@@ -215,21 +196,11 @@ def _read_data(spec: PipelineSpec) -> None:
 
     Better that something is amiss before hours of work than after them.
     """
-    from api.evaluations.prepare import prepare_evaluation
-    from kdnas.cli.screens.console import bar, say
     from kdnas.specs.parts import ModelSpec
 
     teacher = spec.search.teacher
     request = spec.evaluation_of(ModelSpec(ref=teacher.ref, revision=teacher.revision))
-    with bar("reading data", unit="tasks") as reading:
-        done: list[str] = []
-
-        def on_task(task: str) -> None:
-            reading.at(len(done), note=task)
-            done.append(task)
-
-        prepared = prepare_evaluation(request, on_task)
-    for planned in prepared.tasks:
+    for planned in read_data_on_screen(request).tasks:
         split = "" if planned.official_split else "; not the official split"
         say(
             f"task       {planned.task.name}: {planned.train_examples} to learn from, "
@@ -241,8 +212,6 @@ def _show_plan(
     spec: PipelineSpec, prepared: PreparedSearch, database: Database, as_json: bool
 ) -> None:
     from api.searches.plan import plan_search
-    from kdnas.cli.screens.pipeline import most_students
-    from kdnas.cli.screens.plan import show_plan
 
     if not as_json:
         show_plan(prepared, database, as_json=False)
@@ -252,25 +221,10 @@ def _show_plan(
     models += spec.evaluation.teacher + len(spec.baselines.variants)
     if spec.baselines.smallest_cuts:
         models += min(students, prepared.pinned.teacher.shape.layers - 1)
-    plan = {
-        "search": plan_search(prepared, database),
-        "num_students": students,
-        "num_evaluations": models * len(spec.evaluation.tasks) * len(spec.evaluation.seeds),
-    }
-    typer.echo(json.dumps(plan))
-
-
-def check_output(output: Path) -> None:
-    """Make the folder for a report.
-
-    Raises:
-        ConflictError: it cannot be made.
-    """
-    from kdnas.errors import ConflictError
-
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConflictError(
-            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
-        ) from None
+    print_json(
+        {
+            "search": plan_search(prepared, database),
+            "num_students": students,
+            "num_evaluations": models * len(spec.evaluation.tasks) * len(spec.evaluation.seeds),
+        }
+    )

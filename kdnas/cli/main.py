@@ -45,28 +45,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("search", cls=ObjectiveCommand)(search.search)
-app.command("full-distill", cls=ObjectiveCommand)(full_distill.full_distill)
-app.command("launch", cls=ObjectiveCommand)(launch.launch)
-app.command("evaluate")(evaluate.evaluate)
-app.command("predict")(predict.predict)
-app.command("benchmark-model")(benchmark_model.benchmark_model)
-app.command("coordinator")(coordinator.coordinator)
-app.command("export")(export.export)
-app.command("demo")(demo.demo)
-app.command("serve")(serve.serve)
-app.command("doctor")(doctor.doctor)
-app.command("arch")(arch.arch)
-app.command("space")(space.space)
-app.command("schema")(schema.schema)
-app.command("reference")(reference.reference)
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(searches.app, name="searches")
-app.add_typer(distillations.app, name="distillations")
-app.add_typer(pipelines.app, name="pipelines")
-app.add_typer(latency.app, name="latency")
-app.add_typer(corpus.app, name="corpus")
-app.add_typer(db.app, name="db")
+COMMANDS = (
+    search.search,
+    full_distill.full_distill,
+    launch.launch,
+    evaluate.evaluate,
+    predict.predict,
+    benchmark_model.benchmark_model,
+    coordinator.coordinator,
+    export.export,
+    demo.demo,
+    serve.serve,
+    doctor.doctor,
+    arch.arch,
+    space.space,
+    schema.schema,
+    reference.reference,
+)
+GROUPS = (jobs, searches, distillations, pipelines, latency, corpus, db)
+for command in COMMANDS:
+    app.command(cls=ObjectiveCommand)(command)
+for group in GROUPS:
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
 @app.command()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.screens.pipeline import show_pipeline
+from kdnas.cli.stored import reading, stored
+from kdnas.cli.tables.answers import print_answer
+from kdnas.cli.tables.formats import as_text
+from kdnas.errors import SpecError, unknown_name
+
+if TYPE_CHECKING:
+    from kdnas.db.models import Job
 
 app = typer.Typer(help="List, show and cancel pipelines.", no_args_is_help=True)
-
-Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
 @app.command("list")
@@ -22,19 +29,13 @@ def list_all(
     """List pipelines, the newest first."""
     from api.pipelines.reading import read_page
     from api.pipelines.schemas import PipelineQuery
-    from kdnas.cli.tables.answers import print_answer
-    from kdnas.cli.tables.formats import as_text
-    from kdnas.db.migrate import open_database
-    from kdnas.settings import Settings
 
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         found = read_page(session, PipelineQuery(limit=limit)).items
     if as_json:
         print_answer(found)
         return
-    if not found:
-        typer.echo("no pipeline yet; start one with kdnas launch")
-        return
+    header = ["name", "status", "stage", "students", "evaluations", "created", "id"]
     rows = [
         [
             row["name"],
@@ -47,13 +48,12 @@ def list_all(
         ]
         for row in found
     ]
-    header = ["name", "status", "stage", "students", "evaluations", "created", "id"]
-    typer.echo(as_text(header, rows))
+    typer.echo(as_text(header, rows) if rows else "no pipeline yet; start one with kdnas launch")
 
 
 @app.command()
 def show(
-    pipeline: Reference,
+    pipeline: common.Reference,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report: Markdown, CSV, LaTeX and JSON.")
     ] = None,
@@ -63,30 +63,22 @@ def show(
 
     `--json` leaves the report to `kdnas pipelines report`.
     """
-    from kdnas.cli.launch import check_output
-    from kdnas.cli.screens.pipeline import show_pipeline
-    from kdnas.cli.tables.answers import print_answer
     from kdnas.db.lists import pipeline_pages
-    from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
     from kdnas.db.queue import leases
     from kdnas.db.repository import pipelines
-    from kdnas.settings import Settings
 
-    settings = Settings.from_environment()
-    if output is not None:
-        check_output(output)
-    with open_database(settings) as database:
+    make_folder(output)
+    with stored() as (database, settings):
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
             holder = leases.holder(session, Job, found.id)
+        if output is not None or not as_json:
+            show_pipeline(found.id, database, settings, output, as_json=False, quiet=as_json)
         if as_json:
-            if output is not None:
-                show_pipeline(found.id, database, settings, output, as_json=False, quiet=True)
             with database.read() as session:
                 print_answer(pipeline_pages.read_pipeline(session, found.id))
             return
-        show_pipeline(found.id, database, settings, output, as_json=False)
     if found.error:
         typer.echo(f"error: {found.error}")
     if found.owner_kind == "cli" and found.status in {"running", "paused", "failed"}:
@@ -97,7 +89,7 @@ def show(
 
 @app.command()
 def report(
-    pipeline: Reference,
+    pipeline: common.Reference,
     output_format: Annotated[
         str, typer.Option("--format", help="md (Markdown), csv, tex (LaTeX) or json.")
     ] = "md",
@@ -105,16 +97,11 @@ def report(
     """Print which student to take and how sure that is, from what is there by now."""
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
-    from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.migrate import open_database
-    from kdnas.errors import SpecError, unknown_name
-    from kdnas.settings import Settings
 
     texts = {"md": as_markdown, "csv": as_csv, "tex": as_latex}
     if output_format not in {*texts, "json"}:
         raise SpecError(unknown_name("format", output_format, {*texts, "json"}))
-    settings = Settings.from_environment()
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         found = build_pipeline_report(database, settings, pipeline)
     if output_format == "json":
         print_answer(report_json(found))
@@ -123,25 +110,16 @@ def report(
 
 
 @app.command()
-def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
+def cancel(pipeline: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Give a pipeline up for good, with all of its parts that are not over.
 
     What works on it stops within seconds; what has succeeded is kept.
     """
-    from api.jobs.changes import cancel_job
-    from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.lists import pipeline_pages
-    from kdnas.db.migrate import open_database
-    from kdnas.db.repository import pipelines
-    from kdnas.settings import Settings
+    from kdnas.cli.screens import job_actions
+    from kdnas.db.lists.pipeline_pages import read_pipeline
+    from kdnas.db.models import Pipeline
 
-    settings = Settings.from_environment()
-    with open_database(settings) as database:
-        with database.read() as session:
-            found = pipelines.get_pipeline(session, pipeline)
-        cancel_job(found.id, database, settings)
-        if as_json:
-            with database.read() as session:
-                print_answer(pipeline_pages.read_pipeline(session, found.id))
-            return
-    typer.echo(f"cancelled {found.name}; what had succeeded is kept")
+    def said(found: Job, *_: object) -> str:
+        return f"cancelled {found.name}; what had succeeded is kept"
+
+    job_actions.act(*(pipeline, "cancel", as_json), table=Pipeline, read=read_pipeline, said=said)

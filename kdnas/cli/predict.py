@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.outputs import check_file
+from kdnas.cli.screens.console import say
+from kdnas.errors import RequestError
 
 if TYPE_CHECKING:
     from kdnas.evaluation.prediction.predictor import Answer
@@ -70,8 +73,6 @@ def predict(
 
     Answers come in the order of what was asked, while the file is still being read.
     """
-    from kdnas.cli.screens.console import say
-    from kdnas.errors import RequestError
     from kdnas.evaluation.prediction.inputs import Source, format_of, one_example, read_examples
     from kdnas.evaluation.prediction.predictor import Predictor, find_saved
 
@@ -84,8 +85,7 @@ def predict(
         raise RequestError("--pair goes with TEXT; name the column of a file with --pair-column")
     if input_ not in (None, "-") and not Path(str(input_)).is_file():
         raise RequestError(f"there is no file {str(input_)!r}; check the path")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise RequestError(f"the folder of {output} does not exist; make it, or name another file")
+    check_file(output)
     predictor = Predictor(find_saved(model, task), device or "auto", threads, batch_size)
     lines = as_json or (output is not None and output.suffix in (".jsonl", ".json"))
     with _opened(input_) as stream:

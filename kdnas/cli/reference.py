@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kdnas.cli.tables.formats import as_csv, as_markdown, as_text
+from kdnas.errors import NotFoundError, SpecError, unknown_name
+
 if TYPE_CHECKING:
     from kdnas.evaluation.reports.published import PublishedResult
 
@@ -37,7 +40,6 @@ def reference(
 
     Figures are those of the papers; what a paper does not say is left empty.
     """
-    from kdnas.errors import NotFoundError, SpecError, unknown_name
     from kdnas.evaluation.reports.published import papers, published
 
     if output_format not in _FORMATS:
@@ -55,8 +57,6 @@ def reference(
 
 
 def _text(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables.formats import as_text
-
     return "\n\n".join(
         "\n".join([_title(rows[0]), as_text(header, cells, right), *_notes(rows)])
         for rows, header, cells, right in _tables(found)
@@ -64,8 +64,6 @@ def _text(found: Sequence[PublishedResult]) -> str:
 
 
 def _markdown(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables.formats import as_markdown
-
     return "\n\n".join(
         "\n\n".join([f"### {_title(rows[0])}", as_markdown(header, cells, right), *_notes(rows)])
         for rows, header, cells, right in _tables(found)
@@ -73,8 +71,6 @@ def _markdown(found: Sequence[PublishedResult]) -> str:
 
 
 def _csv(found: Sequence[PublishedResult]) -> str:
-    from kdnas.cli.tables.formats import as_csv
-
     lines = [
         [
             *(_cell(getattr(row, fact)) for fact in FACTS),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kdnas.errors import SpecError, unknown_name
+
 
 def schema(
     kind: Annotated[
@@ -14,7 +16,6 @@ def schema(
     ] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
-    from kdnas.errors import SpecError, unknown_name
     from kdnas.specs.base import Spec
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.evaluation import EvaluationSpec

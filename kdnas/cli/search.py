@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
+from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.options.inputs import gather, one_length
+from kdnas.cli.options.places import At, refuse_with_resume, request_of
+from kdnas.cli.screens.console import say, say_each
+from kdnas.cli.screens.interrupt import interruptible
+from kdnas.cli.screens.plan import show_plan
+from kdnas.cli.screens.preparing import prepare_on_screen
+from kdnas.cli.screens.search import SearchScreen, show_result
+from kdnas.cli.stored import stored
+from kdnas.cli.tables.answers import print_json
+from kdnas.settings import Settings
 
 if TYPE_CHECKING:
     from kdnas.db.engine import Database
     from kdnas.records import SearchRecord
-    from kdnas.settings import Settings
 
 
 def search(
@@ -25,7 +34,9 @@ def search(
     preset: common.Preset = None,
     config: common.Config = None,
     space: Annotated[
-        str | None, typer.Option(help="paper, or scaled to the teacher; own axes by --config.")
+        str | None,
+        typer.Option(help="paper, or scaled to the teacher; own axes by --config."),
+        At("space.kind"),
     ] = None,
     objective: common.Objective = None,
     mapping: common.Mapping = None,
@@ -37,50 +48,83 @@ def search(
     temperature: common.Temperature = None,
     fit_lm_head: common.FitLMHead = None,
     init: common.Init = None,
-    episodes: Annotated[int | None, typer.Option(help="Episodes, M.")] = None,
-    candidates: Annotated[int | None, typer.Option(help="Candidates of an episode, N.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes, M."), At("controller.episodes")
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="Candidates of an episode, N."), At("controller.candidates")
+    ] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="controller, random or package.module:Class.")
+        str | None,
+        typer.Option(help="controller, random or package.module:Class."),
+        At("controller.strategy"),
     ] = None,
-    steps: common.Steps = None,
-    epochs: common.Epochs = None,
-    batch_size: common.BatchSize = None,
-    learning_rate: common.LearningRate = None,
+    steps: Annotated[common.Steps, At("proxy.steps")] = None,
+    epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,
+    batch_size: Annotated[common.BatchSize, At("proxy.batch_size")] = None,
+    learning_rate: Annotated[common.LearningRate, At("proxy.learning_rate")] = None,
     proxy_fraction: Annotated[
-        float | None, typer.Option(help="Share of the corpus in the proxy set.")
+        float | None,
+        typer.Option(help="Share of the corpus in the proxy set."),
+        At("proxy.fraction"),
     ] = None,
-    proxy_seed: Annotated[int | None, typer.Option(help="Seed of mini-KD.")] = None,
-    dtype: common.Dtype = None,
+    proxy_seed: Annotated[
+        int | None, typer.Option(help="Seed of mini-KD."), At("proxy.seed")
+    ] = None,
+    dtype: Annotated[common.Dtype, At("proxy.dtype")] = None,
     max_latency_ms: Annotated[
-        float | None, typer.Option(help="Slower students are never proposed.")
+        float | None,
+        typer.Option(help="Slower students are never proposed."),
+        At("limits.max_latency_ms"),
     ] = None,
     max_latency_ratio: Annotated[
-        float | None, typer.Option(help="The same as a share of the teacher's latency.")
+        float | None,
+        typer.Option(help="The same as a share of the teacher's latency."),
+        At("limits.max_latency_ratio"),
     ] = None,
     max_params: Annotated[
-        float | None, typer.Option(help="Larger students are never proposed (millions).")
+        float | None,
+        typer.Option(help="Larger students are never proposed (millions)."),
+        At("limits.max_params_millions"),
     ] = None,
     reward_loss: Annotated[
-        str | None, typer.Option(help="L of the reward: relative, output or mean.")
+        str | None,
+        typer.Option(help="L of the reward: relative, output or mean."),
+        At("reward.loss"),
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Exponent of the latency, ≤ 0.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Exponent of the latency, ≤ 0."), At("reward.alpha")
+    ] = None,
     latency_price: Annotated[
         float | None,
         typer.Option(help="Share of signal that a doubling of latency must buy; instead of α."),
+        At("reward.latency_price"),
     ] = None,
-    beta: Annotated[float | None, typer.Option(help="Target share of the latency.")] = None,
-    num_workers: Annotated[int | None, typer.Option(help="Workers at the same time.")] = None,
-    threads: common.Threads = None,
+    beta: Annotated[
+        float | None, typer.Option(help="Target share of the latency."), At("reward.beta")
+    ] = None,
+    num_workers: Annotated[
+        int | None, typer.Option(help="Workers at the same time."), At("backend.num_workers")
+    ] = None,
+    threads: Annotated[common.Threads, At("backend.threads")] = None,
     group_size: Annotated[
-        int | None, typer.Option(help="Students on one teacher pass.  [default: fits memory]")
+        int | None,
+        typer.Option(help="Students on one teacher pass.  [default: fits memory]"),
+        At("backend.group_size"),
     ] = None,
-    backend: Annotated[str | None, typer.Option(help="ray, or local (this process).")] = None,
-    device: common.Device = None,
-    ray_address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="ray, or local (this process)."), At("backend.name")
+    ] = None,
+    device: Annotated[common.Device, At("backend.device")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster."), At("backend.address")
+    ] = None,
     no_reuse: Annotated[
-        bool, typer.Option("--no-reuse", help="Train states anew that the look-up table knows.")
+        bool,
+        typer.Option("--no-reuse", help="Train states anew that the look-up table knows."),
+        At("proxy.reuse", not_),
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of the controller.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the controller."), At("seed")] = None,
     name: common.Name = None,
     resume: Annotated[
         str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored search.")
@@ -88,7 +132,9 @@ def search(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be trained, and what it takes.")
     ] = False,
-    max_hours: Annotated[float | None, typer.Option(help="Pause after this long.")] = None,
+    max_hours: Annotated[
+        float | None, typer.Option(help="Pause after this long."), At("limits.max_hours")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Search for the student worth distilling.
@@ -96,95 +142,25 @@ def search(
     Everything is stored as it comes. Ctrl-C ends in good order; `--resume` goes on, with the same
     proposals as if nothing had happened.
     """
-    from kdnas.cli.options.inputs import nested, refuse_with_resume
-    from kdnas.settings import Settings
-
-    values: dict[str, Any] = {
-        "name": name,
-        "seed": seed,
-        "teacher.ref": teacher,
-        "corpus.source": corpus,
-        "corpus.text_column": text_column,
-        "corpus.language_column": language_column,
-        "corpus.max_length": max_length,
-        "space.kind": space,
-        **common.objective_values(
-            objective,
-            mapping,
-            last_weight,
-            relations,
-            relation_heads,
-            teacher_layer,
-            orthogonal,
-            temperature,
-            fit_lm_head,
-        ),
-        "student.init": init,
-        "proxy.steps": steps,
-        "proxy.epochs": epochs,
-        "proxy.batch_size": batch_size,
-        "proxy.learning_rate": learning_rate,
-        "proxy.fraction": proxy_fraction,
-        "proxy.seed": proxy_seed,
-        "proxy.dtype": dtype,
-        "proxy.reuse": False if no_reuse else None,
-        "reward.loss": reward_loss,
-        "reward.alpha": alpha,
-        "reward.latency_price": latency_price,
-        "reward.beta": beta,
-        "limits.max_latency_ms": max_latency_ms,
-        "limits.max_latency_ratio": max_latency_ratio,
-        "limits.max_params_millions": max_params,
-        "limits.max_hours": max_hours,
-        "controller.strategy": strategy,
-        "controller.episodes": episodes,
-        "controller.candidates": candidates,
-        "backend.name": backend,
-        "backend.num_workers": num_workers,
-        "backend.threads": threads,
-        "backend.group_size": group_size,
-        "backend.device": device,
-        "backend.address": ray_address,
-    }
-    settings = Settings.from_environment()
+    given = locals()
     if resume is not None:
-        del values["limits.max_hours"]
-        others = {"--preset": preset, "--config": config, "--dry-run": dry_run or None}
-        refuse_with_resume({**values, **others})
-        _resume(resume, max_hours, settings, as_json)
-        return
-    _start(nested(values), preset, config, settings, dry_run, as_json)
+        refuse_with_resume(search, given, {"resume", "max_hours", "as_json"})
+        _resume(resume, max_hours, as_json)
+    else:
+        _start(request_of(search, given), preset, config, dry_run, as_json)
 
 
 def _start(
-    values: dict[str, Any],
-    preset: str | None,
-    config: Path | None,
-    settings: Settings,
-    dry_run: bool,
-    as_json: bool,
+    values: dict[str, Any], preset: str | None, config: Path | None, dry_run: bool, as_json: bool
 ) -> None:
     from api.searches.run import create_search, prepare_search
-    from kdnas.cli.corpus import corpus_bar
-    from kdnas.cli.options.inputs import gather
-    from kdnas.cli.options.training_length import one_length
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.plan import show_plan
-    from kdnas.cli.screens.preparing import chosen_layer_lines, preparing_bar
-    from kdnas.db.migrate import open_database
     from kdnas.specs.search import SearchSpec
 
-    inputs = gather("search", values, settings, preset=preset, config=config)
+    inputs = gather("search", values, Settings.from_environment(), preset=preset, config=config)
     spec = SearchSpec.read(one_length(inputs.data, values, "proxy"), "search")
-    for line in inputs.lines():
-        say(line)
-    with open_database(settings) as database:
-        with corpus_bar() as on_corpus, preparing_bar() as on_preparing:
-            prepared = prepare_search(spec, settings, on_corpus, on_preparing)
-        for line in chosen_layer_lines(prepared.spec.objective):
-            say(line)
-        for warning in prepared.warnings:
-            say(f"warning: {warning}")
+    say_each(inputs.lines())
+    with stored() as (database, settings):
+        prepared = prepare_on_screen(prepare_search, spec, settings)
         if dry_run:
             show_plan(prepared, database, as_json)
             return
@@ -193,14 +169,12 @@ def _start(
         run_and_report(record, database, settings, as_json)
 
 
-def _resume(reference: str, max_hours: float | None, settings: Settings, as_json: bool) -> None:
-    from kdnas.cli.screens.console import say
-    from kdnas.db.migrate import open_database
+def _resume(reference: str, max_hours: float | None, as_json: bool) -> None:
     from kdnas.db.repository import searches
     from kdnas.specs.search import LimitsSpec
 
     LimitsSpec.read({"max_hours": max_hours}, "--max-hours")
-    with open_database(settings) as database:
+    with stored() as (database, settings):
         with database.read() as session:
             record = searches.get_search(session, reference)
         say(f"search     {record.name}  (id {record.id}, {record.status}), spec as stored")
@@ -225,30 +199,22 @@ def run_and_report(
     """
     from api.searches.reading import search_summary
     from api.searches.run import run_stored_search
-    from kdnas.cli.screens.console import say
-    from kdnas.cli.screens.interrupt import interruptible
-    from kdnas.cli.screens.search import SearchScreen, show_result
-    from kdnas.errors import WorkError
 
     status, interrupted = record.status, False
+    way_on = f"kdnas search --resume {record.name}"
     if status != "succeeded":
-        screen = SearchScreen()
-        try:
-            with interruptible("the search") as interrupt, screen:
-                status = run_stored_search(
-                    record.id, database, settings, screen.watchers, interrupt, max_hours
-                )
-            interrupted = interrupt.requested
-        except (WorkError, KeyboardInterrupt):
-            if status != "cancelled":
-                say(f"stopped; go on with: kdnas search --resume {record.name}")
-            raise
+        again = None if status == "cancelled" else way_on
+        with interruptible("the search", again) as interrupt, SearchScreen() as screen:
+            status = run_stored_search(
+                record.id, database, settings, screen.watchers, interrupt, max_hours
+            )
+        interrupted = interrupt.requested
     summary = search_summary(record.id, database)
     show_result(summary, to_stderr=as_json)
     if status == "paused":
-        say(f"paused; go on with: kdnas search --resume {record.name}")
+        say(f"paused; go on with: {way_on}")
     if as_json:
-        typer.echo(json.dumps(summary))
+        print_json(summary)
     if interrupted and status != "succeeded":
         raise typer.Exit(130)
     return summary

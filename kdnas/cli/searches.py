@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kdnas.cli.options import common
-
-if TYPE_CHECKING:
-    from kdnas.records import SearchRecord
+from kdnas.cli.screens.search import show_result
+from kdnas.cli.stored import reading, stored
+from kdnas.cli.tables.answers import answer, print_answer, print_lines
+from kdnas.cli.tables.candidates import write_table
+from kdnas.records import SearchRecord
 
 app = typer.Typer(help="List, show and export searches.", no_args_is_help=True)
-
-Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 
 
 @app.command("list")
@@ -24,83 +23,67 @@ def list_all(
     as_json: common.JsonOfService = False,
 ) -> None:
     """List searches, the newest first."""
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import searches
-    from kdnas.settings import Settings
 
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with stored() as (database, _), database.read() as session:
         if as_json:
             from api.searches.reading import read_page
             from api.searches.schemas import SearchQuery
-            from kdnas.cli.tables.answers import print_answer
 
             print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
             return
         found = searches.list_searches(session, limit=limit)
-    for record in found:
-        teacher, corpus = record.spec["teacher"]["ref"], ", ".join(record.spec["corpus"]["source"])
-        typer.echo(
-            f"{record.name:<24} {record.status:<10} {record.created_at:%Y-%m-%d %H:%M}  "
-            f"{teacher} on {corpus}  (id {record.id})"
-        )
-    if not found:
-        typer.echo("no search yet; start one with kdnas search")
+    print_lines(map(_line, found) if found else ["no search yet; start one with kdnas search"])
+
+
+def _line(search: SearchRecord) -> str:
+    teacher, corpus = search.spec["teacher"]["ref"], ", ".join(search.spec["corpus"]["source"])
+    return (
+        f"{search.name:<24} {search.status:<10} {search.created_at:%Y-%m-%d %H:%M}  "
+        f"{teacher} on {corpus}  (id {search.id})"
+    )
 
 
 @app.command()
-def show(search: Reference, as_json: common.JsonOfService = False) -> None:
+def show(search: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Show what a search has found so far.
 
     `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
     with the best 20 states.
     """
-    from kdnas.db.migrate import open_database
-    from kdnas.settings import Settings
+    from api.searches.reading import read_search, search_summary
 
-    with open_database(Settings.from_environment()) as database:
+    with stored() as (database, _):
         if as_json:
-            from api.searches.reading import read_search
-            from kdnas.cli.tables.answers import print_answer
-
             with database.read() as session:
                 print_answer(read_search(database, session, search))
-            return
-        from api.searches.reading import search_summary
-        from kdnas.cli.screens.search import show_result
-
-        show_result(search_summary(search, database), to_stderr=False)
+        else:
+            show_result(search_summary(search, database), to_stderr=False)
 
 
 @app.command()
 def export(
-    search: Reference,
+    search: common.Reference,
     output: Annotated[
         Path, typer.Option(help="File to write: .csv, .json or .parquet by its ending.")
     ],
     as_json: common.Json = False,
 ) -> None:
     """Write every candidate of a search to a file."""
-    from kdnas.cli.tables.candidates import write_table
     from kdnas.db.exploration import candidates
-    from kdnas.db.migrate import open_database
     from kdnas.db.repository import searches
-    from kdnas.settings import Settings
 
-    with open_database(Settings.from_environment()) as database, database.read() as session:
+    with reading() as session:
         record = searches.get_search(session, search)
         episodes = candidates.list_episodes(session, record.id)
     rows = write_table(record, episodes, output)
-    if as_json:
-        typer.echo(json.dumps({**_search_json(record), "rows": rows, "file": str(output)}))
-    else:
-        typer.echo(f"{rows} candidates of {record.name} written to {output}")
-
-
-def _search_json(record: SearchRecord) -> dict[str, Any]:
-    return {
+    plain = {
         "id": record.id,
         "name": record.name,
         "status": record.status,
         "created_at": record.created_at.isoformat(),
         "error": record.error,
+        "rows": rows,
+        "file": str(output),
     }
+    answer(plain, as_json, [f"{rows} candidates of {record.name} written to {output}"])

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from kdnas.cli.screens.console import say
+from kdnas.settings import Settings
+
 
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -27,7 +30,6 @@ def serve(
     Anything but this machine's own address wants KDNAS_OPERATOR_TOKEN.
     """
     from api.http.security import check_address, check_tokens
-    from kdnas.settings import Settings
 
     settings = Settings.from_environment()
     if ray_address:
@@ -38,7 +40,6 @@ def serve(
     from api.http.app import create_app
     from api.http.server import listen, run
     from api.logs.service_log import configure_logs
-    from kdnas.cli.screens.console import say
     from kdnas.db.migrate import open_database
 
     configure_logs()

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ValidationError
-
 from kdnas.errors import NotFoundError, SpecError, unknown_name
 from kdnas.records import SearchStatus
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from kdnas.db.engine import Session
 
-Checked = TypeVar("Checked", bound=BaseModel)
+Checked = TypeVar("Checked", bound="BaseModel")
 
 MOST_SHOWN = 10
 
@@ -30,6 +30,8 @@ def checked(model: type[Checked], where: str, **values: Any) -> Checked:
     Raises:
         SpecError: the service would refuse them.
     """
+    from pydantic import ValidationError
+
     from kdnas.specs.base import problems_of
 
     try:

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from kdnas.cli.options.places import At
+
+
+def names_in(texts: Iterable[str] | None) -> list[str]:
+    """Take apart an option that takes several names, with commas or repeated."""
+    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
+
+
+def _relations(text: str) -> dict[str, str] | list[str]:
+    """Read ``qq,kk,vv`` or ``qq=1,vv=2``; the spec checks names and weights."""
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return parts
+    weights = (part.partition("=") for part in parts)
+    return {name.strip(): weight.strip() or "1" for name, _, weight in weights}
+
+
+def _layer(text: str) -> int | str:
+    """Read the number of a layer; the spec knows the words that may stand in its place."""
+    return int(text) if text.isdecimal() else text
+
+
+Reference = Annotated[str, typer.Argument(metavar="ID|NAME")]
 Teacher = Annotated[
     str | None,
     typer.Option(help="Alias, model folder or hub id.  [default: KDNAS_TEACHER, else minilm]"),
+    At("teacher.ref"),
 ]
 Corpus = Annotated[
     list[str] | None,
@@ -17,10 +42,21 @@ Corpus = Annotated[
         help="File, folder, glob, pydocs or hub:owner/name; may be repeated.  "
         "[default: KDNAS_CORPUS, else pydocs]"
     ),
+    At("corpus.source"),
 ]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the text (JSONL, Parquet, hub).")]
-LanguageColumn = Annotated[str | None, typer.Option(help="Column of the language.")]
-MaxLength = Annotated[int | None, typer.Option(help="Tokens of a sample; longer ones are cut.")]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(help="Column of the text (JSONL, Parquet, hub)."),
+    At("corpus.text_column"),
+]
+LanguageColumn = Annotated[
+    str | None, typer.Option(help="Column of the language."), At("corpus.language_column")
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(help="Tokens of a sample; longer ones are cut."),
+    At("corpus.max_length"),
+]
 Preset = Annotated[str | None, typer.Option(help="laptop or paper.  [default: laptop]")]
 Config = Annotated[
     Path | None, typer.Option(help="YAML file with a spec; see `kdnas schema`.", dir_okay=False)
@@ -28,25 +64,40 @@ Config = Annotated[
 Objective = Annotated[
     str | None,
     typer.Option(help="What students learn: {objectives}.  [default: {default}]"),
+    At("objective.name"),
 ]
 Relations = Annotated[
     str | None,
     typer.Option(help="{relations} With or without weights: qq,kk,vv or qq=1,vv=2."),
+    At("objective.relations", _relations),
 ]
-RelationHeads = Annotated[int | None, typer.Option(help="{relation_heads}")]
-TeacherLayer = Annotated[str | None, typer.Option(help="{teacher_layer}")]
-Orthogonal = Annotated[bool, typer.Option("--orthogonal", help="{orthogonal}")]
-Temperature = Annotated[float | None, typer.Option(help="{temperature}")]
+RelationHeads = Annotated[
+    int | None, typer.Option(help="{relation_heads}"), At("objective.relation_heads")
+]
+TeacherLayer = Annotated[
+    str | None, typer.Option(help="{teacher_layer}"), At("objective.teacher_layer", _layer)
+]
+Orthogonal = Annotated[
+    bool, typer.Option("--orthogonal", help="{orthogonal}"), At("objective.orthogonal")
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="{temperature}"), At("objective.temperature")
+]
 FitLMHead = Annotated[
-    int | None, typer.Option("--fit-lm-head", metavar="STEPS", help="{fit_lm_head}")
+    int | None,
+    typer.Option("--fit-lm-head", metavar="STEPS", help="{fit_lm_head}"),
+    At("objective.fit_lm_head"),
 ]
 Mapping = Annotated[
     str | None,
     typer.Option(
         help="{mapping} One of single, last, uniform, uniform_consecutive, uniform_last, kdnas."
     ),
+    At("objective.mapping"),
 ]
-LastWeight = Annotated[float | None, typer.Option(help="{last_weight}")]
+LastWeight = Annotated[
+    float | None, typer.Option(help="{last_weight}"), At("objective.last_weight")
+]
 Init = Annotated[
     str | None,
     typer.Option(
@@ -54,6 +105,7 @@ Init = Annotated[
         "(its embeddings alone), random (nothing of it) or copy (its embeddings and whole layers; "
         "it may have fewer of them, and is otherwise like its teacher)."
     ),
+    At("student.init"),
 ]
 Steps = Annotated[int | None, typer.Option(help="Optimiser steps; instead of epochs.")]
 Epochs = Annotated[
@@ -67,7 +119,9 @@ WarmupFraction = Annotated[
 Dtype = Annotated[str | None, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of a worker on a CPU.")]
-Name = Annotated[str | None, typer.Option(help="A name to call it by.  [default: made up]")]
+Name = Annotated[
+    str | None, typer.Option(help="A name to call it by.  [default: made up]"), At("name")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object last on stdout; progress to stderr.")
 ]
@@ -80,40 +134,3 @@ PushToHub = Annotated[
     typer.Option(metavar="OWNER/NAME", help="Push the folder to this repository of the hub."),
 ]
 Private = Annotated[bool, typer.Option("--private", help="Make a new repository private.")]
-
-
-def objective_values(
-    objective: str | None,
-    mapping: str | None,
-    last_weight: float | None,
-    relations: str | None,
-    relation_heads: int | None,
-    teacher_layer: str | None,
-    orthogonal: bool,
-    temperature: float | None,
-    fit_lm_head: int | None,
-) -> dict[str, Any]:
-    """Return the entries of the spec that the options of the objective set."""
-    layer = int(teacher_layer) if teacher_layer and teacher_layer.isdecimal() else teacher_layer
-    return {
-        "objective.name": objective,
-        "objective.mapping": mapping,
-        "objective.last_weight": last_weight,
-        "objective.relations": _relations(relations),
-        "objective.relation_heads": relation_heads,
-        "objective.teacher_layer": layer,
-        "objective.orthogonal": orthogonal or None,
-        "objective.temperature": temperature,
-        "objective.fit_lm_head": fit_lm_head,
-    }
-
-
-def _relations(text: str | None) -> dict[str, str] | list[str] | None:
-    """Read ``qq,kk,vv`` or ``qq=1,vv=2``; the spec checks names and weights."""
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not any("=" in part for part in parts):
-        return parts
-    weights = (part.partition("=") for part in parts)
-    return {name.strip(): weight.strip() or "1" for name, _, weight in weights}

@@ -5,17 +5,23 @@ Every command that works says on its first lines which values it took, and from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kdnas.cli.options.places import nested
+from kdnas.errors import SpecError
 
 if TYPE_CHECKING:
     from kdnas.settings import Settings
     from kdnas.specs.load import Section
 
 CONFIG_FILE = "kdnas.yaml"
-SHOWN = ("teacher", "corpus", "objective")
+MAIN_KEYS = {"teacher": "ref", "corpus": "source", "objective": "name"}
+"""What a request is made from → the key that a plain value stands for."""
+INPUTS_AT: Mapping[Section, str] = {"pipeline": "search"}
+"""The part of a request that has these, where it is not the request itself."""
 CHANGED_BY = {
     "teacher": "--teacher, KDNAS_TEACHER or kdnas.yaml",
     "corpus": "--corpus, KDNAS_CORPUS or kdnas.yaml",
@@ -25,33 +31,29 @@ CHANGED_BY = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """A request as plain data, and the origin of each top-level key."""
+    """A request as plain data, its part that names the inputs, and the origin of each key."""
 
     data: dict[str, Any]
+    inputs: Mapping[str, Any]
     origins: dict[str, str]
     preset: str
-    sources: list[str] = field(default_factory=list)
 
-    def lines(self, keys: Sequence[str] = SHOWN) -> list[str]:
+    def lines(self, keys: Iterable[str] = MAIN_KEYS) -> list[str]:
         """Say what was taken from where, a line a value."""
         lines = [f"preset     {self.preset}  ({self.origins['preset']})"]
-        data = self.data.get("search", self.data)  # a pipeline's inputs are those of its search
         for key in keys:
-            origin = self.origins.get(key, "default")
-            change = f"; change it with {CHANGED_BY[key]}" if origin == "default" else ""
-            lines.append(f"{key:<10} {_shown(key, data.get(key))}  ({origin}{change})")
+            origin = self.origins.get(key, f"default; change it with {CHANGED_BY[key]}")
+            lines.append(f"{key:<10} {_shown(key, self.inputs.get(key))}  ({origin})")
         return lines
 
 
 def _shown(key: str, value: Any) -> str:
     from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 
-    defaults = {"teacher": "minilm", "corpus": "pydocs", "objective": DEFAULT_OBJECTIVE}
     if isinstance(value, Mapping):
-        short = {"teacher": "ref", "corpus": "source", "objective": "name"}[key]
-        value = value.get(short)
+        value = value.get(MAIN_KEYS[key])
     if value is None:
-        value = defaults[key]
+        value = {"teacher": "minilm", "corpus": "pydocs", "objective": DEFAULT_OBJECTIVE}[key]
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -80,121 +82,92 @@ def gather(
     local_file = Path(CONFIG_FILE)
     local = load_yaml(local_file) if local_file.is_file() else {}
     given = load_yaml(config) if config else {}
-    local_preset, given_preset = local.pop("preset", None), given.pop("preset", None)
-    local = _for_section(local, section)
-    environment: dict[str, Any] = {
-        key: value
-        for key, value in (("teacher", settings.teacher), ("corpus", settings.corpus))
-        if value
-    }
-    if section == "pipeline":
-        environment = {"search": environment}
-    name, why = "laptop", "default; change it with --preset"
-    for value, origin in (
-        (local_preset, CONFIG_FILE),
-        (given_preset, str(config)),
-        (preset, "--preset"),
-    ):
-        if value:
-            name, why = str(value), f"from {origin}"
+    presets = (
+        (preset, "from --preset"),
+        (given.pop("preset", None), f"from {config}"),
+        (local.pop("preset", None), f"from {CONFIG_FILE}"),
+        ("laptop", "default; change it with --preset"),
+    )
+    name, why = next((str(named), why) for named, why in presets if named)
+    environment: dict[str, Any] = {"teacher": settings.teacher, "corpus": settings.corpus}
+    if section in INPUTS_AT:
+        environment = {f"{INPUTS_AT[section]}.{key}": one for key, one in environment.items()}
     said = [
-        (f"from {CONFIG_FILE}", local),
-        ("from the environment", environment),
+        (f"from {CONFIG_FILE}", _for_section(local, section)),
+        ("from the environment", nested({key: one or None for key, one in environment.items()})),
         (f"from {config}", given),
         ("from the command line", options),
     ]
-    objective = _objective(merge(*(layer for _, layer in said)), section)
-    layers = [("default", load_preset(name, section, objective)), *said]
+    layers = [layer for _, layer in said]
+    objective = _objective(_inputs_of(section, merge(*layers)))
     origins = {"preset": why}
-    for origin, layer in layers:
-        inputs = {**layer, **layer.get("search", {})} if section == "pipeline" else layer
-        for key, value in inputs.items():
-            if origin != "default" and _names_source(key, value):
-                origins[key] = origin
-    return Inputs(merge(*(layer for _, layer in layers)), origins, name)
+    for origin, layer in said:
+        keys = {**layer, **_inputs_of(section, layer)}
+        origins |= {key: origin for key, value in keys.items() if _names_source(key, value)}
+    data = merge(load_preset(name, section, objective), *layers)
+    return Inputs(data, _inputs_of(section, data), origins, name)
 
 
-def _objective(data: Mapping[str, Any], section: Section) -> str | None:
+def _inputs_of(section: Section, layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a layer that names teacher, corpus and objective."""
+    if section not in INPUTS_AT:
+        return layer
+    part = layer.get(INPUTS_AT[section])
+    return part if isinstance(part, Mapping) else {}
+
+
+def _objective(inputs: Mapping[str, Any]) -> str | None:
     """Name the objective that is asked for; None if nobody says, or says it wrongly."""
-    holder = data.get("search") if section == "pipeline" else data
-    found = holder.get("objective") if isinstance(holder, Mapping) else None
+    found = inputs.get("objective")
     name = found.get("name") if isinstance(found, Mapping) else found
     return name if isinstance(name, str) else None
 
 
 def _names_source(key: str, value: Any) -> bool:
     """Whether a layer says which teacher, corpus or objective, not only how it is cut."""
-    short = {"teacher": "ref", "corpus": "source", "objective": "name"}.get(key)
-    return short is None or not isinstance(value, Mapping) or short in value
+    return key not in MAIN_KEYS or not isinstance(value, Mapping) or MAIN_KEYS[key] in value
 
 
-def _for_section(data: dict[str, Any], section: Section) -> dict[str, Any]:
+def _for_section(data: Mapping[str, Any], section: Section) -> dict[str, Any]:
     """Leave out of kdnas.yaml what only other kinds of request have.
 
-    In a pipeline everything has its place: what a search has goes there, ``training`` to the
-    distillation of its students.
+    In a request that has its inputs in a part of its own everything has its place: what a search
+    has goes there, ``training`` to the distillation of its students.
     """
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.search import SearchSpec
 
-    searches, distillations = set(SearchSpec.model_fields), set(DistillationSpec.model_fields)
-    if section == "pipeline":
-        search = {key: value for key, value in data.items() if key in searches - {"name"}}
-        training = {"training": data["training"]} if "training" in data else {}
-        return {"search": search, "distillation": training}
-    others = distillations - searches if section == "search" else searches - distillations
-    return {key: value for key, value in data.items() if key not in others}
+    own = {
+        "search": set(SearchSpec.model_fields),
+        "distillation": set(DistillationSpec.model_fields),
+    }
+    if section in own:
+        others = set().union(*own.values()) - own[section]
+        return {key: value for key, value in data.items() if key not in others}
+    places = {"search": own["search"] - {"name"}, "distillation": {"training"}}
+    return {
+        part: {key: value for key, value in data.items() if key in keys}
+        for part, keys in places.items()
+    }
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn ``{"proxy.steps": 3, "name": None}`` into ``{"proxy": {"steps": 3}}``.
-
-    Values that are None, and empty lists, were not given and are left out.
-    """
-    result: dict[str, Any] = {}
-    for path, value in values.items():
-        if value is None or value == []:
-            continue
-        *parents, last = path.split(".")
-        level = result
-        for part in parents:
-            level = level.setdefault(part, {})
-        level[last] = value
-    return result
-
-
-def refuse_with_resume(values: Mapping[str, Any]) -> None:
-    """Refuse options beside ``--resume``, which takes the stored spec.
+def one_length(data: dict[str, Any], given: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Let epochs on the command line win over the steps of a preset.
 
     Args:
-        values: option, or path in the spec, → value; those not given are None or empty.
+        data: the whole request, merged.
+        given: what the command line gave, nested.
+        part: ``proxy`` or ``training``.
 
     Raises:
-        SpecError: names every option that was given.
+        SpecError: both were given.
     """
-    from kdnas.errors import SpecError
-
-    given = sorted(_option(path) for path, value in values.items() if value not in (None, []))
-    if given:
+    asked = given.get(part, {})
+    if "steps" in asked and "epochs" in asked:
         raise SpecError(
-            f"--resume takes the stored spec, so {', '.join(given)} cannot be given with it; leave "
-            "it out, or start anew"
+            f"--steps {asked['steps']} and --epochs {asked['epochs']:g} contradict each other; "
+            "give one of them"
         )
-
-
-def _option(path: str) -> str:
-    """Name the option that sets a path of the spec."""
-    special = {
-        "proxy.fraction": "--proxy-fraction",
-        "proxy.seed": "--proxy-seed",
-        "proxy.reuse": "--no-reuse",
-        "reward.loss": "--reward-loss",
-        "limits.max_params_millions": "--max-params",
-        "backend.address": "--ray-address",
-        "architecture": "--arch",
-    }
-    if path.startswith("--"):
-        return path
-    part, _, key = path.rpartition(".")
-    short = key in {"ref", "source", "kind", "name", "init"} and part
-    return special.get(path, "--" + (part if short and key != "init" else key).replace("_", "-"))
+    if "epochs" in asked:
+        return {**data, part: {**data.get(part, {}), "steps": None}}
+    return data

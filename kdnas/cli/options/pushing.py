@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from kdnas.cli.screens.console import say
+from kdnas.errors import KdnasError, RequestError
+
 
 def check_push_options(repo_id: str | None, private: bool) -> None:
     """Refuse what cannot work, before hours are spent.
@@ -13,8 +16,6 @@ def check_push_options(repo_id: str | None, private: bool) -> None:
         RequestError: ``--private`` alone, a malformed name, no token, or the hub refuses it.
         StoreError: the hub cannot be reached.
     """
-    from kdnas.errors import RequestError
-
     if repo_id is None:
         if private:
             raise RequestError("--private is for --push-to-hub OWNER/NAME; add it, or leave it out")
@@ -30,9 +31,7 @@ def push(folder: Path, repo_id: str, private: bool) -> str:
     Raises:
         KdnasError: it was not pushed; the message says how to try again.
     """
-    from kdnas.cli.screens.console import say
     from kdnas.distill.hub import push_folder
-    from kdnas.errors import KdnasError
 
     say(f"pushing    {folder} to {repo_id}")
     try:

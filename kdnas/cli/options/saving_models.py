@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdnas.cli.screens.console import say, say_each
 from kdnas.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ class Saving:
     ) -> bool:
         """Write the models and say where; False if that was stopped."""
         from api.evaluations.saved_models import save_models
-        from kdnas.cli.screens.console import say
 
         def retrain(pair: FinishedPair) -> None:
             result = pair.result
@@ -64,6 +64,5 @@ class Saving:
             retrain,
             should_stop,
         )
-        for folder in folders or ():
-            say(f"model      {folder}  (kdnas predict {folder} TEXT)")
+        say_each(f"model      {one}  (kdnas predict {one} TEXT)" for one in folders or ())
         return folders is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -12,7 +12,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -27,6 +26,12 @@ LINE_SECONDS = 10.0
 def say(text: str = "") -> None:
     """Print a line for the person at the screen."""
     console.print(text, markup=False)
+
+
+def say_each(lines: Iterable[str]) -> None:
+    """Print some lines for the person at the screen."""
+    for line in lines:
+        say(line)
 
 
 def show_results(as_json: bool) -> Callable[[str], None]:
@@ -46,10 +51,8 @@ class Bar:
     """A progress bar; a line now and then where stderr is no terminal."""
 
     def __init__(self, label: str, total: float | None, unit: str = "") -> None:
-        self._label, self._unit = label, unit
-        self._live = console.is_terminal
+        self._label, self._total, self._unit = label, total, unit
         self._last = time.monotonic()
-        self._task: TaskID | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -60,25 +63,27 @@ class Bar:
             TimeRemainingColumn(),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
-        if self._live:
-            self._progress.start()
-            self._task = self._progress.add_task(label, total=total, note="")
+        self._task = self._progress.add_task(label, total=total, note="")
+        self._progress.start()
 
     def at(self, done: float, total: float | None = None, note: str = "") -> None:
         """Show that this much is done."""
-        if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total, note=note)
-        elif time.monotonic() - self._last >= LINE_SECONDS:
+        self._total = self._total if total is None else total
+        self._progress.update(self._task, completed=done, total=total, note=note)
+        if self._progress.disable and time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            of = f" of {total:g}" if total and self._unit else ""
-            figure = f"{done:g}{of} {self._unit}" if self._unit else f"{100 * done:.0f} %"
-            say(f"{self._label}: {figure} {note}".rstrip())
+            say(" ".join(part for part in (f"{self._label}:", self._figure(done), note) if part))
+
+    def _figure(self, done: float) -> str:
+        if self._unit:
+            return f"{done:g}{f' of {self._total:g}' if self._total else ''} {self._unit}"
+        return f"{100 * done / self._total:.0f} %" if self._total else ""
 
     def close(self) -> None:
         """Take the bar off the screen."""
-        if self._live:
-            self._progress.stop()
+        self._progress.stop()
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def fixed(value: float | None, digits: int = 3) -> str:
     return NONE if value is None else f"{value:,.{digits}f}".replace("-", "−")
 
 
-def _because(error: str | None) -> str:
-    return f": {error}" if error else ""
+def _because(p: Payload, key: str = "error") -> str:
+    return f": {p[key]}" if p.get(key) else ""
 
 
 def _ms(value: float | None) -> str:
@@ -41,21 +41,9 @@ def _created(p: Payload) -> str:
     return f"{said}: {p['architecture']}" if p.get("architecture") else said
 
 
-def _status(p: Payload) -> str:
-    return f"Now {p['status']}{_because(p.get('error'))}"
-
-
 def _preparing(p: Payload) -> str:
     share = p.get("share")
     return p["text"] if share is None else f"{p['text']} ({round(100 * share)} %)"
-
-
-def _warning(p: Payload) -> str:
-    return f"Warning: {p['text']}"
-
-
-def _renamed(p: Payload) -> str:
-    return f"Now called {p['name']}"
 
 
 def _interrupted(p: Payload) -> str:
@@ -64,14 +52,13 @@ def _interrupted(p: Payload) -> str:
 
 
 def _episode_started(p: Payload) -> str:
-    epsilon = p.get("epsilon")
-    said = f"Episode {p['episode']} began with {p['num_candidates']} candidates"
-    return said if epsilon is None else f"{said}, ε {fixed(epsilon, 2)}"
+    epsilon = "" if p.get("epsilon") is None else f", ε {fixed(p['epsilon'], 2)}"
+    return f"Episode {p['episode']} began with {p['num_candidates']} candidates{epsilon}"
 
 
 def _candidate_finished(p: Payload) -> str:
     if p["status"] == "failed":
-        return f"{p['architecture']} failed{_because(p.get('error'))}"
+        return f"{p['architecture']} failed{_because(p)}"
     return (
         f"{p['architecture']}: reward {fixed(p['reward'])}, loss {fixed(p['loss_relative'])}, "
         f"{_ms(p['latency_ms'])}" + (", known before" if p.get("reused") else "")
@@ -80,8 +67,8 @@ def _candidate_finished(p: Payload) -> str:
 
 def _episode_finished(p: Payload) -> str:
     loss = p.get("controller_loss")
-    said = f"Episode {p['episode']} ended"
-    return said if loss is None else f"{said}; the controller's loss is {fixed(loss, 4)}"
+    told = "" if loss is None else f"; the controller's loss is {fixed(loss, 4)}"
+    return f"Episode {p['episode']} ended{told}"
 
 
 def _distillation_progress(p: Payload) -> str:
@@ -99,30 +86,26 @@ def _pipeline_members(p: Payload) -> str:
 SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
     "episode_started": _episode_started,
     "attempts_started": lambda p: f"Training {len(p['candidates'])} together on {p['worker']}",
-    "attempts_interrupted": lambda p: (
-        f"{len(p['candidates'])} interrupted{_because(p.get('reason'))}"
-    ),
+    "attempts_interrupted": lambda p: f"{len(p['candidates'])} interrupted{_because(p, 'reason')}",
     "candidate_finished": _candidate_finished,
     "episode_finished": _episode_finished,
     "distillation_progress": _distillation_progress,
-    "pipeline_status": lambda p: f"The pipeline is {p['status']}{_because(p.get('error'))}",
+    "pipeline_status": lambda p: f"The pipeline is {p['status']}{_because(p)}",
     "pipeline_stage": lambda p: (
         "All stages are over" if p["stage"] == "done" else f"Stage: {p['stage']}"
     ),
     "pipeline_members": _pipeline_members,
     "evaluation_created": lambda p: f"{p['task']}, seed {p['seed']}: asked for",
-    "evaluation_status": lambda p: (
-        f"{p['task']}, seed {p['seed']}: now {p['status']}{_because(p.get('error'))}"
-    ),
+    "evaluation_status": lambda p: f"{p['task']}, seed {p['seed']}: now {p['status']}{_because(p)}",
 }
 """Type of an event → what it says of its payload."""
 
 OF_EVERY_KIND: Final[Mapping[str, Callable[[Payload], str]]] = {
     "created": _created,
-    "status": _status,
+    "status": lambda p: f"Now {p['status']}{_because(p)}",
     "preparing": _preparing,
-    "warning": _warning,
-    "renamed": _renamed,
+    "warning": lambda p: f"Warning: {p['text']}",
+    "renamed": lambda p: f"Now called {p['name']}",
     "interrupted": _interrupted,
 }
 """End of the type of an event that jobs of all kinds have → what it says of its payload."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
-if TYPE_CHECKING:
-    from kdnas.db.engine import Database, Session
-    from kdnas.db.records import EventRecord
-    from kdnas.records import SearchStatus
-    from kdnas.settings import Settings
+from api.http.schemas import EventShape
+from api.logs.job_log import log_so_far
+from kdnas.cli.screens.event_words import in_words
+from kdnas.db.engine import Database, Session
+from kdnas.db.models import FINAL_STATUSES, Job
+from kdnas.db.queue import leases
+from kdnas.db.records import EventRecord
+from kdnas.db.repository import events, jobs
+from kdnas.errors import NotFoundError
+from kdnas.records import SearchStatus
+from kdnas.settings import Settings
 
 POLL_SECONDS: Final = 0.5
 PAGE: Final = 500
@@ -33,11 +39,7 @@ class EventLines:
 
     def print(self, event: EventRecord, session: Session) -> None:
         """Print one; what has no words is left out, but not of JSON."""
-        from kdnas.cli.screens.event_words import in_words
-
         if self._as_json:
-            from api.http.schemas import EventShape
-
             typer.echo(EventShape.model_validate(event).model_dump_json())
         elif (text := in_words(event)) is not None:
             about = self._about(event, session)
@@ -69,9 +71,6 @@ def follow_events(
     Returns:
         How it ended; None if it was deleted.
     """
-    from kdnas.db.models import FINAL_STATUSES
-    from kdnas.db.repository import events, jobs
-
     while True:
         with database.read() as session:
             # Read before the events, so that the one of its end is among them.
@@ -93,11 +92,6 @@ def follow_log(database: Database, settings: Settings, job_id: str, tail: int) -
     Raises:
         NotFoundError: it has no log and will have none.
     """
-    from api.logs.job_log import log_so_far
-    from kdnas.db.models import FINAL_STATUSES, Job
-    from kdnas.db.queue import leases
-    from kdnas.db.repository import jobs
-
     position, silent = None, 0
     while silent < LAST_WORDS:
         with database.read() as session:
@@ -114,9 +108,6 @@ def follow_log(database: Database, settings: Settings, job_id: str, tail: int) -
 
 
 def _called(session: Session, job_id: str) -> str:
-    from kdnas.db.repository import jobs
-    from kdnas.errors import NotFoundError
-
     try:
         return jobs.get_job(session, job_id).called
     except NotFoundError:  # deleted meanwhile

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kdnas.cli.screens.console import say
+from kdnas.errors import WorkError
 
 
 class Interrupt:
@@ -22,11 +23,15 @@ class Interrupt:
 
 
 @contextmanager
-def interruptible(what: str) -> Iterator[Interrupt]:
+def interruptible(
+    what: str, way_on: str | None = None, hopeless: tuple[type[Exception], ...] = ()
+) -> Iterator[Interrupt]:
     """Catch SIGINT and SIGTERM for the time of a ``with`` block.
 
     Args:
         what: is saved, such as "the search", for the message.
+        way_on: command that goes on with it, to be told where it fails or is stopped at once.
+        hopeless: failures that would come again, so that nothing is told.
     """
     interrupt = Interrupt()
 
@@ -39,6 +44,10 @@ def interruptible(what: str) -> Iterator[Interrupt]:
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupt
+    except (WorkError, KeyboardInterrupt) as stop:
+        if way_on is not None and not isinstance(stop, hopeless):
+            say(f"stopped; go on with: {way_on}")
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kdnas.artefact import write_atomically
-from kdnas.cli.screens.console import bar, say
+from kdnas.cli.options.outputs import write_report
+from kdnas.cli.screens.console import bar, say, say_each
+from kdnas.cli.screens.interrupt import Interrupt, interruptible
+from kdnas.cli.screens.search import SearchScreen, show_result
+from kdnas.cli.tables.answers import print_lines
+from kdnas.cli.tables.formats import as_text
+from kdnas.errors import CancelledError, KdnasError
 
 if TYPE_CHECKING:
     from api.pipelines.run import Doers, Part
-    from kdnas.cli.screens.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
     from kdnas.evaluation.finetuning.training import FinetuneProgress
@@ -36,19 +42,18 @@ def say_plan(spec: PipelineSpec) -> None:
         + ", ".join(f"{ms:g} ms" for ms in way.latency_budgets_ms)
         + ", ".join(f"{share:g} of the teacher's latency" for share in way.latency_budgets_ratio)
     )
-    beside = [
-        f"{len(spec.baselines.proportions)} of the teacher's proportions",
-        f"{spec.baselines.random} at random",
-    ]
-    if spec.baselines.undistilled:
-        beside.append("each of all these undistilled")
-    if spec.baselines.variants:
-        beside.append(f"{len(spec.baselines.variants)} of the teacher itself, smaller")
-    if spec.baselines.smallest_cuts:
-        beside.append("for each the smallest cut of the teacher that is not faster")
+    baselines = spec.baselines
+    beside = {
+        f"{len(baselines.proportions)} of the teacher's proportions": True,
+        f"{baselines.random} at random": True,
+        "each of all these undistilled": baselines.undistilled,
+        f"{len(baselines.variants)} of the teacher itself, smaller": baselines.variants,
+        "for each the smallest cut of the teacher that is not faster": baselines.smallest_cuts,
+    }
+    said = [words for words, wanted in beside.items() if wanted]
     training = spec.distillation.training
     length = f"{training.steps} steps" if training.steps else f"{training.epochs:g} epochs"
-    say(f"students   {chosen}; beside them {', '.join(beside)}; {length} each")
+    say(f"students   {chosen}; beside them {', '.join(said)}; {length} each")
     seeds = "1 seed" if len(scores.seeds) == 1 else f"{len(scores.seeds)} seeds"
     limit = f", at most {scores.max_steps} steps each" if scores.max_steps else ""
     if scores.grid is not None:
@@ -78,25 +83,19 @@ def run_and_report(
         typer.Exit: 130 if it was interrupted, 1 if a part of it failed.
     """
     from api.pipelines.run import run_stored_pipeline
-    from kdnas.cli.screens.interrupt import interruptible
-    from kdnas.errors import WorkError
 
-    interrupted = False
+    way_on, interrupted = f"kdnas launch --resume {record.name}", False
     if record.status != "succeeded":
-        try:
-            with interruptible("the pipeline") as interrupt:
-                doers = _doers(record.id, database, settings, interrupt)
-                record = run_stored_pipeline(record.id, database, doers, interrupt)
-            interrupted = interrupt.requested and record.status == "paused"
-        except (WorkError, KeyboardInterrupt):
-            say(f"stopped; go on with: kdnas launch --resume {record.name}")
-            raise
+        with interruptible("the pipeline", way_on) as interrupt:
+            doers = _doers(record.id, database, settings, interrupt)
+            record = run_stored_pipeline(record.id, database, doers, interrupt)
+        interrupted = interrupt.requested and record.status == "paused"
     show_pipeline(record.id, database, settings, output, as_json)
     if record.status == "paused":
-        say(f"paused; go on with: kdnas launch --resume {record.name}")
+        say(f"paused; go on with: {way_on}")
     if record.status == "failed":
         say(f"error: {record.error}")
-        say(f"go on with: kdnas launch --resume {record.name}")
+        say(f"go on with: {way_on}")
     if interrupted:
         raise typer.Exit(130)
     if record.status in {"failed", "cancelled"}:
@@ -129,30 +128,21 @@ def show_pipeline(
     with database.read() as session:
         row = pipeline_pages.read_pipeline(session, pipeline_id)
     report = build_pipeline_report(database, settings, pipeline_id)
-    markdown = as_markdown(report)
-    tell = say if as_json else typer.echo
-    told = [*_lines(row), *([f"\n{markdown}"] if row["num_evaluated"] else [])]
-    for text in told if not quiet else []:
-        tell(text)
+    plain, markdown = report_json(report), as_markdown(report)
+    if not quiet:
+        tell = say_each if as_json else print_lines
+        tell([*_lines(row), *([f"\n{markdown}"] if row["num_evaluated"] else [])])
     if output is not None and row["num_evaluated"]:
-        whole = json.dumps(report_json(report), indent=2, default=in_json) + "\n"
+        whole = json.dumps(plain, indent=2, default=datetime.isoformat) + "\n"
         texts = {"md": markdown, "csv": as_csv(report), "tex": as_latex(report), "json": whole}
-        for suffix, text in texts.items():
-            write_atomically(output / f"{REPORT_FILE}.{suffix}", text.encode())
+        write_report(output, REPORT_FILE, texts)
         say(f"report     {output / REPORT_FILE}.md  (and .csv, .tex, .json)")
     if as_json:
-        typer.echo(json.dumps({**row, "report": report_json(report)}, default=in_json))
-
-
-def in_json(moment: datetime) -> str:
-    """Write a time as the service does; ``json.dumps`` asks for it."""
-    return moment.isoformat()
+        typer.echo(json.dumps({**row, "report": plain}, default=datetime.isoformat))
 
 
 def _lines(row: Mapping[str, Any]) -> Sequence[str]:
     """Return where a pipeline stands, a line a member."""
-    from kdnas.cli.tables.formats import as_text
-
     lines = [f"\npipeline {row['name']}: {row['status']}, stage {row['stage']}"]
     lines += [f"note: {note}" for note in row["notes"]]
     if not row["members"]:
@@ -166,8 +156,7 @@ def _lines(row: Mapping[str, Any]) -> Sequence[str]:
         ]
         for member in row["members"]
     ]
-    table = as_text(["role", "model", "distillation", "evaluations"], rows)
-    return [*lines, table]
+    return [*lines, as_text(["role", "model", "distillation", "evaluations"], rows)]
 
 
 def _distilled(made: Mapping[str, Any] | None) -> str:
@@ -193,11 +182,9 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
     def search(record: SearchRecord) -> None:
         from api.searches.reading import search_summary
         from api.searches.run import run_stored_search
-        from kdnas.cli.screens.search import SearchScreen, show_result
 
         say(f"\nsearch {record.name}  (id {record.id})")
-        screen = SearchScreen()
-        with screen:
+        with SearchScreen() as screen:
             run_stored_search(record.id, database, settings, screen.watchers, interrupt)
         show_result(search_summary(record.id, database), to_stderr=True)
 
@@ -209,14 +196,9 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
         if outcome.record.status == "succeeded" and outcome.distilled is not None:
             say_student(outcome.record, outcome.output, outcome.distilled)
 
-    def evaluation(record: EvaluationRecord) -> None:
-        _evaluate(record, pipeline_id, database, settings, interrupt)
+    evaluation = partial(_evaluate, pipeline_id, database, settings, interrupt)
 
     def failed(part: Part, error: Exception) -> None:
-        import traceback
-
-        from kdnas.errors import CancelledError, KdnasError
-
         if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
             say("".join(traceback.format_exception(error)))
         what = "cancelled" if isinstance(error, CancelledError) else "failed"
@@ -226,11 +208,11 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
 
 
 def _evaluate(
-    record: EvaluationRecord,
     pipeline_id: str,
     database: Database,
     settings: Settings,
     interrupt: Interrupt,
+    record: EvaluationRecord,
 ) -> None:
     from api.evaluations.service import run_stored_evaluation
     from api.pipelines.story import member_name

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console
+from kdnas.cli.tables.answers import answer, fact_lines
 
 if TYPE_CHECKING:
     from api.searches.run import PreparedSearch
@@ -18,41 +16,24 @@ def show_plan(prepared: PreparedSearch, database: Database, as_json: bool) -> No
     from api.searches.plan import plan_search
 
     plan = plan_search(prepared, database)
-    if as_json:
-        typer.echo(json.dumps(plan))
-        return
-    out = Console(highlight=False, soft_wrap=True)
-    for name, value in _rows(plan):
-        out.print(f"{name:<12} {value}", markup=False)
+    answer(plan, as_json, fact_lines(_facts(plan)))
 
 
-def _rows(plan: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(plan: dict[str, Any]) -> dict[str, str]:
     allowed = plan["num_allowed"]
     limits = f", {allowed} within the limits" if allowed is not None else ", limits not known yet"
     hours, minutes = divmod(round(plan["training_seconds"] / 60), 60)
-    return [
-        ("space", f"{plan['num_states']} architectures{limits}"),
-        (
-            "would train",
-            f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, each "
-            f"{plan['steps']} steps of {plan['batch_size']} sequences; "
-            f"{plan['num_known']} states are in the look-up table",
-        ),
-        (
-            "cost",
-            f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
-            f"{100 * plan['teacher_share']:.0f} % of it",
-        ),
-        (
-            "memory",
-            f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "
-            f"students, {plan['teacher_gib']:.2f} GiB for the teacher, per worker",
-        ),
-        (
-            "time",
-            f"about {hours} h {minutes:02} min of training on {plan['num_workers']} x "
-            f"{plan['device']} ({plan['threads']} threads, {plan['dtype']}), from "
-            f"{plan['seconds_per_student']:.1f} s a student timed just now"
-            + ("" if plan["latency_known"] else "; and the latency table first"),
-        ),
-    ]
+    return {
+        "space": f"{plan['num_states']} architectures{limits}",
+        "would train": f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, "
+        f"each {plan['steps']} steps of {plan['batch_size']} sequences; {plan['num_known']} states "
+        "are in the look-up table",
+        "cost": f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
+        f"{100 * plan['teacher_share']:.0f} % of it",
+        "memory": f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "
+        f"students, {plan['teacher_gib']:.2f} GiB for the teacher, per worker",
+        "time": f"about {hours} h {minutes:02} min of training on {plan['num_workers']} x "
+        f"{plan['device']} ({plan['threads']} threads, {plan['dtype']}), from "
+        f"{plan['seconds_per_student']:.1f} s a student timed just now"
+        + ("" if plan["latency_known"] else "; and the latency table first"),
+    }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
@@ -11,11 +11,18 @@ from rich.table import Table
 
 from kdnas.cli.screens.console import Bar, console, say
 from kdnas.cli.screens.times import span
+from kdnas.records import AttemptInterrupted, AttemptStarted, Candidate, GroupProgress
+from kdnas.search.progress import (
+    CandidateDone,
+    EpisodeDone,
+    EpisodeStarted,
+    Progress,
+    SearchDone,
+    SearchStarted,
+)
 
 if TYPE_CHECKING:
     from api.searches.run import Watchers
-    from kdnas.records import Candidate
-    from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
 
 TOP = 10
 
@@ -28,7 +35,6 @@ class SearchScreen:
         self._groups: dict[tuple[str, ...], float] = {}
         self._num_episodes = 0
         self._candidates = 0
-        self._losses = "relative"
 
     @property
     def watchers(self) -> Watchers:
@@ -40,12 +46,7 @@ class SearchScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close_bar()
 
     def _close_bar(self) -> None:
@@ -55,7 +56,7 @@ class SearchScreen:
 
     def _on_latency(self, share: float, text: str) -> None:
         if self._bar is None:
-            say("latency    no table for this device yet; measuring the students")
+            self._on_waiting("measuring the students")
             self._bar = Bar("latency", 1.0)
         self._bar.at(share, 1.0, text)
         if share >= 1.0:
@@ -65,52 +66,38 @@ class SearchScreen:
         say(f"latency    no table for this device yet; {text}")
 
     def _on_search(self, event: Progress) -> None:
-        from kdnas.records import AttemptInterrupted, AttemptStarted, GroupProgress
-        from kdnas.search.progress import (
-            CandidateDone,
-            EpisodeDone,
-            EpisodeStarted,
-            SearchDone,
-            SearchStarted,
-        )
-
-        if isinstance(event, SearchStarted):
-            self._close_bar()
-            self._num_episodes = event.num_episodes
-            limited = (
-                f", {event.num_allowed} within the limits"
-                if event.num_allowed < event.num_states
-                else ""
-            )
-            say(f"space      {event.num_states} architectures{limited}")
-        elif isinstance(event, EpisodeStarted):
-            self._start_episode(event)
-        elif isinstance(event, AttemptStarted):
-            self._groups[event.candidate_ids] = 0.0
-            if self._bar is None:
-                self._bar = Bar("  training", 1.0)
-        elif isinstance(event, AttemptInterrupted):
-            say(f"  {len(event.candidate_ids)} interrupted: {event.reason}; tried again")
-        elif isinstance(event, GroupProgress):
-            self._groups[event.candidate_ids] = event.step / event.total_steps
-            if self._bar is not None:
-                share = sum(self._groups.values()) / max(1, len(self._groups))
-                self._bar.at(share, 1.0, f"step {event.step} of {event.total_steps}")
-        elif isinstance(event, CandidateDone):
-            say("  " + candidate_line(event.candidate))
-        elif isinstance(event, EpisodeDone):
-            self._end_episode(event)
-        elif isinstance(event, SearchDone):
-            self._close_bar()
-            if event.reason:
-                say(event.reason)
+        match event:
+            case SearchStarted(num_states=num, num_allowed=allowed):
+                self._close_bar()
+                self._num_episodes = event.num_episodes
+                limited = f", {allowed} within the limits" if allowed < num else ""
+                say(f"space      {num} architectures{limited}")
+            case EpisodeStarted():
+                self._start_episode(event)
+            case AttemptStarted():
+                self._groups[event.candidate_ids] = 0.0
+                if self._bar is None:
+                    self._bar = Bar("  training", 1.0)
+            case AttemptInterrupted():
+                say(f"  {len(event.candidate_ids)} interrupted: {event.reason}; tried again")
+            case GroupProgress(step=step, total_steps=total):
+                self._groups[event.candidate_ids] = step / total
+                if self._bar is not None:
+                    share = sum(self._groups.values()) / len(self._groups)
+                    self._bar.at(share, 1.0, f"step {step} of {total}")
+            case CandidateDone():
+                say("  " + candidate_line(event.candidate))
+            case EpisodeDone():
+                self._end_episode(event)
+            case SearchDone():
+                self._close_bar()
+                if event.reason:
+                    say(event.reason)
 
     def _start_episode(self, event: EpisodeStarted) -> None:
         self._groups.clear()
         self._candidates = len(event.candidates)
-        sources: dict[str, int] = {}
-        for candidate in event.candidates:
-            sources[candidate.source] = sources.get(candidate.source, 0) + 1
+        sources = Counter(candidate.source for candidate in event.candidates)
         who = ", ".join(f"{count} by {source}" for source, count in sources.items())
         epsilon = "" if event.epsilon is None else f"  ε {event.epsilon:.2f}"
         again = "  (taken up again)" if event.resumed else ""
@@ -137,11 +124,8 @@ def candidate_line(candidate: Candidate) -> str:
     name = f"{candidate.architecture!s:<24}"
     if candidate.status == "failed" or candidate.losses is None:
         return f"{name} failed: {candidate.error}"
-    predicted = (
-        ""
-        if candidate.predicted_reward is None
-        else f" (predicted {candidate.predicted_reward:.3f})"
-    )
+    reward = candidate.predicted_reward
+    predicted = "" if reward is None else f" (predicted {reward:.3f})"
     how = "looked up" if candidate.reused else "trained"
     note = f"  [{candidate.note}]" if candidate.note else ""
     return (
@@ -177,24 +161,28 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
         )
 
 
+_COLUMNS = {
+    "architecture": ("architecture", ""),
+    "reward": ("reward", ".3f"),
+    "L": ("loss", ".3f"),
+    "output": ("output_loss", ".3f"),
+    "start": ("loss_start", ".3f"),
+    "ms": ("latency_ms", ".2f"),
+    "of T": ("latency_ratio", ".2f"),
+    "M par.": ("params_millions", ".1f"),
+    "ep.": ("episode", ""),
+    "by": ("source", ""),
+}
+"""Heading of a column → what of a state it shows, and how it is written."""
+_WORDS = {"architecture", "by"}
+
+
 def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
     """Lay states out in a table that fits eighty columns; `--json` has every figure."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("architecture", no_wrap=True)
-    for column in ("reward", "L", "output", "start", "ms", "of T", "M par.", "ep."):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("by", no_wrap=True)
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column in _WORDS else "right", no_wrap=True)
     for state in states:
-        table.add_row(
-            state["architecture"],
-            f"{state['reward']:.3f}",
-            f"{state['loss']:.3f}",
-            f"{state['output_loss']:.3f}",
-            "-" if state["loss_start"] is None else f"{state['loss_start']:.3f}",
-            f"{state['latency_ms']:.2f}",
-            f"{state['latency_ratio']:.2f}",
-            f"{state['params_millions']:.1f}",
-            str(state["episode"]),
-            state["source"],
-        )
+        found = ((state[key], form) for key, form in _COLUMNS.values())
+        table.add_row(*("-" if value is None else format(value, form) for value, form in found))
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 import kdnas.cli.full_distill
 from kdnas.cli.full_distill import full_distill, reading_line, run_and_report, worth
-from kdnas.cli.options import common
+from kdnas.cli.options.places import request_of
 from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.errors import KdnasError, SpecError, StoreError, TrainingError
 from kdnas.records import Losses
@@ -79,9 +80,11 @@ def test_two_starts_at_once_are_refused() -> None:
 
 
 def test_the_objectives_options_have_their_places_in_the_spec() -> None:
-    values = common.objective_values("hs+od", "last", 3.0, None, None, None, False, 2.0, 100)
-    given = {path.removeprefix("objective."): v for path, v in values.items() if v is not None}
-    spec = objective_spec(given)
+    asked = {"objective": "hs+od", "mapping": "last", "last_weight": 3.0}
+    asked |= {"temperature": 2.0, "fit_lm_head": 100}
+    options = inspect.signature(full_distill).parameters.values()
+    given = {option.name: asked.get(option.name, option.default) for option in options}
+    spec = objective_spec(request_of(full_distill, given)["objective"])
     assert isinstance(spec, MultiStageSpec)
     assert (spec.mapping, spec.last_weight) == ("last", 3.0)
     assert (spec.temperature, spec.fit_lm_head) == (2.0, 100)

@@ -382,6 +382,7 @@ def test_watching_tells_of_parts_and_fails_with_them(
 
 def test_a_job_that_is_deleted_while_it_is_watched(settings: Settings, database: Database) -> None:
     made = add(database, "one")
+    run("jobs", "show", "one")  # loads what watching it would load while it is deleted
 
     def later() -> None:
         time.sleep(0.3)

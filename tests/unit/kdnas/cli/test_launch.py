@@ -13,7 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from kdnas.cli import launch, pipelines
-from kdnas.cli.options.inputs import gather, nested
+from kdnas.cli.options.inputs import gather
+from kdnas.cli.options.places import nested
 from kdnas.cli.screens.pipeline import most_students
 from kdnas.db.engine import Database
 from kdnas.db.repository import pipelines as repository
@@ -138,7 +139,10 @@ def test_tasks_stay_with_their_suite() -> None:
         (("--data-dir", "empty"), "no data of SST-2 in"),
         (("--seeds", "0"), "give from 1 to 1000 seeds"),
         (("--output", "file"), "output folder file cannot be made"),
-        (("--resume", "one", "--teacher", "x", "--top", "3"), "--teacher, --top or --latency"),
+        (
+            ("--resume", "one", "--teacher", "x", "--top", "3"),
+            "so --teacher, --top cannot be given",
+        ),
         (("--resume", "one"), "there is no pipeline 'one'"),
         (("--data-dir", "glue", "--teacher", "./nowhere"), "does not exist"),
     ],
