@@ -86,7 +86,7 @@ class Output:
                 if has_ended and latest == math.inf:
                     latest = time.monotonic() + LATE_SECONDS
                 ready = selector.select(LOOK_SECONDS)
-                if has_ended and not ready or time.monotonic() > latest:
+                if (has_ended and not ready) or time.monotonic() > latest:
                     break
                 for key, _ in ready:
                     chunk = os.read(key.fd, _CHUNK)
