@@ -73,12 +73,14 @@ def listed(client: TestClient, query: str = "") -> list[str]:
     return [row["id"] for row in answer.json()["items"]]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_what_users_asked_for_is_listed_the_newest_first(client: TestClient, ids: Ids) -> None:
     assert listed(client) == [ids.build, ids.scored, ids.made, ids.alone, ids.whole]
     everything = [ids.build, ids.scored, ids.made, ids.alone, ids.part, ids.whole]
     assert listed(client, "roots=false") == everything
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -150,6 +152,7 @@ def test_what_a_list_refuses(
     assert said in answer.json()["detail"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_parent_counts_its_children(client: TestClient, database: Database, ids: Ids) -> None:
     with database.write() as session:
         searches.create_search(session, {}, name="second", parent_id=ids.whole)
@@ -159,6 +162,7 @@ def test_a_parent_counts_its_children(client: TestClient, database: Database, id
     assert (child["parent_id"], child["num_children"]) == (ids.whole, 0)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_is_read_by_id_and_by_name(client: TestClient, database: Database, ids: Ids) -> None:
     found = client.get(f"{JOBS}/{ids.alone}").json()
     assert_shape(JobDetail, found)
@@ -261,6 +265,7 @@ def test_one_is_named_noted_and_labelled(
     ]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_taken_name_is_refused_and_nothing_is_changed(client: TestClient, ids: Ids) -> None:
     answer = client.patch(f"{JOBS}/alone", json={"note": "late", "name": "part"})
     assert answer.status_code == 409
@@ -306,6 +311,7 @@ def test_a_wrong_change_is_refused(
     assert where in answer.json()["detail"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_is_deleted(client: TestClient, database: Database, ids: Ids) -> None:
     for path in (f"{JOBS}/{ids.build}", f"/api/v1/evaluations/{ids.scored}"):
         assert client.delete(path).status_code == 204
@@ -325,6 +331,7 @@ def test_one_that_runs_is_not_deleted(client: TestClient, ids: Ids, force: bool)
     )
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("path", [JOBS, "/api/v1/searches"])
 def test_what_others_stand_on_is_deleted_with_force_alone(
     client: TestClient, ids: Ids, path: str
@@ -342,6 +349,7 @@ def test_what_others_stand_on_is_deleted_with_force_alone(
     assert client.get("/api/v1/pipelines/whole").json()["search_id"] is None
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_parent_leaves_its_children(client: TestClient, database: Database, ids: Ids) -> None:
     with database.write() as session:
         late = searches.create_search(session, {}, name="late", parent_id=ids.whole).id

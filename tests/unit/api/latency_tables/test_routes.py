@@ -29,6 +29,7 @@ def table(database: Database) -> str:
         return latencies.save_latency_table(session, benchmark_latencies())
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_tables_are_listed_and_read_by_entry(client: TestClient, table: str) -> None:
     listed = client.get(TABLES).json()
     assert_shape(Page[LatencyTableShape], listed)
@@ -54,6 +55,7 @@ def test_tables_are_listed_and_read_by_entry(client: TestClient, table: str) -> 
         assert client.get(f"{TABLES}/{unknown}").status_code == 404
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_table_is_asked_for_and_its_build_followed(
     client: TestClient, database: Database, table: str
 ) -> None:
