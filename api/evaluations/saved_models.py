@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from api.evaluations.prepare import PlannedTask, PreparedEvaluation
-from api.evaluations.run import FinishedPair, OnProgress, unchanged_data
+from api.evaluations.run import FinishedPair, OnProgress
 from api.jobs.files import evaluation_checkpoints, remove_evaluation_checkpoints
 from api.jobs.lease import held_lease
 from kdnas.db.engine import Database
@@ -80,27 +80,27 @@ def save_models(
         KdnasError: a fine-tuning failed, or a model cannot be written.
     """
     written = []
-    chosen = [
-        (planned, pair)
-        for planned in prepared.tasks
-        if planned.task.fine_tuned
-        for pair in _chosen([p for p in finished if p.result.task == planned.task.name], which)
-    ]
-    for planned, pair in chosen:
-        kept = evaluation_checkpoints(settings, pair.record.id).with_name(KEPT_MODEL)
-        if not kept.is_dir():
-            on_retrain(pair)
-            if not _trained(
-                prepared, planned, pair, kept, database, settings, on_progress, should_stop
-            ):
-                return None
-        name = folder_name(planned.task.name)
-        target = folder / (name if which == "best" else f"{name}-seed{pair.result.seed}")
-        written.append(_moved(kept, target))
+    for planned in (one for one in prepared.tasks if one.task.fine_tuned):
+        pairs = [pair for pair in finished if pair.result.task == planned.task.name]
+        if which == "best":
+            pairs = sorted(pairs, key=lambda pair: -pair.result.main)[:1]
+        for pair in pairs:
+            kept = _kept(pair, settings)
+            if not kept.is_dir():
+                on_retrain(pair)
+                if not _trained(
+                    prepared, planned, pair, database, settings, on_progress, should_stop
+                ):
+                    return None
+            seed = f"-seed{pair.result.seed}" if which == "each" else ""
+            written.append(_moved(kept, folder / f"{folder_name(planned.task.name)}{seed}"))
     for pair in finished:
-        kept = evaluation_checkpoints(settings, pair.record.id).with_name(KEPT_MODEL)
-        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(_kept(pair, settings), ignore_errors=True)
     return written
+
+
+def _kept(pair: FinishedPair, settings: Settings) -> Path:
+    return evaluation_checkpoints(settings, pair.record.id).with_name(KEPT_MODEL)
 
 
 def folder_name(task: str) -> str:
@@ -108,18 +108,10 @@ def folder_name(task: str) -> str:
     return re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
 
 
-def _chosen(pairs: Sequence[FinishedPair], which: Which) -> Iterator[FinishedPair]:
-    if which == "each":
-        yield from pairs
-    elif pairs:
-        yield max(pairs, key=lambda pair: pair.result.main)
-
-
 def _trained(
     prepared: PreparedEvaluation,
     planned: PlannedTask,
     pair: FinishedPair,
-    kept: Path,
     database: Database,
     settings: Settings,
     on_progress: OnProgress,
@@ -133,20 +125,19 @@ def _trained(
     with held_lease(database, Evaluation, pair.record.id, owner) as lost, training_lock():
         done = finetune(
             prepared.model,
-            unchanged_data(prepared, planned),
+            prepared.unchanged_data(planned),
             pair.result.settings,
             pair.result.seed,
             evaluation_checkpoints(settings, pair.record.id),
-            keep=kept,
+            keep=_kept(pair, settings),
             device=prepared.device,
             threads=prepared.spec.threads,
             on_progress=lambda progress: on_progress(planned, pair.result.seed, progress),
             should_stop=lambda: lost.is_set() or should_stop(),
         )
-        if done is None:
-            return False
-        remove_evaluation_checkpoints(settings, pair.record.id)
-    return True
+        if done is not None:
+            remove_evaluation_checkpoints(settings, pair.record.id)
+    return done is not None
 
 
 def _moved(kept: Path, target: Path) -> Path:

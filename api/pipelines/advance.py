@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from api.evaluations.pairs import evaluation_pairs
+from api.inputs.pairs import evaluation_pairs
 from api.pipelines.choice import choose
 from api.pipelines.state import MemberState, PipelineState, Step, next_step
 from kdnas.architecture import Architecture

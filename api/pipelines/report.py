@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from api.distillations.learned import learned_nothing
-from api.evaluations.paired_scores import Files, prediction_files
+from api.inputs.results import learned_nothing, prediction_files, task_results
 from api.pipelines.results import Beside, ModelLine, Pick, PipelineReport
 from api.pipelines.scores import ScoredModel, Scoring
 from api.pipelines.story import failures, member_name, remedy, setup, stage_times
@@ -27,6 +26,7 @@ from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import pipelines, searches
 from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.paired import Files
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import SearchFacts, SearchRecord, StateCounts
@@ -86,7 +86,7 @@ def build_pipeline_report(
     """
     with database.read() as session:
         stored = _read(session, settings, pipeline_id)
-    results = {member_name(one): _results(one) for one in stored.members}
+    results = {member_name(one): task_results(one.evaluations) for one in stored.members}
     scoring = Scoring(
         stored.spec.evaluation.suite,
         [
@@ -135,19 +135,9 @@ def _read(session: Session, settings: Settings, pipeline_id: str) -> _Stored:
         counts = explored.state_counts(session, search.id)
     members = pipelines.list_members(session, record.id)
     files = {
-        member.id: prediction_files(
-            session, [one for one in member.evaluations if one.status == "succeeded"], settings
-        )
-        for member in members
+        member.id: prediction_files(session, member.evaluations, settings) for member in members
     }
     return _Stored(record, spec, members, search, search_spec, facts, counts, files)
-
-
-def _results(member: MemberRecord) -> tuple[TaskResult, ...]:
-    """Read a member's results, the tasks in the order in which they were asked for."""
-    return tuple(
-        TaskResult.from_json(one.metrics) for one in member.evaluations if one.status == "succeeded"
-    )
 
 
 def _scores(
@@ -219,7 +209,8 @@ def _measured_latency(
     if teacher is None or teacher.figures.latency_ms is None:
         return None, None
     own, other = (
-        [result.figures for result in _results(one) if result.figures] for one in (member, teacher)
+        [result.figures for result in task_results(one.evaluations) if result.figures]
+        for one in (member, teacher)
     )
     speeds = (first.speed_up_over(second) for first in own for second in other)
     speed = next((speed for speed in speeds if speed), None)

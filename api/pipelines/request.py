@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from api.evaluations.pairs import check_pairs
+from api.inputs.pairs import evaluation_pairs
 from controller.strategies import build_strategy
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.search_space import SearchSpace
@@ -38,7 +38,7 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     )
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     tasks = tasks_with_data(request)
-    check_pairs(request, tasks)
+    evaluation_pairs(request, tasks)  # refuses what does not go together
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from statistics import fmean
 
-from api.evaluations.paired_scores import Files, Together, compare, compare_together
 from api.pipelines.results import Beside, Estimate
 from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.averages import suite_averages
+from kdnas.evaluation.scoring.paired import Files, Together, compare, compare_together
 
 
 @dataclass(frozen=True)

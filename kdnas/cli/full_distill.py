@@ -327,7 +327,7 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
 
 def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
-    from api.distillations.learned import learned_nothing
+    from api.inputs.results import learned_nothing
     from kdnas.cli.screens.console import say
 
     say(f"student    {output}")

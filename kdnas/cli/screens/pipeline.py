@@ -232,7 +232,7 @@ def _evaluate(
     settings: Settings,
     interrupt: Interrupt,
 ) -> None:
-    from api.evaluations.service import run_stored_evaluation
+    from api.evaluations.run import run_stored_evaluation
     from api.pipelines.story import member_name
     from kdnas.db.repository import evaluations, pipelines
 

@@ -1,7 +1,7 @@
-"""An evaluation with several fine-tunings beside each other, each in a process of a cluster.
+"""An evaluation of the command line: every task with every seed, one by one or several at once.
 
-A thread here looks after each pair of task and seed: its lease, its row, its progress. What is told
-to the caller is told in his own thread.
+Of several each goes in a process of a cluster, and a thread here looks after it: its lease, its
+row, its progress. What is told to the caller is told in his own thread.
 """
 
 from __future__ import annotations
@@ -10,30 +10,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 from api.evaluations.prepare import PlannedTask, PreparedEvaluation
-from api.evaluations.run import (
-    EvaluationOutcome,
-    FineTune,
-    FinishedPair,
-    OnProgress,
-    evaluate_pair,
-    find_pair,
-    hyper_parameters,
-    run_evaluation,
-    stopped_status,
-    take,
-    unchanged_data,
-)
+from api.evaluations.run import Evaluator, FinishedPair, OnProgress, Ready
 from api.jobs.files import remove_abandoned_files
-from api.jobs.work import at_work
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
+from kdnas.db.repository import evaluations
 from kdnas.evaluation.finetuning.training import FinetuneProgress
-from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.results import TaskResult
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -46,11 +35,24 @@ OnFinished = Callable[[FinishedPair], None]
 Pair = tuple[PlannedTask, int]
 
 
-def evaluate_with_jobs(
+@dataclass(frozen=True, slots=True)
+class EvaluationOutcome:
+    """How an evaluation ended.
+
+    Attributes:
+        finished: all pairs that have figures.
+        stopped: whether pairs are left because this run was to stop.
+    """
+
+    finished: tuple[FinishedPair, ...]
+    stopped: bool
+
+
+def run_evaluation(
     prepared: PreparedEvaluation,
     database: Database,
     settings: Settings,
-    jobs: int | None,
+    jobs: int | None = 1,
     on_progress: OnProgress = lambda *_: None,
     on_finished: OnFinished = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -64,32 +66,39 @@ def evaluate_with_jobs(
         jobs: fine-tunings at a time; one is done in this process, without a cluster. None takes as
             many as there is room for.
         on_progress: is told how fine-tunings go.
-        on_finished: is told the figures of each pair of task and seed; first those that are known.
-        should_stop: asked a few times a second; True ends all of them after a checkpoint.
+        on_finished: is told the figures of each pair; first those that are known.
+        should_stop: asked between steps; True ends all of them after a checkpoint.
 
     Raises:
         ConflictError: another process works on one of them.
         TaskDataError: data have changed meanwhile.
-        KdnasError: a fine-tuning failed, and its row says why; the others have written checkpoints
-            and are gone on with the next time.
+        KdnasError: a fine-tuning failed, and its row says why; finished ones are kept, and others
+            that have written checkpoints are gone on with the next time.
     """
     remove_abandoned_files(settings)
-    pairs = [(p, seed) for p in prepared.tasks for seed in p.seeds(prepared.spec.seeds)]
-    found = [find_pair(prepared, planned, seed, database) for planned, seed in pairs]
-    todo = [pair for pair, known in zip(pairs, found, strict=True) if known is None]
-    trained = [pair for pair in todo if pair[0].task.fine_tuned]
-    jobs = jobs or _room(prepared, settings, trained)
-    if min(jobs, len(trained)) < 2:
-        return run_evaluation(prepared, database, settings, on_progress, on_finished, should_stop)
-    done = {(p.result.task, p.result.seed): p for p in found if p is not None}
-    for pair in done.values():
-        on_finished(pair)
+    done: dict[tuple[str, int], FinishedPair] = {}
 
     def note(pair: FinishedPair) -> None:
         done[pair.result.task, pair.result.seed] = pair
         on_finished(pair)
 
-    _evaluate(prepared, todo, jobs, database, settings, on_progress, note, should_stop)
+    pairs = [(p, seed) for p in prepared.tasks for seed in p.seeds(prepared.spec.seeds)]
+    todo = []
+    for planned, seed in pairs:
+        key = prepared.what_decides(planned, seed)[evaluations.KEY]
+        with database.read() as session:
+            found = evaluations.find_finished(session, key, planned.task.name, seed)
+        if found is None:
+            todo.append((planned, seed))
+        else:
+            note(FinishedPair(found, TaskResult.from_json(found.metrics), known=True))
+    trained = [pair for pair in todo if pair[0].task.fine_tuned]
+    jobs = jobs or _room(prepared, settings, trained)
+    evaluator = Evaluator(prepared, database, settings, on_progress, should_stop)
+    if min(jobs, len(trained)) < 2:
+        _one_by_one(evaluator, todo, note)
+    else:
+        _beside_each_other(evaluator, todo, jobs, note)
     order = [(planned.task.name, seed) for planned, seed in pairs]
     return EvaluationOutcome(
         tuple(done[key] for key in order if key in done), stopped=len(done) < len(order)
@@ -100,7 +109,7 @@ def _room(prepared: PreparedEvaluation, settings: Settings, pairs: Sequence[Pair
     """Return for how many pairs there is room; Ray, which takes seconds, is loaded for several."""
     threads = prepared.spec.threads or 1
     lonely = prepared.device == "cpu" and available_cores() < 2 * threads
-    short = sum(map(_steps, pairs)) < WORTH_STEPS
+    short = sum(planned.steps for planned, _ in pairs) < WORTH_STEPS
     if len(pairs) < 2 or short or (settings.ray_address is None and lonely):
         return 1
     from workers.finetuning import room_for
@@ -109,28 +118,25 @@ def _room(prepared: PreparedEvaluation, settings: Settings, pairs: Sequence[Pair
     return min(len(pairs), room)
 
 
-def _steps(pair: Pair) -> float:
-    """Steps of a fine-tuning, about: contexts may be several windows."""
-    planned, settings = pair[0], pair[0].settings
-    steps = planned.train_examples / settings.batch_size * settings.epochs
-    return steps if settings.max_steps is None else min(steps, settings.max_steps)
+def _one_by_one(evaluator: Evaluator, todo: Sequence[Pair], on_finished: OnFinished) -> None:
+    """Do pairs in their order, in this process, until one was stopped."""
+    for planned, pairs in groupby(todo, key=itemgetter(0)):
+        ready = evaluator.made_ready(planned)
+        for _, seed in pairs:
+            pair = None if ready is None else evaluator.take_and_do(planned, seed, ready)
+            if pair is None:
+                return
+            on_finished(pair)
 
 
-def _evaluate(
-    prepared: PreparedEvaluation,
-    todo: Sequence[Pair],
-    jobs: int,
-    database: Database,
-    settings: Settings,
-    on_progress: OnProgress,
-    on_finished: OnFinished,
-    should_stop: Callable[[], bool],
+def _beside_each_other(
+    evaluator: Evaluator, todo: Sequence[Pair], jobs: int, on_finished: OnFinished
 ) -> None:
-    """Do pairs in their order, the next one as soon as one has ended."""
+    """Do pairs in their order on a cluster, the next one as soon as one has ended."""
     from workers.cluster import cluster
 
-    with cluster(settings.ray_address):
-        crew = _Crew(prepared, jobs, database, settings, on_progress, on_finished, should_stop)
+    with cluster(evaluator.settings.ray_address):
+        crew = _Crew(evaluator, jobs, on_finished)
         try:
             for planned, seed in todo:
                 crew.wait(crew.has_room)
@@ -143,40 +149,21 @@ def _evaluate(
         raise crew.error
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A task that can be worked on: its data, its hyper-parameters, and who trains."""
-
-    task: str
-    data: TaskData
-    hyper: FinetuneSettings
-    fine_tune: FineTune
-
-
 class _Crew:
-    """Threads that look after a pair each; the arguments are those of the evaluation.
+    """Threads that look after a pair each.
 
     Attributes:
         error: the first one of any pair.
     """
 
-    def __init__(
-        self,
-        prepared: PreparedEvaluation,
-        jobs: int,
-        database: Database,
-        settings: Settings,
-        on_progress: OnProgress,
-        on_finished: OnFinished,
-        should_stop: Callable[[], bool],
-    ) -> None:
-        self._prepared, self._jobs = prepared, jobs
-        self._database, self._settings = database, settings
-        self._on_progress, self._on_finished = on_progress, on_finished
-        self._should_stop, self._stopping = should_stop, threading.Event()
+    def __init__(self, evaluator: Evaluator, jobs: int, on_finished: OnFinished) -> None:
+        self._should_stop, self._stopping = evaluator.should_stop, threading.Event()
+        self._evaluator = replace(evaluator, should_stop=self._is_ending)
+        self._jobs, self._on_finished = jobs, on_finished
         self._told: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._ready: _Ready | None = None
+        self._task = ""
+        self._ready: Ready | None = None
         self.error: Exception | None = None
 
     def has_room(self) -> bool:
@@ -197,58 +184,48 @@ class _Crew:
         return sum(thread.is_alive() for thread in self._threads)
 
     def begin(self, planned: PlannedTask, seed: int) -> bool:
-        """Start on a pair; False if nothing more is to be begun."""
-        ready = None if self._is_ending() else self._made_ready(planned)
-        if ready is None:
+        """Start on a pair, with a task's first one on its data and grid; False if it is over."""
+        if self._is_ending():
+            return False
+        if planned.task.name != self._task:
+            self._task, self._ready = planned.task.name, self._made_ready(planned)
+        if self._ready is None:
             return False
         thread = threading.Thread(
-            target=self._look_after, args=(planned, seed, ready), name=f"seed-{seed}", daemon=True
+            target=self._look_after,
+            args=(planned, seed, self._ready),
+            name=f"seed-{seed}",
+            daemon=True,
         )
         self._threads.append(thread)
         thread.start()
         return True
 
-    def _made_ready(self, planned: PlannedTask) -> _Ready | None:
-        """Read a task's data and try its grid, once for all of its seeds."""
-        if self._ready is not None and self._ready.task == planned.task.name:
-            return self._ready
+    def _made_ready(self, planned: PlannedTask) -> Ready | None:
         from workers.finetuning import finetune_on_cluster, handed_over, threads_each
 
-        prepared, settings = self._prepared, self._settings
-        data = unchanged_data(prepared, planned)
-        hyper = hyper_parameters(
-            prepared, planned, data, self._database, settings, self._on_progress, self._is_ending
-        )
-        if hyper is None:
+        ready = self._evaluator.made_ready(planned)
+        if ready is None:
             return None
+        prepared, settings = self._evaluator.prepared, self._evaluator.settings
         address, device = settings.ray_address, prepared.device
         fine_tune = partial(
             finetune_on_cluster,
-            handed_over(address, prepared.model, data, settings.store_url),
+            handed_over(address, prepared.model, ready.data, settings.store_url),
             device=device,
             threads=prepared.spec.threads or threads_each(address, device, self._jobs),
         )
-        self._ready = _Ready(planned.task.name, data, hyper, fine_tune)
-        return self._ready
+        return replace(ready, fine_tune=fine_tune)
 
-    def _look_after(self, planned: PlannedTask, seed: int, ready: _Ready) -> None:
+    def _look_after(self, planned: PlannedTask, seed: int, ready: Ready) -> None:
         def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
-            self._told.put(partial(self._on_progress, planned, seed, progress))
+            self._told.put(partial(self._evaluator.on_progress, planned, seed, progress))
 
-        stop, database = self._stopping.is_set, self._database
+        evaluator = replace(self._evaluator, on_progress=tell, should_stop=self._stopping.is_set)
         try:
-            record = take(self._prepared, planned, seed, database)
-            with at_work(
-                database, self._settings, record.id, None, stop, stopped_status(record)
-            ) as work:
-                pair = evaluate_pair(
-                    record, self._prepared, planned, ready.data, database, self._settings, tell,
-                    work, ready.hyper, ready.fine_tune,
-                )  # fmt: skip
+            pair = evaluator.take_and_do(planned, seed, ready)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
-            self.error = self.error or error
-            self._stopping.set()
-            return
+            self.error, pair = self.error or error, None
         if pair is None:
             self._stopping.set()
         else:
