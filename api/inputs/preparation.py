@@ -6,8 +6,10 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from api.inputs.objective_preparation import OnPreparing
+from api.jobs.context import JobContext
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
@@ -32,6 +34,51 @@ from workers.machine import Machine
 
 Student = TypeVar("Student", bound=StudentSpec)
 OnCorpus = Callable[[CorpusProgress], None]
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Who is told what, and nobody else.
+
+    Attributes:
+        latency: how far the latency table is.
+        progress: how far the work itself is.
+        corpus: how tokenising goes.
+        preparing: how preparing the objective goes.
+        warning: what the user should know before hours are spent.
+        waiting: once, that the machine is not free for measuring.
+    """
+
+    latency: Progress = lambda share, text: None
+    progress: Callable[[Any], None] = lambda _: None
+    corpus: OnCorpus = lambda _: None
+    preparing: OnPreparing = lambda *_: None
+    warning: Callable[[str], None] = lambda _: None
+    waiting: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    def of(cls, context: JobContext) -> Watchers:
+        """Tell everybody of a job of the service who follows it."""
+        return cls(
+            context.latency,
+            corpus=context.corpus,
+            preparing=context.objective,
+            warning=context.warn,
+            waiting=lambda text: context.latency(0.0, text),
+        )
+
+    def checked(self, check: Callable[[], None]) -> Watchers:
+        """Call something after each word on the preparations; what it raises ends them."""
+
+        def then(tell: Callable[..., None]) -> Callable[..., None]:
+            def tell_and_check(*told: Any) -> None:
+                tell(*told)
+                check()
+
+            return tell_and_check
+
+        told = {name: then(getattr(self, name)) for name in ("latency", "corpus", "preparing")}
+        return replace(self, **told)
 
 
 @dataclass(frozen=True)
@@ -142,9 +189,10 @@ def possible_start(
     Returns:
         How they can start, and what to say of it.
     """
-    if build_stages(objective)[0].objective.copies_layers:
-        if trained_before or student.init in ("teacher", "copy"):  # the default, and what is done
-            return student, []
+    copies = build_stages(objective)[0].objective.copies_layers
+    if copies and (trained_before or student.init in ("teacher", "copy")):
+        return student, []  # the default, and what is done
+    if copies:
         return student, [
             f"{objective.name} copies the layers of the teacher, so the start {student.init!r} "
             "(student.init) is not used"
@@ -214,6 +262,8 @@ def ensure_latencies(
     on_progress: Progress | None = None,
     on_wait: Callable[[str], None] | None = None,
     check: Callable[[], None] = lambda: None,
+    *,
+    anew: bool = False,
 ) -> LatencyTable:
     """Return a table that has every state of the space; build and store it if there is none.
 
@@ -225,6 +275,7 @@ def ensure_latencies(
         on_progress: is told how far the build is.
         on_wait: is told once if trainings on this machine must end first.
         check: asked while it waits for them; what it raises ends the wait.
+        anew: measure in any case, in place of what is known.
 
     Raises:
         LatencyError: the device cannot be measured.
@@ -232,7 +283,7 @@ def ensure_latencies(
     profile = current_profile(spec)
 
     def stored() -> LatencyTable | None:
-        known = stored_latencies(database, profile, teacher)
+        known = None if anew else stored_latencies(database, profile, teacher)
         whole = known is not None and all(str(state) in known.entries for state in space.states)
         return known if whole else None
 
@@ -240,11 +291,20 @@ def ensure_latencies(
     if known is not None:
         return known
     with measuring_lock(on_wait=on_wait, check=check):
-        # Somebody else may have built it while this one waited.
-        return stored() or _built(database, spec, profile, teacher, space, on_progress)
+        known = stored()  # somebody else may have built it while this one waited
+        if known is not None:
+            return known
+        table = _measured(database, spec, profile, teacher, space, on_progress)
+        with database.write() as session:
+            # What searches have used stays as it is; another machine may have stored some by now.
+            key = (profile.fingerprint, table.family, table.teacher_fingerprint)
+            known = None if anew else latencies.load_latency_table(session, *key)
+            table = table if known is None else _joined(known, table)
+            latencies.save_latency_table(session, table)
+    return table
 
 
-def _built(
+def _measured(
     database: Database,
     spec: LatencySpec,
     profile: LatencyProfile,
@@ -252,16 +312,19 @@ def _built(
     space: SearchSpace,
     on_progress: Progress | None,
 ) -> LatencyTable:
-    """Build a table and add it to what is stored; this process measures alone on its machine."""
-    kin, fingerprint = family(teacher.shape), teacher.shape.fingerprint
+    """Measure a table while this process has its machine alone.
+
+    An exhaustive build stores what it has, and goes on with what an earlier one has stored.
+    """
+    key = (family(teacher.shape), teacher.shape.fingerprint)
 
     def store(entries: Sequence[LatencyEntry]) -> None:
         with database.write() as session:
-            latencies.save_latency_entries(session, profile, kin, fingerprint, entries)
+            latencies.save_latency_entries(session, profile, *key, entries)
 
     with database.read() as session:
-        timed = latencies.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
-    table = build_latency_table(
+        timed = latencies.load_latency_entries(session, profile.fingerprint, *key)
+    return build_latency_table(
         teacher,
         space,
         profile,
@@ -271,17 +334,10 @@ def _built(
         known=timed if spec.exhaustive else None,
         on_entries=store,
     )
-    with database.write() as session:
-        # Another machine of the same kind may have stored one meanwhile.
-        known = latencies.load_latency_table(session, profile.fingerprint, kin, fingerprint)
-        if known is not None:
-            table = _joined(known, table)
-        latencies.save_latency_table(session, table)
-    return table
 
 
 def _joined(known: LatencyTable, new: LatencyTable) -> LatencyTable:
-    """Add what is new to a table, and leave what searches have used as it is.
+    """Add what is new to a table.
 
     New entries are scaled to the known teacher's time, so that every ratio is the one to the
     teacher of its own run.

@@ -26,13 +26,10 @@ def run_in(context: JobContext) -> None:
         context.latency(share, text)
         context.progress(round(100 * share), 100)
 
-    request = context.spec
+    request, settings = context.spec, context.settings
     spec = LatencySpec.read(request.get("latency", {}), what)
-    teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what),
-        Store.from_settings(context.settings),
-        context.settings.reach,
-    )
+    named = TeacherSpec.read(request["teacher"], what)
+    teacher = prepare_teacher(named, Store.from_settings(settings), settings.reach)
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
     space = build_space(axes, teacher, DEFAULT, StudentSpec().init)
@@ -41,11 +38,9 @@ def run_in(context: JobContext) -> None:
     )
     key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
     with database.write() as session:
-        stored = latencies.list_latency_profiles(session)
-        profile_id = next(
-            found.id
-            for found in stored
-            if (found.profile.fingerprint, found.family, found.teacher_fingerprint) == key
-        )
+        stored = {
+            (one.profile.fingerprint, one.family, one.teacher_fingerprint): one.id
+            for one in latencies.list_latency_profiles(session)
+        }
         if jobs.locked_job(session, context.id).status == "running":
-            latency_builds.set_built(session, context.id, profile_id)
+            latency_builds.set_built(session, context.id, stored[key])

@@ -8,7 +8,8 @@ it was added, under the pipeline's lock, so a kill loses nothing and two callers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 import structlog
@@ -51,11 +52,11 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
         session, spec.to_json(), name=spec.name, owner_kind=owner_kind
     )
     name = spec.search.name or record.name
-    taken = spec.search.name is None and _is_search(session, name)
+    invented = spec.search.name is None and _is_there(searches.get_search, session, name)
     search = searches.create_search(
         session,
         spec.search.to_json(),
-        name=None if taken else name,
+        name=None if invented else name,
         owner_kind=owner_kind,
         parent_id=record.id,
     )
@@ -79,8 +80,8 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     jobs.locked_job(session, pipeline_id)
     record = pipelines.get_pipeline(session, pipeline_id)
     search, members = _parts(session, record)
-    step = next_step(_state(record, search, members))
-    if step is None:
+    step = _next_step(record, search, members)
+    if step == Step(record.status, record.stage):
         return record
     spec = PipelineSpec.read(dict(record.spec), f"pipeline {record.name!r}")
     reason = None
@@ -102,11 +103,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
 
 def has_next(session: Session, record: PipelineRecord) -> bool:
     """Whether :func:`advance` would change anything; a reading transaction is enough."""
-    search, members = _parts(session, record)
-    step = next_step(_state(record, search, members))
-    if step is None:
-        return False
-    return step != Step(record.status, record.stage)
+    return _next_step(record, *_parts(session, record)) != Step(record.status, record.stage)
 
 
 def advance_all(database: Database) -> None:
@@ -145,11 +142,10 @@ def _parts(
     return search, pipelines.list_members(session, record.id)
 
 
-def _state(
+def _next_step(
     record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
-) -> PipelineState:
-    if not members:
-        return PipelineState(record.status, None if search is None else search.status)
+) -> Step:
+    """What comes next; to stay as it is, of one that does not go on."""
     states = []
     for member in members:
         distilled = None
@@ -157,7 +153,9 @@ def _state(
             distilled = member.distillation.status if member.distillation else "cancelled"
         scored = tuple(evaluation.status for evaluation in member.evaluations)
         states.append(MemberState(distilled, scored, member.role == "undistilled"))
-    return PipelineState(record.status, "succeeded", tuple(states))
+    searched = None if search is None else search.status
+    state = PipelineState(record.status, searched, tuple(states) or None)
+    return next_step(state) or Step(record.status, record.stage)
 
 
 def _choose(
@@ -203,14 +201,10 @@ def _evaluate(
     session: Session, record: PipelineRecord, spec: PipelineSpec, member: MemberRecord
 ) -> None:
     """Ask for the evaluations of a member whose model is there."""
-    made = member.distillation
-    if member.architecture is None:
-        teacher = spec.search.teacher
-        model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
-    else:
-        assert made is not None  # it has succeeded
-        assert made.output_path is not None
-        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
+    made, teacher = member.distillation, spec.search.teacher
+    model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
+    if made is not None:  # which has succeeded
+        model = ModelSpec(ref=str(Path(made.output_path or "").absolute()))
     request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,
@@ -240,12 +234,14 @@ def _failures(
         for one in scored
         if one.status == "failed"
     ]
-    parts = []
-    if failed:
-        parts.append(f"{len(failed)} of {len(made)} distillations failed ({_listed(failed)})")
-    if failed_scores:
-        count = f"{len(failed_scores)} of {len(scored)} evaluations"
-        parts.append(f"{count} failed ({_listed(failed_scores)})")
+    parts = [
+        f"{len(reasons)} of {count} {what} failed ({_listed(reasons)})"
+        for reasons, count, what in (
+            (failed, len(made), "distillations"),
+            (failed_scores, len(scored), "evaluations"),
+        )
+        if reasons
+    ]
     if not parts:
         return "all that it was to do was cancelled; start a new pipeline"
     return f"{'; '.join(parts)}; what has succeeded is kept, resume the pipeline to try again"
@@ -256,9 +252,9 @@ def _listed(reasons: Sequence[str]) -> str:
     return "; ".join(reasons[:MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _is_search(session: Session, name: str) -> bool:
+def _is_there(get: Callable[[Session, str], object], session: Session, name: str) -> bool:
     try:
-        searches.get_search(session, name)
+        get(session, name)
     except NotFoundError:
         return False
     return True
@@ -266,11 +262,5 @@ def _is_search(session: Session, name: str) -> bool:
 
 def _free_name(session: Session, wanted: str) -> str:
     """Return a name that no distillation has yet."""
-    name, count = wanted, 1
-    while True:
-        try:
-            distillations.get_distillation(session, name)
-        except NotFoundError:
-            return name
-        count += 1
-        name = f"{wanted}.{count}"
+    names = chain([wanted], (f"{wanted}.{number}" for number in count(2)))
+    return next(n for n in names if not _is_there(distillations.get_distillation, session, n))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -56,42 +55,23 @@ def build(
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
+    from api.inputs.preparation import ensure_latencies
     from kdnas.cli.screens.console import bar, say
     from kdnas.db.migrate import open_database
-    from kdnas.db.repository import latencies
-    from kdnas.latency.table import family
-    from kdnas.records import LatencyEntry
     from kdnas.settings import Settings
-    from workers.latency import build_table
 
     thoroughness = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
     target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
-    kin, fingerprint = family(target.handle.shape), target.handle.shape.fingerprint
-    with open_database(Settings.from_environment()) as database:
-        known: dict[str, LatencyEntry] = {}
-        if exhaustive:
-            with database.read() as session:
-                known = latencies.load_latency_entries(
-                    session, target.profile.fingerprint, kin, fingerprint
-                )
-
-        def store(entries: Sequence[LatencyEntry]) -> None:
-            with database.write() as session:
-                latencies.save_latency_entries(session, target.profile, kin, fingerprint, entries)
-
-        with bar("latency", 1.0) as shown:
-            table = build_table(
-                target.handle,
-                target.space,
-                target.profile,
-                target.spec,
-                known=known,
-                on_entries=store,
-                progress=lambda share, text: shown.at(share, note=text),
-                on_wait=say,
-            )
-        with database.write() as session:
-            latencies.save_latency_table(session, table)
+    with open_database(Settings.from_environment()) as database, bar("latency", 1.0) as shown:
+        table = ensure_latencies(
+            database,
+            target.spec,
+            target.handle,
+            target.space,
+            lambda share, text: shown.at(share, note=text),
+            say,
+            anew=True,
+        )
     if as_json:
         typer.echo(json.dumps(_summary(table)))
     else:

@@ -14,7 +14,7 @@ from kdnas.artefact import write_atomically
 from kdnas.cli.screens.console import bar, say
 
 if TYPE_CHECKING:
-    from api.pipelines.run import Doers, Part
+    from api.pipelines.run import Doers
     from kdnas.cli.screens.interrupt import Interrupt
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
@@ -86,7 +86,7 @@ def run_and_report(
         try:
             with interruptible("the pipeline") as interrupt:
                 doers = _doers(record.id, database, settings, interrupt)
-                record = run_stored_pipeline(record.id, database, doers, interrupt)
+                record = run_stored_pipeline(record.id, database, doers, _say_failed, interrupt)
             interrupted = interrupt.requested and record.status == "paused"
         except (WorkError, KeyboardInterrupt):
             say(f"stopped; go on with: kdnas launch --resume {record.name}")
@@ -188,7 +188,6 @@ def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
 
 def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
     """Return what does each kind of part as the commands of their own do."""
-    from api.pipelines.run import Doers
 
     def search(record: SearchRecord) -> None:
         from api.searches.reading import search_summary
@@ -212,17 +211,18 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
     def evaluation(record: EvaluationRecord) -> None:
         _evaluate(record, pipeline_id, database, settings, interrupt)
 
-    def failed(part: Part, error: Exception) -> None:
-        import traceback
+    return {"search": search, "distillation": distillation, "evaluation": evaluation}
 
-        from kdnas.errors import CancelledError, KdnasError
 
-        if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
-            say("".join(traceback.format_exception(error)))
-        what = "cancelled" if isinstance(error, CancelledError) else "failed"
-        say(f"{what}: {error}; the pipeline goes on with the rest")
+def _say_failed(error: Exception) -> None:
+    import traceback
 
-    return Doers(search, distillation, evaluation, failed)
+    from kdnas.errors import CancelledError, KdnasError
+
+    if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
+        say("".join(traceback.format_exception(error)))
+    what = "cancelled" if isinstance(error, CancelledError) else "failed"
+    say(f"{what}: {error}; the pipeline goes on with the rest")
 
 
 def _evaluate(

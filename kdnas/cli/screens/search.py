@@ -13,7 +13,7 @@ from kdnas.cli.screens.console import Bar, console, say
 from kdnas.cli.screens.times import span
 
 if TYPE_CHECKING:
-    from api.searches.run import Watchers
+    from api.inputs.preparation import Watchers
     from kdnas.records import Candidate
     from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
 
@@ -33,7 +33,7 @@ class SearchScreen:
     @property
     def watchers(self) -> Watchers:
         """What to give to ``run_stored_search``."""
-        from api.searches.run import Watchers
+        from api.inputs.preparation import Watchers
 
         return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
 
