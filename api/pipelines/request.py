@@ -22,19 +22,16 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
     if spec.search.space.kind == "custom":
         SearchSpace.from_axes(spec.search.space.axes)
-    folder = spec.evaluation.data_dir
-    if folder is not None:
-        folder = str(Path(folder).expanduser().resolve())
-    output = spec.distillation.output
-    if output is not None:
-        output = str(Path(output).expanduser().absolute())
-    plan = spec.evaluation.model_copy(update={"data_dir": folder})
+    plan, students = spec.evaluation, spec.distillation
+    if plan.data_dir is not None:
+        folder = str(Path(plan.data_dir).expanduser().resolve())
+        plan = plan.model_copy(update={"data_dir": folder})
+    if students.output is not None:
+        output = str(Path(students.output).expanduser().absolute())
+        students = students.model_copy(update={"output": output})
+    search = _within_budgets(spec.search, spec.choose)
     spec = spec.model_copy(
-        update={
-            "evaluation": plan,
-            "distillation": spec.distillation.model_copy(update={"output": output}),
-            "search": _within_budgets(spec.search, spec.choose),
-        }
+        update={"evaluation": plan, "distillation": students, "search": search}
     )
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     tasks = tasks_with_data(request)

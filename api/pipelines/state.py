@@ -101,11 +101,9 @@ def next_step(state: PipelineState) -> Step | None:
 
 
 def _after_search(state: PipelineState) -> Step:
+    if state.search in {"queued", "running"}:
+        waits = state.search == state.status == "queued"
+        return Step("queued" if waits else "running", "search")
     if state.search == "succeeded":
         return Step("running", "distillation", choose=True)
-    if state.search in {None, "failed", "cancelled"}:
-        return Step("failed", "search")
-    if state.search == "paused":
-        return Step("paused", "search")
-    waits = state.search == "queued" and state.status == "queued"
-    return Step("queued" if waits else "running", "search")
+    return Step("paused" if state.search == "paused" else "failed", "search")
