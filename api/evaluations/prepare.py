@@ -89,7 +89,7 @@ class PreparedEvaluation:
         device: that was chosen.
         distillation_id: of the distillation that made the model, if its folder says so and the
             model is taken as it is.
-        keeps: whether fine-tuned models are kept beside their figures, for ``saved_models``.
+        keeps: whether fine-tuned models are kept beside their figures, to be saved elsewhere.
         reach: how what the request names is opened, now and later.
     """
 

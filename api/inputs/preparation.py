@@ -1,39 +1,52 @@
-"""What every request needs before work begins: its teacher, its corpus, and latencies."""
+"""What every request needs before work begins: teacher, corpus, objective and latencies."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from api.inputs.objective_preparation import OnPreparing
 from api.jobs.context import JobContext
+from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
 from kdnas.distill.calibration import calibration_problem, training_tokens
-from kdnas.errors import SpecError
-from kdnas.latency.device_lock import measuring_lock
+from kdnas.distill.fit_lm_head import fit_lm_head
+from kdnas.distill.layer_search import try_teacher_layers
+from kdnas.distill.numerics import choose_dtype, num_threads, own_device
+from kdnas.distill.setup import CalibrationText, Setup
+from kdnas.errors import SpecError, TeacherError
+from kdnas.latency.device_lock import measuring_lock, training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
+from kdnas.models.lm_head import has_lm_head
 from kdnas.models.start.copied import start_problem
-from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.models.teacher import (
+    TeacherHandle,
+    open_teacher,
+    prepare_teacher,
+    with_fitted_head,
+)
 from kdnas.objectives.registry import build_stages, objective_problem
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.objective_base import ObjectiveSpec
-from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec
+from kdnas.specs.objective_base import LearnsOneLayer, NeedsLMHead, ObjectiveSpec, TrialSpec
+from kdnas.specs.objective_registry import choice_of
+from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 from workers.machine import Machine
 
 Student = TypeVar("Student", bound=StudentSpec)
 OnCorpus = Callable[[CorpusProgress], None]
+OnPreparing = Callable[[str, int, int], None]
+"""Is told what is being prepared, steps made, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +254,104 @@ def build_space(
             or start_problem(init, state, teacher.shape)
         )
     )
+
+
+def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
+    """Refuse what the teacher cannot give, before a corpus is tokenised.
+
+    Raises:
+        TeacherError: a masked-LM head is needed, there is none, and none is to be fitted.
+    """
+    if (
+        isinstance(objective, NeedsLMHead)
+        and objective.fit_lm_head is None
+        and objective.lm_head is None
+        and not has_lm_head(teacher)
+    ):
+        raise TeacherError(
+            f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
+            f"{objective.name} needs; add --fit-lm-head 1000 to train one on the corpus first, or "
+            f"choose {choice_of(lambda kind: not kind.needs_lm_head)}"
+        )
+
+
+def prepare_objective(
+    objective: ObjectiveSpec,
+    architecture: Architecture,
+    teacher: TeacherHandle,
+    corpus: TokenizedCorpus,
+    store: Store,
+    student: StudentSpec,
+    training: TrainingSpec,
+    device: str,
+    dtype: str,
+    threads: int,
+    on_preparing: OnPreparing = lambda *_: None,
+    origin: TeacherHandle | None = None,
+) -> tuple[ObjectiveSpec, TeacherHandle]:
+    """Do what an objective leaves open, or take it up where it was done before.
+
+    It is done in this process, whatever cluster the training goes to.
+
+    Args:
+        objective: the request.
+        architecture: student of the trials of teacher layers.
+        teacher: the teacher.
+        corpus: the tokenised corpus.
+        store: keeps fitted heads.
+        student: how students start.
+        training: batch size, learning rate and seed of the trials.
+        device: as asked for; only ``cpu`` keeps this process from using a GPU of its own.
+        dtype: format of the forward passes, as asked for.
+        threads: intra-op threads on a CPU.
+        on_preparing: is told how it goes.
+        origin: the model whose weights students begin with, if there is one.
+
+    Returns:
+        The objective with nothing left open, and the teacher with its head.
+
+    Raises:
+        KdnasError: the training of a head or of a trial failed.
+    """
+    own = own_device(device)
+    dtype = choose_dtype(dtype, own)
+    if isinstance(objective, NeedsLMHead):
+        if objective.lm_head is None and not has_lm_head(teacher):
+            assert objective.fit_lm_head is not None  # check_objective
+            with training_lock():
+                fitted = fit_lm_head(
+                    teacher,
+                    corpus,
+                    objective.fit_lm_head,
+                    store,
+                    own,
+                    dtype,
+                    threads=threads,
+                    on_progress=lambda done, total: on_preparing(
+                        "fitting the teacher's masked-LM head", done, total
+                    ),
+                )
+            objective = objective.model_copy(update={"lm_head": fitted.fingerprint})
+        if objective.lm_head is not None:
+            teacher = with_fitted_head(teacher, objective.lm_head, store)
+    if isinstance(objective, LearnsOneLayer) and objective.needs_layer_search:
+        with training_lock(), num_threads(threads):
+            trials = try_teacher_layers(
+                Setup(teacher, CalibrationText(corpus, store), own, dtype, student, origin),
+                corpus,
+                architecture,
+                objective,
+                training,
+                objective.trial_steps,
+                lambda done, total: on_preparing("trying teacher layers", done, total),
+            )
+        best = min(trials, key=lambda trial: (trial.probe, trial.teacher_layer))
+        found = {
+            "teacher_layer": best.teacher_layer,
+            "trials": tuple(TrialSpec(**asdict(trial)) for trial in trials),
+        }
+        objective = objective.model_copy(update=found)
+    return objective, teacher
 
 
 def stored_latencies(

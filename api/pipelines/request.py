@@ -30,9 +30,7 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
         output = str(Path(students.output).expanduser().absolute())
         students = students.model_copy(update={"output": output})
     search = _within_budgets(spec.search, spec.choose)
-    spec = spec.model_copy(
-        update={"evaluation": plan, "distillation": students, "search": search}
-    )
+    spec = spec.model_copy(update={"evaluation": plan, "distillation": students, "search": search})
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     tasks = tasks_with_data(request)
     evaluation_pairs(request, tasks)  # refuses what does not go together

@@ -6,16 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
-from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import (
     OnCorpus,
+    OnPreparing,
     Pinned,
     Watchers,
     build_space,
     check_length,
+    check_objective,
     ensure_latencies,
     pin,
     possible_start,
+    prepare_objective,
     store_warnings,
 )
 from api.jobs.context import JobContext, StoppedError

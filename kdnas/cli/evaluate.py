@@ -151,10 +151,9 @@ def _evaluate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from api.evaluations.command import run_evaluation
+    from api.evaluations.command import check_saving, run_evaluation
     from api.evaluations.prepare import prepare_evaluation, prepared_for
     from api.evaluations.report import build_report, stored_results
-    from api.evaluations.saved_models import check_saving
     from kdnas.cli.screens.console import bar, say
     from kdnas.cli.screens.interrupt import interruptible
     from kdnas.db.migrate import open_database

@@ -43,7 +43,7 @@ class Saving:
         should_stop: Callable[[], bool],
     ) -> bool:
         """Write the models and say where; False if that was stopped."""
-        from api.evaluations.saved_models import save_models
+        from api.evaluations.command import save_models
         from kdnas.cli.screens.console import say
 
         def retrain(pair: FinishedPair) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from api.evaluations import run as evaluation_run
-from api.evaluations.command import EvaluationOutcome, run_evaluation
+from api.evaluations.command import EvaluationOutcome, check_saving, run_evaluation, save_models
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation, prepared_for
 from api.evaluations.report import build_report
 from api.evaluations.run import FinishedPair
-from api.evaluations.saved_models import check_saving, save_models
 from api.evaluations.stored_report import stored_report
 from api.jobs.files import evaluation_folder
 from kdnas.db.engine import Database
