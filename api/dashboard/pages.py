@@ -113,7 +113,11 @@ def _shown(page: str, kind: str | None) -> Callable[..., Response]:
             subject = reference and _id_of(session, reference, kind)
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
-        known = {"page": page, "role": role, "login_required": _login_required(request)}
+        known: dict[str, Any] = {
+            "page": page,
+            "role": role,
+            "login_required": _login_required(request),
+        }
         return render(
             request, f"{page}.html", since=since, log_since=tail, subject=subject, **known
         )

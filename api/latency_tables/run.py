@@ -26,13 +26,10 @@ def run_in(context: JobContext) -> None:
         context.latency(share, text)
         context.progress(round(100 * share), 100)
 
-    request = context.spec
+    request, settings = context.spec, context.settings
     spec = LatencySpec.read(request.get("latency", {}), what)
-    teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what),
-        Store.from_settings(context.settings),
-        context.settings.reach,
-    )
+    named = TeacherSpec.read(request["teacher"], what)
+    teacher = prepare_teacher(named, Store.from_settings(settings), settings.reach)
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
     space = build_space(axes, teacher, DEFAULT, StudentSpec().init)

@@ -298,11 +298,9 @@ def _evaluate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from api.evaluations.parallel import evaluate_with_jobs
+    from api.evaluations.command import check_saving, run_evaluation
     from api.evaluations.prepare import prepared_for
-    from api.evaluations.report import build_report, stored_results
-    from api.evaluations.saved_models import check_saving
-    from api.evaluations.student_card import add_to_card
+    from api.evaluations.report import add_to_card, build_report, stored_results
     from kdnas.evaluation.reports.report import report_json
 
     make_folder(output)
@@ -332,22 +330,24 @@ def _evaluate(
 
             if beside is not None:
                 say(f"{prepared.spec.model_name}:")
-            outcome = evaluate_with_jobs(
+            outcome = run_evaluation(
                 prepared, database, settings, jobs, tell, _say_finished, interrupt
             )
             finished, stopped = outcome.finished, outcome.stopped
             if beside is not None and not stopped:
                 ref = beside.spec.model.ref
                 say(f"{ref}:")
-                rest = evaluate_with_jobs(
+                rest = run_evaluation(
                     beside, database, settings, jobs, tell, _say_finished, interrupt
                 )
                 finished, stopped = (*finished, *rest.finished), rest.stopped
                 against = against if stopped else tuple(dict.fromkeys((ref, *against)))
             if saving is not None and not stopped:
-                own = outcome.finished
-                stopped = not saving.save(prepared, own, database, settings, tell, interrupt)
-        report = build_report(prepared, outcome, against, database, settings, say)
+                stopped = not saving.save(
+                    prepared, outcome.finished, database, settings, tell, interrupt
+                )
+        own = [pair.record for pair in outcome.finished]
+        report = build_report(prepared, own, against, database, settings, say)
     if report.columns:
         _show(report, as_json)
         problem = None if stopped else add_to_card(prepared, report)

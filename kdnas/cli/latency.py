@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from kdnas.cli.screens.console import bar, say, say_each
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import answer
 from kdnas.errors import NotFoundError, SpecError, unknown_name
-from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
+from kdnas.records import LatencyProfile, LatencyTable
 from kdnas.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,38 +64,20 @@ def build(
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
-    from kdnas.db.repository import latencies
-    from kdnas.latency.table import family
-    from workers.latency import build_table
+    from api.inputs.preparation import ensure_latencies
 
     thoroughness = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
     target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
-    kin, fingerprint = family(target.handle.shape), target.handle.shape.fingerprint
-    with stored() as (database, _):
-        known: dict[str, LatencyEntry] = {}
-        if exhaustive:
-            with database.read() as session:
-                known = latencies.load_latency_entries(
-                    session, target.profile.fingerprint, kin, fingerprint
-                )
-
-        def store(entries: Sequence[LatencyEntry]) -> None:
-            with database.write() as session:
-                latencies.save_latency_entries(session, target.profile, kin, fingerprint, entries)
-
-        with bar("latency", 1.0) as shown:
-            table = build_table(
-                target.handle,
-                target.space,
-                target.profile,
-                target.spec,
-                known=known,
-                on_entries=store,
-                progress=lambda share, text: shown.at(share, note=text),
-                on_wait=say,
-            )
-        with database.write() as session:
-            latencies.save_latency_table(session, table)
+    with stored() as (database, _), bar("latency", 1.0) as shown:
+        table = ensure_latencies(
+            database,
+            target.spec,
+            target.handle,
+            target.space,
+            lambda share, text: shown.at(share, note=text),
+            say,
+            anew=True,
+        )
     answer(_summary(table), as_json, _summary_lines(table))
 
 

@@ -44,7 +44,7 @@ class Saving:
         should_stop: Callable[[], bool],
     ) -> bool:
         """Write the models and say where; False if that was stopped."""
-        from api.evaluations.saved_models import save_models
+        from api.evaluations.command import save_models
 
         def retrain(pair: FinishedPair) -> None:
             result = pair.result

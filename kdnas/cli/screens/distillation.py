@@ -47,7 +47,7 @@ def shown(
     seen: DistillationOverview, curve: Sequence[CurvePoint], readings: Sequence[HeldOutReading]
 ) -> str:
     """Write one distillation out."""
-    from api.distillations.learned import learned_nothing
+    from api.inputs.results import learned_nothing
 
     record = seen.record
     lines = [f"{record.name}  (id {record.id})", f"status       {_status(seen)}"]

@@ -22,7 +22,7 @@ from kdnas.search.progress import (
 )
 
 if TYPE_CHECKING:
-    from api.searches.run import Watchers
+    from api.inputs.preparation import Watchers
 
 TOP = 10
 
@@ -39,7 +39,7 @@ class SearchScreen:
     @property
     def watchers(self) -> Watchers:
         """What to give to ``run_stored_search``."""
-        from api.searches.run import Watchers
+        from api.inputs.preparation import Watchers
 
         return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
 

@@ -287,8 +287,6 @@ def _close_attempts(
     )
 
 
-
-
 def _finish(
     session: Session, row: Candidate, status: str, reward: float | None, note: str | None
 ) -> records.Candidate:

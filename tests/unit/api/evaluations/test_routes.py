@@ -18,11 +18,12 @@ from api.evaluations.schemas import (
     Suites,
 )
 from api.http.schemas import Page
-from api.jobs.files import PREDICTIONS_FILE, evaluation_folder
+from api.jobs.files import evaluation_folder
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.repository import distillations, evaluations, events, jobs
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec, OwnTaskSpec

@@ -196,9 +196,6 @@ NAMES = frozenset(
 )
 
 LEFT_OVER = {
-    # A pipeline of the command line does its parts in this process, each on a screen of its own.
-    ("api/pipelines/run.py", "SearchRecord"),
-    ("api/pipelines/run.py", "DistillationRecord"),
     # Sections of kdnas.yaml: in a pipeline everything has its place.
     ("kdnas/cli/options/inputs.py", "pipeline"),
     ("kdnas/cli/options/inputs.py", "search"),
