@@ -241,6 +241,17 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class NewCandidate:
+    """A proposal with all that is known before training: size and latency."""
+
+    proposal: Proposal
+    architecture: Architecture
+    latency_ms: float
+    latency_ratio: float
+    params_millions: float
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An architecture proposed in a search, with all that is known of it by now.
 
@@ -315,8 +326,8 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRecord:
-    """A stored search without its episodes. ``spec`` is the validated request as plain JSON."""
+class JobRecord:
+    """A stored job of any kind. ``spec`` is the validated request as plain JSON."""
 
     id: str
     name: str
@@ -327,6 +338,11 @@ class SearchRecord:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord(JobRecord):
+    """A stored search without its episodes."""
 
 
 @dataclass(frozen=True, slots=True)

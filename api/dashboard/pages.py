@@ -6,11 +6,12 @@ follows the events after that number, so that nothing falls between the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
@@ -18,9 +19,9 @@ from fastapi.templating import Jinja2Templates
 import kdnas
 from api.http.dependencies import DatabaseDep, RoleDep
 from api.http.errors import http_problem
-from api.http.security import Access, Role
+from api.http.security import Access
 from api.jobs.registry import kinds
-from kdnas.db.engine import Database, Session
+from kdnas.db.engine import Session
 from kdnas.db.models import Job
 from kdnas.db.repository import events, jobs
 from kdnas.errors import RequestError
@@ -28,6 +29,26 @@ from kdnas.errors import RequestError
 HERE = Path(__file__).parent
 NUM_LOGGED = 100
 """How many events of the time before it was opened a page shows in its log."""
+
+PAGES: tuple[tuple[str, str, str | None], ...] = (
+    ("/jobs", "jobs", None),
+    ("/jobs/{reference}", "job", None),
+    ("/searches", "searches", None),
+    ("/searches/new", "search_new", None),
+    ("/searches/{reference}", "search", "search"),
+    ("/pipelines", "pipelines", None),
+    ("/pipelines/new", "pipeline_new", None),
+    ("/pipelines/{reference}", "pipeline", "pipeline"),
+    ("/compare", "compare", None),
+    ("/distillations", "distillations", None),
+    ("/distillations/new", "distillation_new", None),
+    ("/distillations/{reference}", "distillation", "distillation"),
+    ("/evaluations", "evaluations", None),
+    ("/evaluations/new", "evaluation_new", None),
+    ("/latency/new", "latency_new", None),
+    ("/latency", "latency", None),
+)
+"""Path of a page, its template and script, and the kind of job that it shows."""
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
@@ -79,42 +100,33 @@ def _login_required(request: Request) -> bool:
     return cast(Access, request.app.state.access).login_required
 
 
-class Frame:
-    """What all pages share: who looks at them, and from which event on they follow."""
+def _shown(page: str, kind: str | None) -> Callable[..., Response]:
+    """Make the route of a page.
 
-    def __init__(self, request: Request, database: Database, role: Role) -> None:
-        self._request = request
-        self._database = database
-        self._context: dict[str, Any] = {"role": role, "login_required": _login_required(request)}
+    A path's ``reference`` is id or name of the job that the page shows. The page goes by the job's
+    id from then on, so that a new name does not lose it.
+    """
 
-    def __call__(
-        self, template: str, reference: str | None = None, kind: str | None = None, **context: Any
-    ) -> Response:
-        """Render a page; ``reference`` is id or name of the job of a kind that it shows.
-
-        The page goes by the job's id from then on, so that a new name does not lose it.
-        """
-        with self._database.read() as session:
+    def show(request: Request, database: DatabaseDep, role: RoleDep) -> Response:
+        reference = request.path_params.get("reference")
+        with database.read() as session:
             subject = reference and _id_of(session, reference, kind)
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
+        known: dict[str, Any] = {
+            "page": page,
+            "role": role,
+            "login_required": _login_required(request),
+        }
         return render(
-            self._request,
-            template,
-            since=since,
-            log_since=tail,
-            subject=subject,
-            **self._context,
-            **context,
+            request, f"{page}.html", since=since, log_since=tail, subject=subject, **known
         )
 
-
-async def get_frame(request: Request, database: DatabaseDep, role: RoleDep) -> Frame:
-    """Return what a page is rendered with."""
-    return Frame(request, database, role)
+    return show
 
 
-FrameDep = Annotated[Frame, Depends(get_frame)]
+for _path, _page, _kind in PAGES:
+    router.add_api_route(_path, _shown(_page, _kind))
 
 
 @router.get("/")
@@ -130,99 +142,3 @@ def plotly() -> Response:
     return FileResponse(
         path, media_type="text/javascript", headers={"Cache-Control": "max-age=604800"}
     )
-
-
-@router.get("/jobs")
-def show_jobs(frame: FrameDep) -> Response:
-    """All jobs of every kind."""
-    return frame("jobs.html")
-
-
-@router.get("/jobs/{reference}")
-def show_job(reference: str, frame: FrameDep) -> Response:
-    """One job, where its kind has no page of its own."""
-    return frame("job.html", reference)
-
-
-@router.get("/searches")
-def show_searches(frame: FrameDep) -> Response:
-    """All searches."""
-    return frame("searches.html")
-
-
-@router.get("/searches/new")
-def start_search(frame: FrameDep) -> Response:
-    """The form that starts a search."""
-    return frame("search_new.html")
-
-
-@router.get("/searches/{reference}")
-def show_search(reference: str, frame: FrameDep) -> Response:
-    """One search."""
-    return frame("search.html", reference, "search")
-
-
-@router.get("/pipelines")
-def show_pipelines(frame: FrameDep) -> Response:
-    """All pipelines."""
-    return frame("pipelines.html")
-
-
-@router.get("/pipelines/new")
-def start_pipeline(frame: FrameDep) -> Response:
-    """The form that launches a pipeline."""
-    return frame("pipeline_new.html")
-
-
-@router.get("/pipelines/{reference}")
-def show_pipeline(reference: str, frame: FrameDep) -> Response:
-    """One pipeline, and its report."""
-    return frame("pipeline.html", reference, "pipeline")
-
-
-@router.get("/compare")
-def compare(frame: FrameDep) -> Response:
-    """Up to four searches side by side."""
-    return frame("compare.html")
-
-
-@router.get("/distillations")
-def show_distillations(frame: FrameDep) -> Response:
-    """All full distillations."""
-    return frame("distillations.html")
-
-
-@router.get("/distillations/new")
-def start_distillation(frame: FrameDep) -> Response:
-    """The form that starts a full distillation."""
-    return frame("distillation_new.html")
-
-
-@router.get("/distillations/{reference}")
-def show_distillation(reference: str, frame: FrameDep) -> Response:
-    """One full distillation."""
-    return frame("distillation.html", reference, "distillation")
-
-
-@router.get("/evaluations")
-def show_evaluations(frame: FrameDep) -> Response:
-    """All evaluations, and the scores of a model."""
-    return frame("evaluations.html")
-
-
-@router.get("/evaluations/new")
-def start_evaluation(frame: FrameDep) -> Response:
-    """The form that asks for evaluations."""
-    return frame("evaluation_new.html")
-
-
-@router.get("/latency/new")
-def measure_latency(frame: FrameDep) -> Response:
-    """The form that asks for a latency table."""
-    return frame("latency_new.html")
-
-
-@router.get("/latency")
-def latency(frame: FrameDep) -> Response:
-    """Latency tables."""
-    return frame("latency.html")

@@ -22,10 +22,9 @@ log = structlog.get_logger("kdnas.jobs")
 
 
 def _run(context: JobContext) -> None:
-    from api.distillations.run import Told, run_in  # loads torch
+    from api.distillations.run import run_in  # loads torch
 
-    told = Told(lambda _: None, context.corpus, context.objective, context.warn)
-    run_in(context, told)
+    run_in(context)
 
 
 def _needs_cluster(spec: Mapping[str, Any]) -> bool:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
-from api.inputs.preparation import OnCorpus, Pinned, pin, possible_start, store_warnings
+from api.inputs.preparation import (
+    OnCorpus,
+    OnPreparing,
+    Pinned,
+    check_objective,
+    pin,
+    possible_start,
+    prepare_objective,
+    store_warnings,
+)
 from api.jobs.files import checkpoints_in_store, reach_of_checkpoints
 from kdnas.corpus.batches import refuse_too_few
 from kdnas.cpu import available_cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.distillations.kind import KIND
@@ -13,15 +13,12 @@ from api.distillations.prepare import (
     address_of,
     prepare_distillation,
 )
-from api.distillations.status import note_end, note_progress
-from api.inputs.objective_preparation import OnPreparing
-from api.inputs.preparation import OnCorpus, Pinned, stored_latencies
+from api.inputs.preparation import Pinned, Watchers, stored_latencies
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.files import checkpoints_of, output_folder, run_folder
 from api.jobs.work import do_job
-from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
-from kdnas.db.records import DistillationRecord
+from kdnas.db.records import DistillationRecord, HeldOutReading
 from kdnas.db.repository import distillations, jobs
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.export import CardFacts, export_student, is_export_of, refuse_used_folder
@@ -71,10 +68,6 @@ def run_stored_distillation(
     settings: Settings,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-    *,
-    on_corpus: OnCorpus = lambda _: None,
-    on_preparing: OnPreparing = lambda *_: None,
-    on_warning: Callable[[str], None] = lambda _: None,
 ) -> DistillationOutcome:
     """Run a stored distillation of the command line, or go on with it from its newest checkpoint.
 
@@ -87,22 +80,18 @@ def run_stored_distillation(
         on_progress: is told how training goes.
         should_stop: asked between steps, and while inputs are prepared; True ends this run after
             a checkpoint.
-        on_corpus: is told how tokenising goes.
-        on_preparing: is told how preparing the objective goes.
-        on_warning: is told what the user should know before hours are spent.
 
     Raises:
         ConflictError: it is finished or cancelled, or another process works on it.
         CancelledError: somebody cancelled it meanwhile; its checkpoints are removed.
         KdnasError: whatever kept it from going on; its status says so.
     """
-    told = Told(on_progress, on_corpus, on_preparing, on_warning)
     ended: list[Distilled] = []
     status = do_job(
         distillation_id,
         database,
         settings,
-        lambda context: run_in(context, told, ended.append),
+        lambda context: run_in(context, on_progress, ended.append),
         should_stop=should_stop,
         clean_up=KIND.clean_up,
     )
@@ -118,24 +107,16 @@ def run_stored_distillation(
     return DistillationOutcome(record, output, ended[0] if ended else None)
 
 
-@dataclass(frozen=True)
-class Told:
-    """Who is told what."""
-
-    progress: OnProgress
-    corpus: OnCorpus
-    preparing: OnPreparing
-    warning: Callable[[str], None]
-
-
 def run_in(
-    context: JobContext, told: Told, on_distilled: Callable[[Distilled], object] = lambda _: None
+    context: JobContext,
+    on_progress: OnProgress = lambda _: None,
+    on_distilled: Callable[[Distilled], object] = lambda _: None,
 ) -> None:
     """Do the work of a distillation on whose job this process is at work.
 
     Args:
         context: of the distillation.
-        told: who is told what.
+        on_progress: is told how training goes.
         on_distilled: is told what came of the training, finished or not.
 
     Raises:
@@ -147,33 +128,28 @@ def run_in(
     reach = context.settings.reach
     if not is_export_of(output, context.id, reach):  # a kill may have come after the export
         refuse_used_folder(output, reach)
-    distilled = _train(context, stored, output, told)
+    distilled = _train(context, stored, output, on_progress)
     on_distilled(distilled)
-    note_end(context, distilled, output)
+    _note_end(context, distilled, output)
     if not distilled.finished:
         raise StoppedError
 
 
-def _train(context: JobContext, stored: DistillationSpec, output: Path, told: Told) -> Distilled:
+def _train(
+    context: JobContext, stored: DistillationSpec, output: Path, on_progress: OnProgress
+) -> Distilled:
     """Train from the newest checkpoint, and export the student at the end.
 
     Raises:
         StoppedError: it was to stop before it began.
     """
     database, settings, run_id = context.database, context.settings, context.id
-
-    def on_corpus(progress: CorpusProgress) -> None:
-        told.corpus(progress)
-        context.check()
-
-    def on_preparing(what: str, done: int, total: int) -> None:
-        told.preparing(what, done, total)
-        context.check()
-
+    watchers = Watchers.of(context) if context.claimed else Watchers()
+    told = watchers.checked(context.check)
     unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
-    prepared = prepare_distillation(unnamed, settings, on_corpus, on_preparing)
+    prepared = prepare_distillation(unnamed, settings, told.corpus, told.preparing)
     for text in prepared.warnings:
-        told.warning(text)
+        watchers.warning(text)
     context.check()
     absolute = str(Path(stored.output).absolute()) if stored.output else None
     spec = prepared.spec.model_copy(update={"output": absolute})
@@ -187,9 +163,9 @@ def _train(context: JobContext, stored: DistillationSpec, output: Path, told: To
     with RunEvents(events, max(checkpoints.steps(), default=0)) as written:
 
         def tell(progress: FullProgress) -> None:
-            note_progress(database, run_id, progress)
+            _note_progress(database, run_id, progress)
             written.add(progress)
-            told.progress(progress)
+            on_progress(progress)
 
         _run(spec, prepared, checkpoints, settings, tell, context.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
@@ -277,3 +253,41 @@ def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database
         f"{table.teacher_ms:.2f} ms ({how}; {profile.device.partition(':')[2]}, "
         f"{profile.threads} thread, {profile.length} tokens, {profile.dtype}, {profile.runtime})"
     )
+
+
+def _note_progress(database: Database, distillation_id: str, progress: FullProgress) -> None:
+    """Write the new points of the curve and the new held-out reading, if there are any."""
+    point = progress.held_out
+    if point is None and not progress.points:
+        return
+    readings = [] if point is None else [HeldOutReading(point.step, point.losses)]
+    with database.write() as session:
+        distillations.set_distillation_progress(
+            session,
+            distillation_id,
+            progress.step,
+            progress.total_steps,
+            progress.points,
+            readings,
+        )
+
+
+def _note_end(context: JobContext, distilled: Distilled, output: Path) -> None:
+    """Write down where a run ended: all readings, and the result if it is finished.
+
+    The result is written only where the job is still ``running``: what was paused on its last step
+    succeeds as soon as it is resumed.
+    """
+    readings = [HeldOutReading(point.step, point.losses) for point in distilled.held_out]
+    with context.database.write() as session:
+        distillations.set_distillation_progress(
+            session, context.id, distilled.steps, distilled.total_steps, held_out=readings
+        )
+        if distilled.finished and jobs.locked_job(session, context.id).status == "running":
+            distillations.set_distillation_result(
+                session,
+                context.id,
+                metrics={"step": distilled.best.step, **asdict(distilled.best.losses)},
+                artefact=None,
+                output_path=str(output),
+            )

@@ -14,7 +14,6 @@ from kdnas.db.engine import Database
 from kdnas.db.models import Grid
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import grids
-from kdnas.db.repository.grids import GridRecord
 from kdnas.errors import ConflictError, NoRoomError
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.grid import GridPoint, Trial, best_trial, grid_points
@@ -64,15 +63,22 @@ def chosen_trial(
     key = planned.grid_key(prepared.model)
     owner = LeaseOwner.of_this_process("service" if for_service else "cli")
     tuning = for_tuning(data)  # too few examples are better told before anything is started
+    points = grid_points(planned.settings, len(tuning.train))
+
+    def opened() -> Grid:
+        name = prepared.spec.model.ref
+        with database.write() as session:
+            return grids.open_grid(session, key, model=name, task=planned.task.name)
+
     while not should_stop():
-        record = _opened(database, key, prepared, planned)
+        record = opened()
         if record.chosen is not None:
             return Trial.from_json(record.chosen)
         with _held(database, key, owner) as lost:
             if lost is not None:
-                points = grid_points(planned.settings, len(tuning.train))
+                record = opened()  # somebody may have been quicker between a look and the lease
                 trials = _tried(
-                    prepared, planned, data, points, database, settings, on_progress,
+                    prepared, planned, data, points, record, database, settings, on_progress,
                     lambda: lost.is_set() or should_stop(),
                 )  # fmt: skip
                 if trials is not None and not lost.is_set():
@@ -88,13 +94,6 @@ def chosen_trial(
         on_progress(FinetuneProgress("waiting for the grid of another process", 0, 1))
         time.sleep(WAIT_SECONDS)
     return None
-
-
-def _opened(
-    database: Database, key: str, prepared: PreparedEvaluation, planned: PlannedTask
-) -> GridRecord:
-    with database.write() as session:
-        return grids.open_grid(session, key, model=prepared.spec.model.ref, task=planned.task.name)
 
 
 @contextmanager
@@ -113,15 +112,14 @@ def _tried(
     planned: PlannedTask,
     data: TaskData,
     points: Sequence[GridPoint],
+    record: Grid,
     database: Database,
     settings: Settings,
     on_progress: OnProgress,
     should_stop: Callable[[], bool],
 ) -> list[Trial] | None:
     """Try the points that are not known; returns all trials, or None if it was stopped."""
-    key = planned.grid_key(prepared.model)
-    record = _opened(database, key, prepared, planned)
-    if record.chosen is not None:  # somebody was quicker between a look and the lease
+    if record.chosen is not None:
         return [Trial.from_json(record.chosen)]
     trials = [Trial.from_json(values) for values in record.trials]
     if {trial.point for trial in trials} >= set(points):
@@ -133,7 +131,7 @@ def _tried(
     def keep(trial: Trial) -> None:
         trials.append(trial)
         with database.write() as session:
-            grids.add_trial(session, key, trial.to_json())
+            grids.add_trial(session, record.id, trial.to_json())
         tell()
 
     from workers.cluster import cluster  # Ray is loaded where work is done
@@ -151,6 +149,6 @@ def _tried(
             threads,
             room_for(address, prepared.model, prepared.device, threads),
         )
-        folder = grid_folder(settings, key)
+        folder = grid_folder(settings, record.id)
         ended = run_trials(work, tuple(trials), folder, keep, should_stop=should_stop)
     return trials if ended else None

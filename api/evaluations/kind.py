@@ -19,7 +19,7 @@ log = structlog.get_logger("kdnas.jobs")
 
 
 def _run(context: JobContext) -> None:
-    from api.evaluations.service import run_in  # loads torch
+    from api.evaluations.run import run_in  # loads torch
 
     run_in(context)
 

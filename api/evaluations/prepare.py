@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from kdnas.db.repository.evaluations import KEY
 from kdnas.distill.export import RUN_FILE
 from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
@@ -54,6 +56,13 @@ class PlannedTask:
         """Return the seeds to work with: where nothing is learned, there is nothing to draw."""
         return wanted if self.task.fine_tuned else (0,)
 
+    @property
+    def steps(self) -> float:
+        """Steps of a fine-tuning, about: contexts may be several windows."""
+        steps = self.train_examples / self.settings.batch_size * self.settings.epochs
+        most = self.settings.max_steps
+        return steps if most is None else min(steps, most)
+
     def key(self, model: TeacherHandle, seed: int, variant: str = "") -> str:
         """Name the fine-tuning of a model, or of a variant of it, with a seed."""
         if not self.task.fine_tuned:
@@ -80,7 +89,7 @@ class PreparedEvaluation:
         device: that was chosen.
         distillation_id: of the distillation that made the model, if its folder says so and the
             model is taken as it is.
-        keeps: whether fine-tuned models are kept beside their figures, for ``saved_models``.
+        keeps: whether fine-tuned models are kept beside their figures, to be saved elsewhere.
         reach: how what the request names is opened, now and later.
     """
 
@@ -99,6 +108,30 @@ class PreparedEvaluation:
             (prepared.model.fingerprint, prepared.spec.variant) for prepared in (self, other)
         )
         return one == two
+
+    def what_decides(self, planned: PlannedTask, seed: int) -> dict[str, Any]:
+        """Say what decides the figures of a pair, with the key by which they are found again."""
+        return {
+            KEY: planned.key(self.model, seed, self.spec.variant),
+            "model": self.spec.model.to_json(),
+            "variant": self.spec.variant,
+            "data": planned.data,
+            "settings": planned.settings.to_json(),
+        }
+
+    def unchanged_data(self, planned: PlannedTask) -> TaskData:
+        """Read the data of a planned task.
+
+        Raises:
+            TaskDataError: they are not those that were planned with, or not there any more.
+        """
+        data = read_data(self.spec, planned.task, self.reach)
+        if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
+            raise TaskDataError(
+                f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since "
+                "they were first read; run the command again"
+            )
+        return data
 
 
 def prepare_evaluation(

@@ -1,37 +1,56 @@
-"""An evaluation, task by task and seed by seed; what was finished before is not done again."""
+"""One pair of task and seed: an evaluation as it is stored, or one of a whole of the command line.
+
+What is known is looked up, and what was begun is gone on with.
+"""
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from api.evaluations.grid import chosen_trial
-from api.evaluations.prepare import PlannedTask, PreparedEvaluation, read_data
-from api.jobs.context import JobContext, StoppedStatus
+from api.evaluations.kind import KIND
+from api.evaluations.prepare import PlannedTask, PreparedEvaluation, prepare_evaluation
+from api.evaluations.report import add_to_card, figures_before
+from api.evaluations.stored_report import stored_report
+from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.files import (
-    PREDICTIONS_FILE,
     evaluation_checkpoints,
     evaluation_folder,
     remove_evaluation_checkpoints,
 )
-from api.jobs.work import at_work
+from api.jobs.work import at_work, do_job
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations, jobs
-from kdnas.errors import TaskDataError
+from kdnas.db.repository import distillations, evaluations, jobs
+from kdnas.errors import NoRoomError
 from kdnas.evaluation.finetuning.grid import GRID_SEED
-from kdnas.evaluation.finetuning.identity import data_fingerprint
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
-from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.results import FIGURES, TaskResult
+from kdnas.evaluation.scoring.paired import write_predictions
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.latency.device_lock import training_lock
+from kdnas.reach import Reach
+from kdnas.records import SearchStatus
 from kdnas.settings import Settings
+from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.store import Store
+
+NOTED_SECONDS = 2.0
+
+OnProgress = Callable[[PlannedTask, int, FinetuneProgress], None]
+FineTune = Callable[..., TaskResult | None]
+"""As ``workers.finetuning.finetune_on_cluster`` with model, data, device and threads filled in."""
+
+log = structlog.get_logger("kdnas.evaluation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,268 +68,280 @@ class FinishedPair:
     known: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationOutcome:
-    """How an evaluation ended.
+@dataclass(frozen=True)
+class Ready:
+    """A task that can be worked on.
 
     Attributes:
-        finished: all pairs that have figures.
-        stopped: whether pairs are left because this run was to stop.
+        data: of the task.
+        hyper: what it is fine-tuned with.
+        fine_tune: trains somewhere else; None trains in this process.
     """
 
-    finished: tuple[FinishedPair, ...]
-    stopped: bool
+    data: TaskData
+    hyper: FinetuneSettings
+    fine_tune: FineTune | None = None
 
 
-OnProgress = Callable[[PlannedTask, int, FinetuneProgress], None]
-FineTune = Callable[..., TaskResult | None]
-"""As ``workers.finetuning.finetune_on_cluster`` with model, data, device and threads filled in."""
+@dataclass(frozen=True)
+class Evaluator:
+    """Does pairs of task and seed of an evaluation, one at a time.
 
-
-def run_evaluation(
-    prepared: PreparedEvaluation,
-    database: Database,
-    settings: Settings,
-    on_progress: OnProgress = lambda *_: None,
-    on_finished: Callable[[FinishedPair], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> EvaluationOutcome:
-    """Fine-tune and score a model on every planned task with every seed.
-
-    Args:
+    Attributes:
         prepared: model and tasks.
         database: where figures are stored, and looked up.
         settings: of this process.
         on_progress: is told how a fine-tuning goes.
-        on_finished: is told the figures of each pair of task and seed.
-        should_stop: asked between steps; True ends this run after a checkpoint.
-
-    Raises:
-        ConflictError: another process works on one of them.
-        TaskDataError: data have changed meanwhile.
-        KdnasError: a fine-tuning failed; its row says why, and finished ones are kept.
+        should_stop: asked between steps; True ends the work after a checkpoint.
+        for_service: whether a coordinator has other work done where this would have to wait.
     """
-    finished: list[FinishedPair] = []
-    for planned in prepared.tasks:
-        data: TaskData | None = None
-        hyper: FinetuneSettings | None = None
-        for seed in planned.seeds(prepared.spec.seeds):
-            record = take(prepared, planned, seed, database)
-            if record.status == "succeeded":
-                pair = FinishedPair(record, TaskResult.from_json(record.metrics), known=True)
-            else:
-                if should_stop():
-                    return EvaluationOutcome(tuple(finished), stopped=True)
-                data = data or unchanged_data(prepared, planned)
-                hyper = hyper or hyper_parameters(
-                    prepared, planned, data, database, settings, on_progress, should_stop
-                )
-                if hyper is None:
-                    return EvaluationOutcome(tuple(finished), stopped=True)
-                with at_work(
-                    database, settings, record.id, None, should_stop, stopped_status(record)
-                ) as work:
-                    pair_or_none = evaluate_pair(
-                        record, prepared, planned, data, database, settings, on_progress, work,
-                        hyper,
-                    )  # fmt: skip
-                if pair_or_none is None:
-                    return EvaluationOutcome(tuple(finished), stopped=True)
-                pair = pair_or_none
-            finished.append(pair)
-            on_finished(pair)
-    return EvaluationOutcome(tuple(finished), stopped=False)
 
+    prepared: PreparedEvaluation
+    database: Database
+    settings: Settings
+    on_progress: OnProgress = lambda *_: None
+    should_stop: Callable[[], bool] = lambda: False
+    for_service: bool = False
 
-def find_pair(
-    prepared: PreparedEvaluation, planned: PlannedTask, seed: int, database: Database
-) -> FinishedPair | None:
-    """Look up the figures of a pair; None if there are none yet."""
-    key = what_decides(prepared, planned, seed)[evaluations.KEY]
-    with database.read() as session:
-        found = evaluations.find_finished(session, key, planned.task.name, seed)
-    if found is None:
-        return None
-    return FinishedPair(found, TaskResult.from_json(found.metrics), known=True)
+    def made_ready(self, planned: PlannedTask) -> Ready | None:
+        """Read a task's data and try its grid, if it has one; None if that was stopped.
 
-
-def take(
-    prepared: PreparedEvaluation, planned: PlannedTask, seed: int, database: Database
-) -> EvaluationRecord:
-    """Find the row of a pair that was begun before, or write a queued one."""
-    with database.write() as session:
-        return evaluations.take_evaluation(
-            session,
-            what_decides(prepared, planned, seed),
-            model=prepared.spec.model_name,
-            suite=planned.task.suite,
-            task=planned.task.name,
-            seed=seed,
-            distillation_id=prepared.distillation_id,
+        Raises:
+            TaskDataError: data have changed meanwhile.
+            KdnasError: see ``grid.chosen_trial``.
+        """
+        data = self.prepared.unchanged_data(planned)
+        if planned.settings.grid is None:
+            return Ready(data, planned.settings)
+        trial = chosen_trial(
+            self.prepared,
+            planned,
+            data,
+            self.database,
+            self.settings,
+            lambda progress: self.on_progress(planned, GRID_SEED, progress),
+            self.should_stop,
+            for_service=self.for_service,
         )
+        return None if trial is None else Ready(data, trial.point.applied_to(planned.settings))
+
+    def take_and_do(self, planned: PlannedTask, seed: int, ready: Ready) -> FinishedPair | None:
+        """Do a pair for the command line, on its row or a new one; None if it was stopped.
+
+        One that the service was to do is left for a coordinator to take up.
+
+        Raises:
+            ConflictError: another process works on it.
+            KdnasError: it failed, and its row says why.
+        """
+        spec, database = self.prepared.spec, self.database
+        with database.write() as session:
+            record = evaluations.take_evaluation(
+                session,
+                self.prepared.what_decides(planned, seed),
+                model=spec.model_name,
+                suite=planned.task.suite,
+                task=planned.task.name,
+                seed=seed,
+                distillation_id=self.prepared.distillation_id,
+            )
+        if record.status == "succeeded":  # somebody else was quicker
+            return FinishedPair(record, TaskResult.from_json(record.metrics), known=True)
+        if self.should_stop():
+            return None
+        wanted = record.owner_kind == "service" and record.status in {"queued", "running"}
+        after: StoppedStatus = "running" if wanted else "paused"
+        with at_work(database, self.settings, record.id, None, self.should_stop, after) as context:
+            return self.do(record, planned, ready, context)
+
+    def do(
+        self, record: EvaluationRecord, planned: PlannedTask, ready: Ready, context: JobContext
+    ) -> FinishedPair | None:
+        """Do a pair on whose row this process is at work.
+
+        Returns:
+            Its figures; None if it was stopped, and its row says what it is then.
+
+        Raises:
+            ConflictError: another process took it over.
+            KdnasError: it failed.
+        """
+        result = self._result(record, planned, ready, context.should_stop)
+        if result is None:
+            if context.rest() == "cancelled":
+                remove_evaluation_checkpoints(self.settings, record.id)
+            return None
+        context.check_lease()
+        write_predictions(evaluation_folder(self.settings, record.id), result)
+        with self.database.write() as session:
+            present = jobs.locked_job(session, record.id).status
+            if present == "running":
+                record = evaluations.set_figures(session, record.id, result.to_json())
+        if present in {"paused", "queued"}:  # paused at its last moment, perhaps resumed already
+            return None
+        remove_evaluation_checkpoints(self.settings, record.id)
+        return None if present == "cancelled" else FinishedPair(record, result, known=False)
+
+    def _result(
+        self,
+        record: EvaluationRecord,
+        planned: PlannedTask,
+        ready: Ready,
+        should_stop: Callable[[], bool],
+    ) -> TaskResult | None:
+        prepared, data, hyper = self.prepared, ready.data, ready.hyper
+        checkpoints = evaluation_checkpoints(self.settings, record.id)
+        told: dict[str, Any] = {
+            "int8": prepared.spec.int8,
+            "on_progress": lambda progress: self.on_progress(planned, record.seed, progress),
+            "should_stop": should_stop,
+        }
+        here: dict[str, Any] = {"device": prepared.device, "threads": prepared.spec.threads}
+        keep = checkpoints.with_name(KEPT_MODEL) if prepared.keeps else None
+        if ready.fine_tune is not None and planned.task.fine_tuned:
+            return ready.fine_tune(hyper, record.seed, checkpoints, keep=keep, **told)
+        with training_lock():
+            if not planned.task.fine_tuned:
+                return score_by_cosine(prepared.model, data, hyper, **here, **told)
+            return finetune(
+                prepared.model, data, hyper, record.seed, checkpoints, keep=keep, **here, **told
+            )
 
 
-def stopped_status(record: EvaluationRecord) -> StoppedStatus:
-    """Say what a row is after the command line has stopped its work on it.
-
-    One that the service was to do is left for a coordinator to take up.
-    """
-    wanted = record.owner_kind == "service" and record.status in {"queued", "running"}
-    return "running" if wanted else "paused"
-
-
-def what_decides(prepared: PreparedEvaluation, planned: PlannedTask, seed: int) -> dict[str, Any]:
-    """Say what decides the figures of a pair, with the key by which they are found again."""
-    return {
-        evaluations.KEY: planned.key(prepared.model, seed, prepared.spec.variant),
-        "model": prepared.spec.model.to_json(),
-        "variant": prepared.spec.variant,
-        "data": planned.data,
-        "settings": planned.settings.to_json(),
-    }
-
-
-def unchanged_data(prepared: PreparedEvaluation, planned: PlannedTask) -> TaskData:
-    """Read the data of a planned task.
-
-    Raises:
-        TaskDataError: they are not those that were planned with, or not there any more.
-    """
-    data = read_data(prepared.spec, planned.task, prepared.reach)
-    if data_fingerprint(data, tuned=planned.settings.tuned) != planned.data:
-        raise TaskDataError(
-            f"the data of {planned.task.name} in {', '.join(data.sources)} have changed since they "
-            "were first read; run the command again"
-        )
-    return data
-
-
-def hyper_parameters(
-    prepared: PreparedEvaluation,
-    planned: PlannedTask,
-    data: TaskData,
+def run_stored_evaluation(
+    evaluation_id: str,
     database: Database,
     settings: Settings,
-    on_progress: OnProgress,
-    should_stop: Callable[[], bool],
-    *,
-    for_service: bool = False,
-) -> FinetuneSettings | None:
-    """Return what a task is fine-tuned with, after its grid was tried if it has one.
-
-    Arguments and errors are those of ``grid_run.chosen_trial``.
-
-    Returns:
-        The hyper-parameters; None if this run was to stop.
-    """
-    if planned.settings.grid is None:
-        return planned.settings
-    trial = chosen_trial(
-        prepared,
-        planned,
-        data,
-        database,
-        settings,
-        lambda progress: on_progress(planned, GRID_SEED, progress),
-        should_stop,
-        for_service=for_service,
-    )
-    return None if trial is None else trial.point.applied_to(planned.settings)
-
-
-def evaluate_pair(
-    record: EvaluationRecord,
-    prepared: PreparedEvaluation,
-    planned: PlannedTask,
-    data: TaskData,
-    database: Database,
-    settings: Settings,
-    on_progress: OnProgress,
-    work: JobContext,
-    hyper: FinetuneSettings,
-    fine_tune: FineTune | None = None,
-) -> FinishedPair | None:
-    """Do one pair of task and seed, on whose row this process is at work.
+    should_stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
+) -> SearchStatus:
+    """Do a stored evaluation of the command line; one that is known is looked up.
 
     Args:
-        record: the row.
-        prepared: the evaluation.
-        planned: the task.
-        data: of the task.
-        database: where figures are stored.
+        evaluation_id: of an evaluation that is not finished.
+        database: where it is stored.
         settings: of this process.
+        should_stop: asked between steps; True pauses it after a checkpoint.
         on_progress: is told how it goes.
-        work: on the row.
-        hyper: hyper-parameters that were chosen.
-        fine_tune: trains somewhere else; None trains in this process.
 
     Returns:
-        Its figures; None if it was stopped, and its row says what it is then.
+        The status that it has now.
 
     Raises:
-        ConflictError: another process took it over.
-        KdnasError: it failed.
+        ConflictError: somebody else works on it.
+        KdnasError: it failed; its job says why.
     """
-    result = _evaluate(
-        prepared,
-        planned,
-        data,
-        record.seed,
-        evaluation_checkpoints(settings, record.id),
-        lambda progress: on_progress(planned, record.seed, progress),
-        work.should_stop,
-        hyper,
-        fine_tune,
+    return do_job(
+        evaluation_id,
+        database,
+        settings,
+        lambda context: run_in(context, on_progress),
+        should_stop=should_stop,
+        clean_up=KIND.clean_up,
     )
-    if result is None:
-        if work.rest() == "cancelled":
-            remove_evaluation_checkpoints(settings, record.id)
-        return None
-    work.check_lease()
-    _write_predictions(evaluation_folder(settings, record.id), result)
+
+
+def run_in(
+    context: JobContext, on_progress: Callable[[FinetuneProgress], None] = lambda _: None
+) -> None:
+    """Read model and data, and do what is not known yet.
+
+    Raises:
+        StoppedError: it was to stop.
+        NoRoomError: an older one comes to the same figures, and this one is for the service.
+    """
+    database, settings = context.database, context.settings
+    with database.read() as session:
+        record = evaluations.get_evaluation(session, context.id)
+    noted = Noted(database, record.id, on_progress)
+
+    def on_task(name: str) -> None:
+        context.check()
+        noted(FinetuneProgress("reading data", 0, 1))
+
+    request = EvaluationSpec.read(dict(record.requested), f"evaluation {record.id}")
+    reach = _reach(request, database, settings)
+    store = Store.from_settings(settings) if reach.limited else None
+    prepared = prepare_evaluation(request, on_task, store, reach)
+    context.check()
+    (planned,) = prepared.tasks
+    about = prepared.what_decides(planned, record.seed)
     with database.write() as session:
-        present = jobs.locked_job(session, record.id).status
-        if present == "running":
-            record = evaluations.set_figures(session, record.id, result.to_json())
-    if present in {"paused", "queued"}:  # paused at its last moment, and perhaps resumed already
-        return None
-    remove_evaluation_checkpoints(settings, record.id)
-    return None if present == "cancelled" else FinishedPair(record, result, known=False)
+        if jobs.locked_job(session, record.id).status != "running":
+            raise StoppedError  # known figures are looked up when it is resumed
+        evaluations.note_prepared(session, record.id, about, prepared.distillation_id)
+        # Asked before the figures are looked for, so that one that ends in between is found.
+        twice = context.claimed and evaluations.is_older_at_work(session, record.id)
+        known = evaluations.find_finished(session, about[evaluations.KEY], record.task, record.seed)
+        if known is not None:
+            evaluations.set_figures(session, record.id, known.metrics)
+            return
+    if twice:
+        raise NoRoomError(
+            "another evaluation does the same at present; this one goes on when that has ended"
+        )
+    context.check()
+    evaluator = Evaluator(
+        prepared,
+        database,
+        settings,
+        lambda planned, seed, progress: noted(progress),
+        context.should_stop,
+        for_service=context.claimed,
+    )
+    ready = evaluator.made_ready(planned)
+    if ready is None:
+        raise StoppedError
+    context.check()
+    figures = figures_before(prepared, database)
+    context.check()
+    if evaluator.do(record, planned, ready, context) is None:
+        raise StoppedError
+    with database.write() as session:
+        evaluations.note_in_results(session, [record.id], FIGURES, figures.to_json())
+    with database.read() as session:
+        report = stored_report(session, settings, record.model, record.suite, ())
+    problem = add_to_card(prepared, report)
+    if problem is not None:
+        log.warning(problem, evaluation=record.id)
 
 
-def _evaluate(
-    prepared: PreparedEvaluation,
-    planned: PlannedTask,
-    data: TaskData,
-    seed: int,
-    checkpoints: Path,
-    on_progress: Callable[[FinetuneProgress], None],
-    should_stop: Callable[[], bool],
-    hyper: FinetuneSettings,
-    fine_tune: FineTune | None,
-) -> TaskResult | None:
-    told: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
-    here: dict[str, Any] = {"device": prepared.device, "threads": prepared.spec.threads}
-    int8 = prepared.spec.int8
-    own: dict[str, Any] = {
-        "int8": int8,
-        "keep": checkpoints.with_name(KEPT_MODEL) if prepared.keeps else None,
-    }
-    if fine_tune is not None and planned.task.fine_tuned:
-        return fine_tune(hyper, seed, checkpoints, **own, **told)
-    with training_lock():
-        if not planned.task.fine_tuned:
-            return score_by_cosine(prepared.model, data, hyper, int8=int8, **here, **told)
-        return finetune(prepared.model, data, hyper, seed, checkpoints, **own, **here, **told)
+def _reach(request: EvaluationSpec, database: Database, settings: Settings) -> Reach:
+    """Say what the request may lead to: beside the data roots a student of the command line.
+
+    One that is named by its run may be read wherever the command has put it.
+    """
+    folder, reach = Path(request.model.ref), settings.reach
+    if not reach.limited:
+        return reach
+    with database.read() as session:
+        made = distillations.is_output_of_command(session, str(folder))
+    return reach.and_folder(folder) if made else reach
 
 
-def _write_predictions(folder: Path, result: TaskResult) -> None:
-    """Keep what was said about each example, a line each; all of it or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{PREDICTIONS_FILE}.draft"
-    with draft.open("w", encoding="utf-8") as stream:
-        for name, predictions in result.predictions.items():
-            for p in predictions:
-                line = {"set": name, **asdict(p)}
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-    draft.replace(folder / PREDICTIONS_FILE)
+class Noted:
+    """Writes down how far an evaluation is, with an event: every new phase, else now and then.
+
+    Args:
+        database: where it is stored.
+        evaluation_id: the row.
+        also: is told all of it.
+    """
+
+    def __init__(
+        self, database: Database, evaluation_id: str, also: Callable[[FinetuneProgress], None]
+    ) -> None:
+        self._database, self._id, self._also = database, evaluation_id, also
+        self._phase, self._at = "", 0.0
+
+    def __call__(self, progress: FinetuneProgress) -> None:
+        """Note progress, unless the same phase was noted a moment ago."""
+        self._also(progress)
+        now = time.monotonic()
+        if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
+            return
+        self._phase, self._at = progress.phase, now
+        with self._database.write() as session:
+            evaluations.note_evaluation_progress(
+                session, self._id, progress.phase, progress.done, progress.total, progress.loss
+            )

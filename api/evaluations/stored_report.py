@@ -6,16 +6,18 @@ Torch stays out of it, since the service answers with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from api.evaluations.paired_scores import compare, prediction_files
+from api.inputs.results import prediction_files, task_results
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import distillations, evaluations
 from kdnas.errors import NotFoundError
 from kdnas.evaluation.reports.report import Measured, Report, make_report
-from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.paired import compare
+from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.settings import Settings
 
 DISTILLATION = "distillation:"
@@ -29,13 +31,11 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Model:
-    """A model as a request names it; ``layers`` and ``hidden`` are those of a student."""
+    """A model as a request names it, its results from the newest on, and the shape of a student."""
 
     name: str
-    ref: str | None
-    distillation_id: str | None = None
-    layers: int | None = None
-    hidden: int | None = None
+    records: Sequence[EvaluationRecord]
+    shape: Architecture | None
 
 
 def stored_report(
@@ -58,66 +58,74 @@ def stored_report(
     Raises:
         NotFoundError: no such distillation, or nothing is stored of the model.
     """
-    first = _found_model(session, model)
-    ways: dict[str, Way] = {}
-    own = _finished(session, first, suite)
-    for record in own:
-        ways.setdefault(record.task, _way(record))
-    kept = _kept(own, ways)
-    if not kept:
+    models = [_stored_model(session, text, suite) for text in (model, *against)]
+    ways = {record.task: _way(record) for record in reversed(models[0].records)}
+    kept = [(one.name, _kept(one.records, ways)) for one in models]
+    if not kept[0][1]:
         raise NotFoundError(
             f"nothing is stored of model {model!r} over suite {suite!r}; evaluate it first"
         )
-    measured = [_measured(first, kept)]
-    files = prediction_files(session, kept, settings)
-    tests, lacking = {}, []
-    for other in (_found_model(session, text) for text in against):
-        found = _kept(_finished(session, other, suite), ways)
-        if found:
-            measured.append(_measured(other, found))
-            tests[other.name] = compare(files, prediction_files(session, found, settings))
-        else:
-            lacking.append(f"{other.name}: nothing is stored with these data and settings")
-    report = make_report(suite, measured, tests, layers=first.layers, hidden=first.hidden)
+    there = [(name, records) for name, records in kept if records]
+    shape = models[0].shape
+    report = make_report(
+        suite,
+        [Measured(name, task_results(records)) for name, records in there],
+        compared(session, settings, there),
+        layers=None if shape is None else shape.layers,
+        hidden=None if shape is None else shape.hidden,
+    )
+    lacking = [
+        f"{name}: nothing is stored with these data and settings"
+        for name, records in kept
+        if not records
+    ]
     return replace(report, notes=(*report.notes, *lacking))
 
 
-def _found_model(session: Session, text: str) -> _Model:
-    if not text.startswith(DISTILLATION):
-        return _Model(text, text)
-    found = distillations.get_distillation(session, text.removeprefix(DISTILLATION))
-    shape = found.architecture
-    return _Model(found.name, None, found.id, shape.layers, shape.hidden)
+def compared(
+    session: Session,
+    settings: Settings,
+    models: Sequence[tuple[str, Sequence[EvaluationRecord]]],
+) -> dict[str, dict[str, Comparison]]:
+    """Compare the first model with each other one, task by task, where predictions lie here.
+
+    Args:
+        session: of any transaction.
+        settings: of this process.
+        models: name and results of each.
+
+    Returns:
+        Name of another model → task → paired bootstrap.
+    """
+    files = [prediction_files(session, records, settings) for _, records in models]
+    return {
+        name: compare(files[0], theirs)
+        for (name, _), theirs in zip(models[1:], files[1:], strict=True)
+    }
 
 
-def _finished(session: Session, model: _Model, suite: str) -> list[EvaluationRecord]:
-    """All that has succeeded, the newest first."""
-    return evaluations.list_evaluations(
-        session,
-        model=model.ref,
-        distillation_id=model.distillation_id,
-        suite=suite,
-        statuses=["succeeded"],
-        limit=MOST_ROWS,
+def _stored_model(session: Session, text: str, suite: str) -> _Model:
+    name, shape, wanted = text, None, {"model": text}
+    if text.startswith(DISTILLATION):
+        found = distillations.get_distillation(session, text.removeprefix(DISTILLATION))
+        name, shape, wanted = found.name, found.architecture, {"distillation_id": found.id}
+    records = evaluations.list_evaluations(
+        session, suite=suite, statuses=["succeeded"], limit=MOST_ROWS, **wanted
     )
+    return _Model(name, records, shape)
 
 
-def _kept(records: Iterable[EvaluationRecord], ways: Mapping[str, Way]) -> list[EvaluationRecord]:
+def _kept(records: Sequence[EvaluationRecord], ways: Mapping[str, Way]) -> list[EvaluationRecord]:
     """Take the newest result of each task and seed in the way that counts."""
-    versions: dict[str, str] = {}
-    kept: dict[tuple[str, int], EvaluationRecord] = {}
-    for record in records:
-        if _way(record) != ways.get(record.task):
-            continue
-        # A model may have changed under its name: its newest version counts, not a mixture.
-        fingerprint = str(record.decides["model"].get("fingerprint"))
-        if versions.setdefault(record.task, fingerprint) == fingerprint:
-            kept.setdefault((record.task, record.seed), record)
+    alike = [record for record in reversed(records) if _way(record) == ways.get(record.task)]
+    # A model may have changed under its name: its newest version counts, not a mixture.
+    versions = {record.task: record.decides["model"].get("fingerprint") for record in alike}
+    kept = {
+        (record.task, record.seed): record
+        for record in alike
+        if record.decides["model"].get("fingerprint") == versions[record.task]
+    }
     return [kept[key] for key in sorted(kept)]
-
-
-def _measured(model: _Model, records: Iterable[EvaluationRecord]) -> Measured:
-    return Measured(model.name, tuple(TaskResult.from_json(r.metrics) for r in records))
 
 
 def _way(record: EvaluationRecord) -> Way:

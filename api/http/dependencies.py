@@ -15,7 +15,6 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from api.http.metrics import Metrics
 from api.http.security import Role
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
@@ -31,17 +30,11 @@ async def get_settings(request: Request) -> Settings:
     return cast(Settings, request.app.state.settings)
 
 
-async def get_metrics(request: Request) -> Metrics:
-    """Return what counts for Prometheus."""
-    return cast(Metrics, request.app.state.metrics)
-
-
 async def get_role(request: Request) -> Role:
     """Return who is asking, as :mod:`api.http.guard` found."""
     return cast(Role, request.state.role)
 
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
-MetricsDep = Annotated[Metrics, Depends(get_metrics)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 RoleDep = Annotated[Role, Depends(get_role)]

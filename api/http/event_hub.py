@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
 
 import structlog
@@ -35,17 +34,6 @@ KEEP_ALIVE = b": still here\n\n"
 log = structlog.get_logger("kdnas.events")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a listener wants to hear of: one job with its parts, or everything."""
-
-    job_id: str | None = None
-
-    def fits(self, event: EventRecord) -> bool:
-        """Whether an event is about it."""
-        return self.job_id in {None, event.job_id, event.root_job_id}
-
-
 class EventHub:
     """Reads events once and gives them to all who listen; lives on one event loop."""
 
@@ -58,14 +46,14 @@ class EventHub:
         self._closed = False
         self.num_listeners = 0
 
-    async def listen(self, subject: Subject, position: int) -> AsyncIterator[bytes]:
+    async def listen(self, job_id: str | None, position: int) -> AsyncIterator[bytes]:
         """Yield the lines of a stream until the hub is closed.
 
         A stream also ends when the database is out of reach for what the window does not hold;
         its client comes back with the number of the last event that it got.
 
         Args:
-            subject: what the listener wants to hear of.
+            job_id: the job that the listener wants to hear of, with its parts; None is everything.
             position: number of the last event that it knows.
         """
         loop = asyncio.get_running_loop()
@@ -77,9 +65,9 @@ class EventHub:
                 self._see_to_polling()
                 news = self._news
                 if position < self._floor:
-                    lines, position = await self._stored(subject, position)
+                    lines, position = await self._stored(job_id, position)
                 else:
-                    lines, position = self._fresh(subject, position)
+                    lines, position = self._fresh(job_id, position)
                 if not lines and loop.time() >= silent_until:
                     lines = KEEP_ALIVE
                 if lines:
@@ -119,7 +107,7 @@ class EventHub:
                     self._floor = self._last = newest
                     begun = True
                     self._wake()
-                page = await asyncio.to_thread(self._read, Subject(), self._last)
+                page = await asyncio.to_thread(self._read, None, self._last)
             except DatabaseError as error:
                 log.warning("events cannot be read; trying again", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -137,24 +125,24 @@ class EventHub:
         if page:
             self._wake()
 
-    def _fresh(self, subject: Subject, position: int) -> tuple[bytes, int]:
+    def _fresh(self, job_id: str | None, position: int) -> tuple[bytes, int]:
         """What the window holds behind a position, and the position after it."""
         behind = takewhile(lambda item: item[0].id > position, reversed(self._window))
-        lines = [line for event, line in behind if subject.fits(event)]
-        return b"".join(reversed(lines)), max(position, self._last)
+        about = (line for e, line in behind if job_id in {None, e.job_id, e.root_job_id})
+        return b"".join(reversed([*about])), max(position, self._last)
 
-    async def _stored(self, subject: Subject, position: int) -> tuple[bytes, int]:
+    async def _stored(self, job_id: str | None, position: int) -> tuple[bytes, int]:
         """A page of what the database holds behind a position, and the position after it."""
         known = self._last  # everything up to here was committed before the page is read
-        page = await asyncio.to_thread(self._read, subject, position)
+        page = await asyncio.to_thread(self._read, job_id, position)
         lines = b"".join(map(_line, page))
         if len(page) == PAGE:
             return lines, page[-1].id
         return lines, max(known, page[-1].id if page else position)
 
-    def _read(self, subject: Subject, position: int) -> list[EventRecord]:
+    def _read(self, job_id: str | None, position: int) -> list[EventRecord]:
         with self._database.read() as session:
-            return events_since(session, position, job_id=subject.job_id, limit=PAGE)
+            return events_since(session, position, job_id=job_id, limit=PAGE)
 
     def _newest(self) -> int:
         with self._database.read() as session:

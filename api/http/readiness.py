@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from api.http.schemas import Check
@@ -19,25 +18,30 @@ from kdnas.settings import Settings
 LEAST_FREE_BYTES = 1024**3
 CONNECT_SECONDS = 2.0
 
+_OURS = {
+    True: Check(ok=True, detail="looks after the queue"),
+    False: Check(ok=False, detail="has stopped; the log says why, start the service again"),
+}
+_NOBODY = (
+    "no coordinator looks after the queue, so nothing that waits is begun; start one with "
+    "`kdnas coordinator`"
+)
 
-class Worker(Protocol):
-    """What is asked of a coordinator here."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether it looks after the queue."""
-        ...
+def check_all(database: Database, settings: Settings, alive: bool | None) -> dict[str, Check]:
+    """Check everything.
 
-
-def check_all(
-    database: Database, settings: Settings, coordinator: Worker | None
-) -> dict[str, Check]:
-    """Check everything; ``coordinator`` is None where another process sees to the queue."""
+    Args:
+        database: of the service.
+        settings: of the service.
+        alive: whether the coordinator of this process looks after the queue; None if it has none,
+            and other processes see to that.
+    """
     return {
         "database": check_database(database),
         "ray": check_cluster(settings),
         "disk": check_disk(settings.home),
-        "coordinator": _check_coordinator(database, coordinator),
+        "coordinator": _check_other_coordinators(database) if alive is None else _OURS[alive],
     }
 
 
@@ -79,27 +83,11 @@ def check_disk(folder: Path) -> Check:
     return Check(ok=True, detail=told)
 
 
-def _check_coordinator(database: Database, coordinator: Worker | None) -> Check:
-    """Whether somebody looks after the queue: in this process, or by what the database says."""
-    if coordinator is None:
-        return _check_other_coordinators(database)
-    if coordinator.alive:
-        return Check(ok=True, detail="looks after the queue")
-    return Check(ok=False, detail="has stopped; the log says why, start the service again")
-
-
 def _check_other_coordinators(database: Database) -> Check:
     try:
         with database.read() as session:
             number = coordinators.count_alive(session)
     except DatabaseError as error:
         return Check(ok=False, detail=str(error))
-    if number == 0:
-        return Check(
-            ok=False,
-            detail="no coordinator looks after the queue, so nothing that waits is begun; start "
-            "one with `kdnas coordinator`",
-        )
-    return Check(
-        ok=True, detail=f"{number} elsewhere look{'s' if number == 1 else ''} after the queue"
-    )
+    found = f"{number} elsewhere look{'s' if number == 1 else ''} after the queue"
+    return Check(ok=number > 0, detail=found if number else _NOBODY)

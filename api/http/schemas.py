@@ -6,21 +6,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 
 PROBLEM_TYPE = "application/problem+json"
 PAGE_LENGTH, LONGEST_PAGE = 50, 500
-
-Limit = Annotated[
-    int, Query(ge=1, le=LONGEST_PAGE, description="Length of the page.", examples=[PAGE_LENGTH])
-]
-Cursor = Annotated[
-    str | None, Query(max_length=500, description="`next_cursor` of the page before.")
-]
-
 
 TEXT = r"^[^\x00]*$"
 """PostgreSQL takes no text with a zero character."""

@@ -12,8 +12,8 @@ import ipaddress
 import secrets
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import Literal
 
 from kdnas.errors import RequestError
@@ -105,12 +105,9 @@ class Access:
 
     def role_of_token(self, token: str) -> Role | None:
         """Whose token this is; takes the same time for every wrong one."""
-        given = _digest(token)
-        found: Role | None = None
-        for role, digest in self._digests.items():
-            if hmac.compare_digest(given, digest):
-                found = role
-        return found
+        given, digests = _digest(token), self._digests.items()
+        fitting = [role for role, digest in digests if hmac.compare_digest(given, digest)]
+        return fitting[0] if fitting else None
 
     def begin_session(self, role: Role) -> str:
         """Make the value of a cookie."""
@@ -152,7 +149,7 @@ class LoginLimiter:
     """Counts log-ins that failed: of one client, and of all together."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._failures: dict[str, deque[float]] = defaultdict(deque)
+        self._failures: deque[tuple[float, str]] = deque()
         self._now = now
         self._lock = threading.Lock()
 
@@ -160,29 +157,22 @@ class LoginLimiter:
         """How long this client has to wait before it may try, 0 if it may now."""
         with self._lock:
             self._forget()
-            of_all = sorted(moment for times in self._failures.values() for moment in times)
-            waits = [
-                self._wait(self._failures.get(client, ()), FAILURES_OF_A_CLIENT),
-                self._wait(of_all, FAILURES_OF_ALL),
-            ]
-        return max(waits)
+            failures = list(self._failures)
+        of_client = [moment for moment, who in failures if who == client]
+        of_all = [moment for moment, _ in failures]
+        return max(self._wait(of_client, FAILURES_OF_A_CLIENT), self._wait(of_all, FAILURES_OF_ALL))
 
     def failed(self, client: str) -> None:
         """Note a log-in with a wrong token."""
         with self._lock:
             self._forget()
-            self._failures[client].append(self._now())
+            self._failures.append((self._now(), client))
 
-    def _wait(self, moments: Iterable[float], allowed: int) -> int:
-        times = list(moments)
-        if len(times) < allowed:
+    def _wait(self, moments: list[float], allowed: int) -> int:
+        if len(moments) < allowed:
             return 0
-        return max(1, round(times[-allowed] + FAILURE_SECONDS - self._now()))
+        return max(1, round(moments[-allowed] + FAILURE_SECONDS - self._now()))
 
     def _forget(self) -> None:
-        earliest = self._now() - FAILURE_SECONDS
-        for client, times in list(self._failures.items()):
-            while times and times[0] <= earliest:
-                times.popleft()
-            if not times:
-                del self._failures[client]
+        while self._failures and self._failures[0][0] <= self._now() - FAILURE_SECONDS:
+            self._failures.popleft()

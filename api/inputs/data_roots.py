@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from api.jobs.files import checkpoints_in_store
@@ -84,7 +83,7 @@ def check_model(model: ModelSpec, where: str, settings: Settings) -> None:
     if model.ref in ALIASES or _is_hub_id(model.ref):
         return
     roots = [*_folders(settings), (settings.home / "students").resolve()]
-    _check_tree(_check_path(model.ref, where, roots), where, roots)
+    _check_tree(model.ref, where, roots)
 
 
 def check_folder(text: str, where: str, settings: Settings) -> None:
@@ -98,8 +97,7 @@ def check_folder(text: str, where: str, settings: Settings) -> None:
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
     """
-    roots = _folders(settings)
-    _check_tree(_check_path(text, where, roots), where, roots)
+    _check_tree(text, where, _folders(settings))
 
 
 def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
@@ -115,7 +113,7 @@ def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:
         if glob.has_magic(source):
             _check_glob(source, roots)
         else:
-            _check_tree(_check_path(source, "corpus.source", roots), "corpus.source", roots)
+            _check_tree(source, "corpus.source", roots)
 
 
 def _check_strategy(strategy: str, settings: Settings) -> None:
@@ -158,15 +156,16 @@ def _check_path(text: str, where: str, roots: list[Path]) -> Path:
         path.exists()  # complains where a name is too long
     except (OSError, RuntimeError, ValueError) as error:  # no such user, links in a circle
         raise RequestError(f"{where} {text!r} is no path: {error}; check it") from None
-    if not _is_below(path, roots):
+    if not any(path.is_relative_to(root) for root in roots):
         raise RequestError(_outside(where, text, roots))
     return path
 
 
-def _check_tree(path: Path, where: str, roots: list[Path]) -> None:
-    """Refuse a folder in which a link leads out of the roots."""
-    if path.is_dir():
-        _check_each((inner for inner in path.rglob("*") if inner.is_symlink()), where, roots)
+def _check_tree(text: str, where: str, roots: list[Path]) -> None:
+    """Refuse a path outside the roots, and a folder in which a link leads out of them."""
+    for inner in _check_path(text, where, roots).rglob("*"):
+        if inner.is_symlink():
+            _check_path(str(inner), where, roots)
 
 
 def _check_glob(pattern: str, roots: list[Path]) -> None:
@@ -177,21 +176,12 @@ def _check_glob(pattern: str, roots: list[Path]) -> None:
     if ".." in parts[fixed:]:
         raise RequestError(f"corpus.source {pattern!r} has .. behind a wildcard; write it plainly")
     # Path.glob takes no absolute patterns.
-    matches = glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True)  # noqa: PTH207
-    _check_each(map(Path, matches), "corpus.source", roots)
-
-
-def _check_each(paths: Iterable[Path] | Iterator[Path], where: str, roots: list[Path]) -> None:
-    for path in paths:
-        _check_path(str(path), where, roots)
-
-
-def _is_below(path: Path, roots: list[Path]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
+    for match in glob.iglob(str(start.joinpath(*parts[fixed:])), recursive=True):  # noqa: PTH207
+        _check_path(match, "corpus.source", roots)
 
 
 def _folders(settings: Settings) -> list[Path]:
-    named = [root for root in settings.data_roots if not _URL.match(root)]
+    named = (root for root in settings.data_roots if not _URL.match(root))
     return [Path(root).expanduser().resolve() for root in named]
 
 

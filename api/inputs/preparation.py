@@ -1,37 +1,97 @@
-"""What every request needs before work begins: its teacher, its corpus, and latencies."""
+"""What every request needs before work begins: teacher, corpus, objective and latencies."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from api.jobs.context import JobContext
+from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import CorpusProgress, TokenizedCorpus, build_corpus
 from kdnas.db.engine import Database
 from kdnas.db.repository import latencies
 from kdnas.distill.calibration import calibration_problem, training_tokens
-from kdnas.errors import SpecError
-from kdnas.latency.device_lock import measuring_lock
+from kdnas.distill.fit_lm_head import fit_lm_head
+from kdnas.distill.layer_search import try_teacher_layers
+from kdnas.distill.numerics import choose_dtype, num_threads, own_device
+from kdnas.distill.setup import CalibrationText, Setup
+from kdnas.errors import SpecError, TeacherError
+from kdnas.latency.device_lock import measuring_lock, training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
+from kdnas.models.lm_head import has_lm_head
 from kdnas.models.start.copied import start_problem
-from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.models.teacher import (
+    TeacherHandle,
+    open_teacher,
+    prepare_teacher,
+    with_fitted_head,
+)
 from kdnas.objectives.registry import build_stages, objective_problem
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
-from kdnas.specs.objective_base import ObjectiveSpec
-from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec
+from kdnas.specs.objective_base import LearnsOneLayer, NeedsLMHead, ObjectiveSpec, TrialSpec
+from kdnas.specs.objective_registry import choice_of
+from kdnas.specs.parts import CorpusSpec, Start, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
 from kdnas.store import Store
 from workers.machine import Machine
 
 Student = TypeVar("Student", bound=StudentSpec)
 OnCorpus = Callable[[CorpusProgress], None]
+OnPreparing = Callable[[str, int, int], None]
+"""Is told what is being prepared, steps made, and of how many."""
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Who is told what, and nobody else.
+
+    Attributes:
+        latency: how far the latency table is.
+        progress: how far the work itself is.
+        corpus: how tokenising goes.
+        preparing: how preparing the objective goes.
+        warning: what the user should know before hours are spent.
+        waiting: once, that the machine is not free for measuring.
+    """
+
+    latency: Progress = lambda share, text: None
+    progress: Callable[[Any], None] = lambda _: None
+    corpus: OnCorpus = lambda _: None
+    preparing: OnPreparing = lambda *_: None
+    warning: Callable[[str], None] = lambda _: None
+    waiting: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    def of(cls, context: JobContext) -> Watchers:
+        """Tell everybody of a job of the service who follows it."""
+        return cls(
+            context.latency,
+            corpus=context.corpus,
+            preparing=context.objective,
+            warning=context.warn,
+            waiting=lambda text: context.latency(0.0, text),
+        )
+
+    def checked(self, check: Callable[[], None]) -> Watchers:
+        """Call something after each word on the preparations; what it raises ends them."""
+
+        def then(tell: Callable[..., None]) -> Callable[..., None]:
+            def tell_and_check(*told: Any) -> None:
+                tell(*told)
+                check()
+
+            return tell_and_check
+
+        told = {name: then(getattr(self, name)) for name in ("latency", "corpus", "preparing")}
+        return replace(self, **told)
 
 
 @dataclass(frozen=True)
@@ -142,9 +202,10 @@ def possible_start(
     Returns:
         How they can start, and what to say of it.
     """
-    if build_stages(objective)[0].objective.copies_layers:
-        if trained_before or student.init in ("teacher", "copy"):  # the default, and what is done
-            return student, []
+    copies = build_stages(objective)[0].objective.copies_layers
+    if copies and (trained_before or student.init in ("teacher", "copy")):
+        return student, []  # the default, and what is done
+    if copies:
         return student, [
             f"{objective.name} copies the layers of the teacher, so the start {student.init!r} "
             "(student.init) is not used"
@@ -195,6 +256,104 @@ def build_space(
     )
 
 
+def check_objective(objective: ObjectiveSpec, teacher: TeacherHandle) -> None:
+    """Refuse what the teacher cannot give, before a corpus is tokenised.
+
+    Raises:
+        TeacherError: a masked-LM head is needed, there is none, and none is to be fitted.
+    """
+    if (
+        isinstance(objective, NeedsLMHead)
+        and objective.fit_lm_head is None
+        and objective.lm_head is None
+        and not has_lm_head(teacher)
+    ):
+        raise TeacherError(
+            f"teacher {teacher.ref!r} has no masked-LM head, which the objective "
+            f"{objective.name} needs; add --fit-lm-head 1000 to train one on the corpus first, or "
+            f"choose {choice_of(lambda kind: not kind.needs_lm_head)}"
+        )
+
+
+def prepare_objective(
+    objective: ObjectiveSpec,
+    architecture: Architecture,
+    teacher: TeacherHandle,
+    corpus: TokenizedCorpus,
+    store: Store,
+    student: StudentSpec,
+    training: TrainingSpec,
+    device: str,
+    dtype: str,
+    threads: int,
+    on_preparing: OnPreparing = lambda *_: None,
+    origin: TeacherHandle | None = None,
+) -> tuple[ObjectiveSpec, TeacherHandle]:
+    """Do what an objective leaves open, or take it up where it was done before.
+
+    It is done in this process, whatever cluster the training goes to.
+
+    Args:
+        objective: the request.
+        architecture: student of the trials of teacher layers.
+        teacher: the teacher.
+        corpus: the tokenised corpus.
+        store: keeps fitted heads.
+        student: how students start.
+        training: batch size, learning rate and seed of the trials.
+        device: as asked for; only ``cpu`` keeps this process from using a GPU of its own.
+        dtype: format of the forward passes, as asked for.
+        threads: intra-op threads on a CPU.
+        on_preparing: is told how it goes.
+        origin: the model whose weights students begin with, if there is one.
+
+    Returns:
+        The objective with nothing left open, and the teacher with its head.
+
+    Raises:
+        KdnasError: the training of a head or of a trial failed.
+    """
+    own = own_device(device)
+    dtype = choose_dtype(dtype, own)
+    if isinstance(objective, NeedsLMHead):
+        if objective.lm_head is None and not has_lm_head(teacher):
+            assert objective.fit_lm_head is not None  # check_objective
+            with training_lock():
+                fitted = fit_lm_head(
+                    teacher,
+                    corpus,
+                    objective.fit_lm_head,
+                    store,
+                    own,
+                    dtype,
+                    threads=threads,
+                    on_progress=lambda done, total: on_preparing(
+                        "fitting the teacher's masked-LM head", done, total
+                    ),
+                )
+            objective = objective.model_copy(update={"lm_head": fitted.fingerprint})
+        if objective.lm_head is not None:
+            teacher = with_fitted_head(teacher, objective.lm_head, store)
+    if isinstance(objective, LearnsOneLayer) and objective.needs_layer_search:
+        with training_lock(), num_threads(threads):
+            trials = try_teacher_layers(
+                Setup(teacher, CalibrationText(corpus, store), own, dtype, student, origin),
+                corpus,
+                architecture,
+                objective,
+                training,
+                objective.trial_steps,
+                lambda done, total: on_preparing("trying teacher layers", done, total),
+            )
+        best = min(trials, key=lambda trial: (trial.probe, trial.teacher_layer))
+        found = {
+            "teacher_layer": best.teacher_layer,
+            "trials": tuple(TrialSpec(**asdict(trial)) for trial in trials),
+        }
+        objective = objective.model_copy(update=found)
+    return objective, teacher
+
+
 def stored_latencies(
     database: Database, profile: LatencyProfile, teacher: TeacherHandle
 ) -> LatencyTable | None:
@@ -214,6 +373,8 @@ def ensure_latencies(
     on_progress: Progress | None = None,
     on_wait: Callable[[str], None] | None = None,
     check: Callable[[], None] = lambda: None,
+    *,
+    anew: bool = False,
 ) -> LatencyTable:
     """Return a table that has every state of the space; build and store it if there is none.
 
@@ -225,6 +386,7 @@ def ensure_latencies(
         on_progress: is told how far the build is.
         on_wait: is told once if trainings on this machine must end first.
         check: asked while it waits for them; what it raises ends the wait.
+        anew: measure in any case, in place of what is known.
 
     Raises:
         LatencyError: the device cannot be measured.
@@ -232,7 +394,7 @@ def ensure_latencies(
     profile = current_profile(spec)
 
     def stored() -> LatencyTable | None:
-        known = stored_latencies(database, profile, teacher)
+        known = None if anew else stored_latencies(database, profile, teacher)
         whole = known is not None and all(str(state) in known.entries for state in space.states)
         return known if whole else None
 
@@ -240,43 +402,40 @@ def ensure_latencies(
     if known is not None:
         return known
     with measuring_lock(on_wait=on_wait, check=check):
-        # Somebody else may have built it while this one waited.
-        return stored() or build_latencies(database, spec, profile, teacher, space, on_progress)
+        known = stored()  # somebody else may have built it while this one waited
+        if known is not None:
+            return known
+        table = _measured(database, spec, profile, teacher, space, on_progress)
+        with database.write() as session:
+            # What searches have used stays as it is; another machine may have stored some by now.
+            key = (profile.fingerprint, table.family, table.teacher_fingerprint)
+            known = None if anew else latencies.load_latency_table(session, *key)
+            table = table if known is None else _joined(known, table)
+            latencies.save_latency_table(session, table)
+    return table
 
 
-def build_latencies(
+def _measured(
     database: Database,
     spec: LatencySpec,
     profile: LatencyProfile,
     teacher: TeacherHandle,
     space: SearchSpace,
     on_progress: Progress | None,
-    *,
-    anew: bool = False,
 ) -> LatencyTable:
-    """Build a table and store it; this process has to measure alone on its machine.
+    """Measure a table while this process has its machine alone.
 
-    Args:
-        database: where tables are stored.
-        spec: how thorough the build is.
-        profile: the conditions, of this machine.
-        teacher: whose students are measured.
-        space: their architectures.
-        on_progress: is told how far the build is.
-        anew: put it in the place of a stored one, whose entries count for more otherwise.
-
-    Raises:
-        LatencyError: the device cannot be measured.
+    An exhaustive build stores what it has, and goes on with what an earlier one has stored.
     """
-    kin, fingerprint = family(teacher.shape), teacher.shape.fingerprint
+    key = (family(teacher.shape), teacher.shape.fingerprint)
 
     def store(entries: Sequence[LatencyEntry]) -> None:
         with database.write() as session:
-            latencies.save_latency_entries(session, profile, kin, fingerprint, entries)
+            latencies.save_latency_entries(session, profile, *key, entries)
 
     with database.read() as session:
-        timed = latencies.load_latency_entries(session, profile.fingerprint, kin, fingerprint)
-    table = build_latency_table(
+        timed = latencies.load_latency_entries(session, profile.fingerprint, *key)
+    return build_latency_table(
         teacher,
         space,
         profile,
@@ -286,17 +445,10 @@ def build_latencies(
         known=timed if spec.exhaustive else None,
         on_entries=store,
     )
-    with database.write() as session:
-        # Another machine of the same kind may have stored one meanwhile.
-        known = latencies.load_latency_table(session, profile.fingerprint, kin, fingerprint)
-        if known is not None and not anew:
-            table = _joined(known, table)
-        latencies.save_latency_table(session, table)
-    return table
 
 
 def _joined(known: LatencyTable, new: LatencyTable) -> LatencyTable:
-    """Add what is new to a table, and leave what searches have used as it is.
+    """Add what is new to a table.
 
     New entries are scaled to the known teacher's time, so that every ratio is the one to the
     teacher of its own run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.jobs.registry import kind_named
 from api.jobs.schemas import JobChange
-from api.logs.job_log import remove_log
+from api.logs.job_log import JobLog
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job
 from kdnas.db.queue import leases
@@ -96,7 +96,7 @@ def delete_job(
     with database.write() as session:
         jobs.delete_job(session, job_id, with_standing=with_standing)
     try:
-        remove_log(settings, job_id)
+        JobLog.of(settings, job_id).remove()
     except StoreError as error:  # the job is gone all the same
         return str(error)
     return None

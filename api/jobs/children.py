@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -47,7 +49,12 @@ class Child:
     claim: Claim
     process: subprocess.Popen[bytes]
     output: Output
-    unwanted_since: float | None = field(default=None)
+    unwanted_since: float | None = None
+
+    @property
+    def subject(self) -> dict[str, str]:
+        """Kind and id of its job, for a line of the log."""
+        return {self.kind: self.claim.job_id}
 
     @classmethod
     def start(
@@ -125,16 +132,21 @@ class LocalCluster:
 
     def stop(self, timeout_seconds: float) -> None:
         """End the cluster, if there is one."""
-        if self._process is None:
-            return
-        if self._process.stdin is not None:
+        if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        try:
-            self._process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            ends_within(timeout_seconds, self._process)
         self._process = None
+
+
+def ends_within(timeout_seconds: float, process: subprocess.Popen[Any]) -> bool:
+    """Wait for a process that was asked to end; one that does not is killed, and False returned."""
+    try:
+        process.wait(timeout_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
 
 
 def _first_line(process: subprocess.Popen[str], give_up: Callable[[], bool]) -> str:
@@ -142,22 +154,20 @@ def _first_line(process: subprocess.Popen[str], give_up: Callable[[], bool]) -> 
 
     Its stdout belongs to a thread from now on: nobody else could close it while that one reads.
     """
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    line: Future[str] = Future()
     stream = process.stdout
     assert stream is not None
 
     def read() -> None:
         with stream:
-            lines.put(stream.readline())
+            line.set_result(stream.readline())
             stream.read()  # to its end
 
     threading.Thread(target=read, name="local-cluster", daemon=True).start()
     deadline = time.monotonic() + CLUSTER_START_SECONDS
     while time.monotonic() < deadline and not give_up():
-        try:
-            return lines.get(timeout=0.2)
-        except queue.Empty:
-            continue
+        with suppress(TimeoutError):
+            return line.result(0.2)
     return ""
 
 

@@ -65,17 +65,16 @@ class JobContext:
     def phase(self, text: str, share: float | None = None) -> None:
         """Say what this job does or waits for, and how much of that is done (0 to 1).
 
-        A new phase is stored with its beginning, so that everybody sees since when; the same one
-        is told about once a second. What follows a colon in ``text`` may change within a phase.
+        It is stored with its beginning, so that everybody sees since when; the same one is told
+        about once a second. What follows a colon in ``text`` may change within a phase.
         """
         what, now = text.split(":")[0], time.monotonic()
         if what == self._text and now - self._told < PHASE_SECONDS:
             return
-        new, self._text, self._told = what != self._text, what, now
+        self._text, self._told = what, now
         payload = {"text": text, "share": None if share is None else round(share, 3)}
         with self.database.write() as session:
-            if new:
-                jobs.note_phase(session, self.id, what)
+            jobs.note_phase(session, self.id, text)
             append_event(session, f"{self.kind}_preparing", payload, job_id=self.id)
         log.info("preparing", **payload)
 
@@ -97,6 +96,22 @@ class JobContext:
     def progress(self, done: int, total: int | None) -> None:
         """Write down how much of the whole is done, in the kind's own unit."""
         with self.database.write() as session:
+            jobs.note_progress(session, self.id, done, total)
+
+    def working(self, text: str, done: int, total: int) -> None:
+        """Say how far the work itself is, of which no event tells; as often as :meth:`phase`.
+
+        Args:
+            text: as for a phase.
+            done: of the whole, in the kind's own unit.
+            total: the whole.
+        """
+        what, now = text.split(":")[0], time.monotonic()
+        if what == self._text and now - self._told < PHASE_SECONDS:
+            return
+        self._text, self._told = what, now
+        with self.database.write() as session:
+            jobs.note_phase(session, self.id, text)
             jobs.note_progress(session, self.id, done, total)
 
     def event(self, type: str, payload: Mapping[str, Any]) -> None:

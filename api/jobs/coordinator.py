@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import psutil
 import structlog
@@ -19,6 +18,7 @@ from api.jobs.children import (
     Child,
     LocalCluster,
     child_environment,
+    ends_within,
     share_of_cores,
     usable_cores,
 )
@@ -165,17 +165,14 @@ class Coordinator:
 
     def _start_what_waits(self) -> None:
         """Claim and start one of each kind in turn, until nothing waits or there is no room."""
-        found = True
-        while found and not self._stopping.is_set():
-            found = False
-            for kind in kinds().values():
-                room = len(self._children) < self.max_running
-                if kind.run is not None and room and self._start_next(kind):
-                    found = True
+        num_started = 1
+        while num_started and not self._stopping.is_set():
+            num_started = sum(self._start_next(kind) for kind in kinds().values())
 
     def _start_next(self, kind: JobKind) -> bool:
         num_beside = sum(child.kind == kind.name for child in self._children)
-        if kind.shares_cores and num_beside >= self._max_sharing:
+        is_full = len(self._children) >= self.max_running
+        if kind.run is None or is_full or (kind.shares_cores and num_beside >= self._max_sharing):
             return False
         # A runner lets go of its job a moment before it ends.
         resting = self._pauses.resting() | {child.claim.job_id for child in self._children}
@@ -227,12 +224,8 @@ class Coordinator:
             self._children.remove(child)
             self._outputs = [output for output in self._outputs if not output.is_done]
             self._outputs.append(child.output)
-            log.info(
-                "runner ended",
-                **{child.kind: child.claim.job_id},
-                pid=child.process.pid,
-                exit_code=child.process.returncode,
-            )
+            process = child.process
+            log.info("runner ended", **child.subject, pid=process.pid, exit_code=process.returncode)
 
     def _settle(self, child: Child, draining: bool) -> None:
         """Let go of a row, and write down a death that nobody asked for."""
@@ -241,7 +234,7 @@ class Coordinator:
         left_alone = child.process.returncode == _EXIT_LEFT_ALONE
         if left_alone and not asked_for:
             seconds = self._pauses.lengthen(job_id)
-            log.info("tried again later", **{child.kind: job_id}, pause_seconds=seconds)
+            log.info("tried again later", **child.subject, pause_seconds=seconds)
         else:
             self._pauses.forget(job_id)
         with self._database.write() as session:
@@ -249,11 +242,11 @@ class Coordinator:
                 try:
                     leases.release(session, Job, job_id, owner)
                 except NotFoundError:
-                    log.info("deleted meanwhile", **{child.kind: job_id})
+                    log.info("deleted meanwhile", **child.subject)
                 return
             deaths = claims.note_death(session, job_id, owner, child.ending())
         if deaths:
-            log.error("runner died", **{child.kind: job_id}, how=child.ending(), deaths=deaths)
+            log.error("runner died", **child.subject, how=child.ending(), deaths=deaths)
 
     def _end_unwanted(self) -> None:
         """Kill runners that do not see that their row was paused or cancelled."""
@@ -266,21 +259,17 @@ class Coordinator:
             elif child.unwanted_since is None:
                 child.unwanted_since = now
             elif now - child.unwanted_since > PATIENCE_SECONDS:
-                log.error("runner killed: it did not stop", **{child.kind: child.claim.job_id})
+                log.error("runner killed: it did not stop", **child.subject)
                 child.process.kill()
 
     def _drain(self) -> None:
         """Ask all runners to end, kill those that do not, and let go of their rows."""
         for child in self._children:
             child.process.terminate()
-        _wait(lambda: self._all_ended(), self._deadline - CLUSTER_SECONDS)
         for child in self._children:
-            if child.process.poll() is None:
-                log.error(
-                    "runner killed: it did not end in time", **{child.kind: child.claim.job_id}
-                )
-                child.process.kill()
-                child.process.wait()
+            seconds = max(0.0, self._deadline - CLUSTER_SECONDS - time.monotonic())
+            if not ends_within(seconds, child.process):
+                log.error("runner killed: it did not end in time", **child.subject)
         try:
             self._reap(draining=True)
             with self._database.write() as session:
@@ -290,14 +279,6 @@ class Coordinator:
         for output in self._outputs:  # logs are published when runners have ended
             output.wait(max(LEAST_LOG_SECONDS, self._deadline - time.monotonic()))
         self._cluster.stop(max(0.0, self._deadline - time.monotonic()))
-
-    def _all_ended(self) -> bool:
-        return all(child.process.poll() is not None for child in self._children)
-
-
-def _wait(condition: Callable[[], bool], deadline: float) -> None:
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def default_max_running(ray_address: str | None = None) -> int:

@@ -11,9 +11,6 @@ from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 
-PREDICTIONS_FILE = "predictions.jsonl"
-"""In an evaluation's folder: what was said about each example, a line each."""
-
 _OF_EVALUATIONS = ("*/checkpoints", "*/model", "*/.model.draft")
 """What evaluations would go on with: checkpoints, and models that were to be saved elsewhere."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kdnas.db.engine import Database
 from kdnas.db.queue import leases
@@ -29,52 +29,47 @@ def held_lease(
     """
     with database.write() as session:
         leases.acquire(session, table, row_id, owner, LEASE_SECONDS)
-    done, lost = threading.Event(), threading.Event()
 
-    def keep() -> None:
-        while not done.wait(RENEW_SECONDS):
-            try:
-                with database.write() as session:
-                    leases.renew(session, table, row_id, owner, LEASE_SECONDS)
-            except ConflictError:
-                lost.set()
-                return
-            except DatabaseError:
-                continue  # tried again in a while; the lease outlasts three failures
+    def is_lost() -> bool:
+        try:
+            with database.write() as session:
+                leases.renew(session, table, row_id, owner, LEASE_SECONDS)
+        except ConflictError:
+            return True
+        return False
 
-    keeper = threading.Thread(target=keep, name=f"lease-{row_id}", daemon=True)
-    keeper.start()
     try:
-        yield lost
+        with watched(is_lost, f"lease-{row_id}", RENEW_SECONDS) as lost:
+            yield lost
     finally:
-        done.set()
-        keeper.join()
         if not lost.is_set():
             with database.write() as session:
                 leases.release(session, table, row_id, owner)
 
 
 @contextmanager
-def watched(is_so: Callable[[], bool], name: str) -> Iterator[threading.Event]:
-    """Ask something every few seconds for the time of a ``with`` block.
+def watched(
+    is_so: Callable[[], bool], name: str, every_seconds: float | None = None
+) -> Iterator[threading.Event]:
+    """Ask something again and again for the time of a ``with`` block.
 
     Args:
-        is_so: asks the database; called from a thread.
+        is_so: asks the database; called from a thread. Where that is out of reach it is asked again
+            at the next turn: a lease outlasts three failures.
         name: of the thread.
+        every_seconds: how long a turn is; None is ``WATCH_SECONDS``.
 
     Yields:
         An event that is set once the answer was yes.
     """
     done, found = threading.Event(), threading.Event()
+    seconds = WATCH_SECONDS if every_seconds is None else every_seconds
 
     def watch() -> None:
-        while not done.wait(WATCH_SECONDS):
-            try:
+        while not (done.wait(seconds) or found.is_set()):
+            with suppress(DatabaseError):
                 if is_so():
                     found.set()
-                    return
-            except DatabaseError:
-                continue  # asked again in a while
 
     watcher = threading.Thread(target=watch, name=name, daemon=True)
     watcher.start()

@@ -19,7 +19,7 @@ from api.jobs.reading import read_job, read_page
 from api.jobs.schemas import JobChange, JobDetail, JobQuery, JobShape
 from kdnas.db.engine import Database, Session
 from kdnas.db.models import Job, kind_of
-from kdnas.db.repository import jobs, names
+from kdnas.db.repository import jobs
 from kdnas.specs.base import Spec
 
 log = structlog.get_logger("kdnas.service")
@@ -116,7 +116,7 @@ def _plain_routes(kind: JobKind, spec: type[Spec]) -> APIRouter:
 
     def create(request: spec, database: DatabaseDep, once: OnceDep) -> Response:  # type: ignore[valid-type]
         def add(session: Session) -> Answer:
-            job = names.add_job(
+            job = jobs.add_job(
                 session,
                 kind.table,
                 cast(Spec, request).to_json(),

@@ -19,13 +19,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Final
 
 import structlog
 
 from api.jobs.registry import kinds
 from api.jobs.work import do_job
+from api.logs.service_log import configure_logs
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
 from kdnas.db.repository import jobs
@@ -46,20 +46,12 @@ EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_LEFT_ALONE = 1, 2, 75
 log = structlog.get_logger("kdnas.runner")
 
 
-class Drain:
-    """Whether the coordinator wants this process to end in good order."""
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the coordinator's to pass on
-
-    def __call__(self) -> bool:
-        """Say whether to stop; given to the work as its ``should_stop``."""
-        return self._asked.is_set()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._asked.set()
+def asked_to_end() -> Callable[[], bool]:
+    """Return what says whether the coordinator wants this process to end in good order."""
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the coordinator's to pass on
+    return asked.is_set
 
 
 def run(job_id: str, token: str, settings: Settings, drain: Callable[[], bool]) -> int:
@@ -134,9 +126,7 @@ def main() -> None:
     if len(sys.argv) != 2 or TOKEN_VARIABLE not in os.environ:
         sys.exit(f"usage: {TOKEN_VARIABLE}=TOKEN python -m api.jobs.runner ID")
     end_with_parent()
-    drain = Drain()
-    from api.logs.service_log import configure_logs
-
+    drain = asked_to_end()
     configure_logs()
     token = os.environ.pop(TOKEN_VARIABLE)
     code = run(sys.argv[1], token, Settings.from_environment(), drain)

@@ -16,11 +16,10 @@ import hmac
 import json
 import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -94,7 +93,7 @@ class Webhook:
                 with self._database.read() as session:
                     events = events_since(session, position, limit=500)
                 for event in events:
-                    if _is_end(event) and not (self._told_already(event) or self._tell(event)):
+                    if _is_end(event) and not self._tell(event):
                         wait, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_SECONDS)
                         break
                     position = event.id
@@ -107,42 +106,37 @@ class Webhook:
 
     def _first_position(self) -> int:
         """Number of the last event that was told; from now on if none ever was."""
-        with self._database.read() as session:
-            found = last_event(session, (_ENABLED, _TOLD, _GIVEN_UP))
-            newest = last_event_id(session)
-        if found is not None:
-            return int(found.payload["event"])
-        with self._database.write() as session:
-            append_event(session, _ENABLED, {"event": newest})
-        return newest
+        told = self._last_told()
+        if told is None:
+            with self._database.write() as session:
+                told = last_event_id(session)
+                append_event(session, _ENABLED, {"event": told})
+        return told
 
-    def _told_already(self, event: EventRecord) -> bool:
-        """Whether another coordinator was quicker."""
+    def _last_told(self) -> int | None:
         with self._database.read() as session:
             found = last_event(session, (_ENABLED, _TOLD, _GIVEN_UP))
-        return found is not None and int(found.payload["event"]) >= event.id
+        return None if found is None else int(found.payload["event"])
 
     def _tell(self, event: EventRecord) -> bool:
-        """Post an event; False if it is to be tried again."""
+        """Post an event unless another coordinator has; False if it is to be tried again."""
+        if (self._last_told() or 0) >= event.id:
+            return True
         if datetime.now(UTC) - event.created_at > TOLD_FOR:
             self._note(event, _GIVEN_UP, "the receiver was out of reach for a day")
             return True
         try:
             status = self._post(event.id, self._body(event))
-        except urllib.error.HTTPError as error:
-            with error:
-                reason = f"the receiver answered {error.code}"
-                if error.code < 500 and error.code not in _AGAIN:
-                    self._note(event, _GIVEN_UP, reason)
-                    return True
+            reason = f"the receiver answered {status}"
         except OSError as error:
-            reason = str(error)
-        else:
+            status, reason = 503, str(error)
+        if status >= 500 or status in _AGAIN:
+            log.error("not delivered", number=event.id, reason=reason, again_in_seconds=self._pause)
+            return False
+        if status < 300:
             self._pause = FIRST_PAUSE_SECONDS
-            self._note(event, _TOLD, f"the receiver answered {status}")
-            return True
-        log.error("not delivered", number=event.id, reason=reason, again_in_seconds=self._pause)
-        return False
+        self._note(event, _TOLD if status < 300 else _GIVEN_UP, reason)
+        return True
 
     def _post(self, number: int, body: bytes) -> int:
         moment = str(int(time.time()))
@@ -160,23 +154,12 @@ class Webhook:
             return int(answer.status)
 
     def _body(self, event: EventRecord) -> bytes:
-        return json.dumps(
-            {
-                "event": event.id,
-                "type": event.type,
-                "created_at": event.created_at.isoformat(),
-                **event.payload,
-                **self._subject(event),
-            }
-        ).encode()
-
-    def _subject(self, event: EventRecord) -> Mapping[str, Any]:
+        said = {"event": event.id, "type": event.type, "created_at": event.created_at.isoformat()}
         assert event.kind is not None  # it is an end
-        with self._database.read() as session:
-            try:
-                return {event.kind: jobs.get_job(session, event.job_id or "").outcome}
-            except NotFoundError:  # deleted a moment ago
-                return {event.kind: None}
+        outcome = None  # of what was deleted a moment ago
+        with self._database.read() as session, suppress(NotFoundError):
+            outcome = jobs.get_job(session, event.job_id or "").outcome
+        return json.dumps({**said, **event.payload, event.kind: outcome}).encode()
 
     def _note(self, event: EventRecord, kind: str, detail: str) -> None:
         """Write down how far was told; without a subject, since searches can be deleted."""
@@ -190,15 +173,14 @@ def signature(secret: str, moment: str, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{moment}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the news elsewhere, as a GET without its body."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none."""
-        return
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
+_OPENER = urllib.request.OpenerDirector()
+"""Gives every answer as it is. A redirect would carry the news elsewhere, as a GET without body."""
+for _handler in (
+    urllib.request.ProxyHandler(),
+    urllib.request.HTTPHandler(),
+    urllib.request.HTTPSHandler(),
+):
+    _OPENER.add_handler(_handler)
 
 
 def _is_end(event: EventRecord) -> bool:

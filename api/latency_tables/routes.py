@@ -24,7 +24,7 @@ from api.latency_tables.schemas import (
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import latency_pages
 from kdnas.db.models import LatencyBuild
-from kdnas.db.repository.latency_builds import create_build
+from kdnas.db.repository.jobs import add_job
 from kdnas.search_space import SearchSpace
 
 Build = Annotated[str, Path(description="Id of a latency build.", max_length=200)]
@@ -42,7 +42,7 @@ def build_latency_table(
         SearchSpace.from_axes(request.space.axes)
 
     def create(session: Session) -> Answer:
-        build = create_build(session, request.to_json())
+        build = add_job(session, LatencyBuild, request.to_json(), stem="latency")
         body = LatencyBuildShape.model_validate(latency_pages.read_build(session, build.id))
         return Answer(body, location=f"/api/v1/latency-builds/{build.id}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.inputs.preparation import build_space, check_length, ensure_latencies
 from api.jobs.context import JobContext
-from kdnas.db.repository import jobs, latencies, latency_builds
+from kdnas.db.repository import jobs, latencies
 from kdnas.models.teacher import prepare_teacher
 from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import StudentSpec, TeacherSpec
@@ -26,13 +26,10 @@ def run_in(context: JobContext) -> None:
         context.latency(share, text)
         context.progress(round(100 * share), 100)
 
-    request = context.spec
+    request, settings = context.spec, context.settings
     spec = LatencySpec.read(request.get("latency", {}), what)
-    teacher = prepare_teacher(
-        TeacherSpec.read(request["teacher"], what),
-        Store.from_settings(context.settings),
-        context.settings.reach,
-    )
+    named = TeacherSpec.read(request["teacher"], what)
+    teacher = prepare_teacher(named, Store.from_settings(settings), settings.reach)
     check_length("latency.length", spec.length, teacher)
     axes = SpaceSpec.read(request.get("space", {}), what)
     space = build_space(axes, teacher, DEFAULT, StudentSpec().init)
@@ -41,11 +38,7 @@ def run_in(context: JobContext) -> None:
     )
     key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
     with database.write() as session:
-        stored = latencies.list_latency_profiles(session)
-        profile_id = next(
-            found.id
-            for found in stored
-            if (found.profile.fingerprint, found.family, found.teacher_fingerprint) == key
-        )
+        stored = latencies.find_profile(session, *key)
+        assert stored is not None  # just written, or found
         if jobs.locked_job(session, context.id).status == "running":
-            latency_builds.set_built(session, context.id, profile_id)
+            latencies.set_built(session, context.id, stored.id)

@@ -58,15 +58,14 @@ class JobLog:
             StoreError: the store is out of reach, and nothing of the log is here.
         """
         local = self.read_local()
-        if local is not None and self._is_being_written():
+        if local is None:
+            return self.read_published()
+        if self._is_being_written():
             return local
         try:
-            published = self.read_published()
+            return newer(local, self.read_published())
         except StoreError:
-            if local is None:
-                raise
             return local
-        return newer(local, published)
 
     def read_local(self) -> LogText | None:
         """Return what is on this machine."""
@@ -106,8 +105,8 @@ class JobLog:
 
     def remove_local(self) -> None:
         """Remove what is on this machine, and the job's folder if nothing else is in it."""
-        self.path.unlink(missing_ok=True)
-        self.path.with_name(_LOCK).unlink(missing_ok=True)
+        for path in (self.path, self.path.with_name(_LOCK)):
+            path.unlink(missing_ok=True)
         with suppress(OSError):  # not there, or other files of the job are in it
             self.path.parent.rmdir()
 
@@ -136,33 +135,6 @@ def newer(local: LogText | None, published: LogText | None) -> LogText | None:
         return local or published
     known, told = (local.last_run, local.end), (published.last_run, published.end)
     return local if known >= told else published
-
-
-def read_log(settings: Settings, job_id: str, tail: int) -> str:
-    """Return the last lines of a job's log, from any machine that reaches the store.
-
-    Args:
-        settings: of this process.
-        job_id: the job's id; see :func:`refuse_without_log` for jobs that never have a log.
-        tail: so many lines at most.
-
-    Raises:
-        NotFoundError: there is no log.
-        StoreError: the store is out of reach.
-    """
-    text = JobLog.of(settings, job_id).read()
-    if text is None:
-        raise NotFoundError(_nothing(job_id, settings))
-    return text.newest(tail).decode(errors="replace")
-
-
-def remove_log(settings: Settings, job_id: str) -> None:
-    """Remove the log of a job, if it has one.
-
-    Raises:
-        StoreError: the store is out of reach.
-    """
-    JobLog.of(settings, job_id).remove()
 
 
 def refuse_without_log(job: Job) -> None:
@@ -197,12 +169,8 @@ def log_so_far(settings: Settings, job_id: str, has_ended: bool) -> LogText:
     """
     text = JobLog.of(settings, job_id).read()
     if text is None and has_ended:
-        raise NotFoundError(_nothing(job_id, settings))
+        raise NotFoundError(
+            f"there is no log of job {job_id!r} in the store {settings.store_url}; either nothing "
+            "has worked on it, or it was done with another KDNAS_STORE"
+        )
     return text or LogText(b"")
-
-
-def _nothing(job_id: str, settings: Settings) -> str:
-    return (
-        f"there is no log of job {job_id!r} in the store {settings.store_url}; either nothing has "
-        "worked on it, or it was done with another KDNAS_STORE"
-    )

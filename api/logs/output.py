@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import IO, Final
 
@@ -79,30 +80,27 @@ class Output:
         with selectors.DefaultSelector() as selector:
             for stream in self._streams:
                 selector.register(stream, selectors.EVENT_READ, stream)
-            latest: float | None = None
+            latest = math.inf
             while selector.get_map():
-                if self._ended.is_set() and latest is None:
+                has_ended = self._ended.is_set()
+                if has_ended and latest == math.inf:
                     latest = time.monotonic() + LATE_SECONDS
                 ready = selector.select(LOOK_SECONDS)
-                if latest is not None and (not ready or time.monotonic() > latest):
+                if (has_ended and not ready) or time.monotonic() > latest:
                     break
                 for key, _ in ready:
-                    if not self._take(key.data):
+                    chunk = os.read(key.fd, _CHUNK)
+                    self._keep(key.data, self._streams[key.data].feed(chunk))
+                    if not chunk:
                         selector.unregister(key.fileobj)
         for stream, lines in self._streams.items():
-            for line in lines.flush():
-                self._keep(stream, line)
+            self._keep(stream, lines.flush())
 
-    def _take(self, stream: IO[bytes]) -> bool:
-        chunk = os.read(stream.fileno(), _CHUNK)
-        for line in self._streams[stream].feed(chunk):
-            self._keep(stream, line)
-        return bool(chunk)
-
-    def _keep(self, stream: IO[bytes], line: str) -> None:
-        if stream is self._stderr:
-            self._pass_on(line)
-        self._writer.add(kept(line))
+    def _keep(self, stream: IO[bytes], lines: Iterable[str]) -> None:
+        for line in lines:
+            if stream is self._stderr:
+                self._pass_on(line)
+            self._writer.add(kept(line))
 
 
 def print_to_stderr(line: str) -> None:

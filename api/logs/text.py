@@ -110,7 +110,4 @@ def last_lines(data: bytes, num_lines: int) -> bytes:
 
 
 def _last_run(data: bytes) -> int:
-    number = 0
-    for match in _RUN.finditer(data):
-        number = int(match[1])
-    return number
+    return int((_RUN.findall(data) or [0])[-1])

@@ -8,14 +8,15 @@ it was added, under the pipeline's lock, so a kill loses nothing and two callers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 import structlog
 
-from api.evaluations.pairs import evaluation_pairs
+from api.inputs.pairs import evaluation_pairs
 from api.pipelines.choice import choose
-from api.pipelines.state import MemberState, PipelineState, Step, next_step
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored
@@ -23,17 +24,117 @@ from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import distillations, evaluations, jobs, latencies, pipelines, searches
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
 from kdnas.evaluation.data.choosing import chosen_tasks
-from kdnas.records import SearchRecord, SearchStatus
+from kdnas.records import PipelineStage, SearchRecord, SearchStatus
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 
-UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused")
+OPEN: frozenset[SearchStatus] = frozenset({"queued", "running", "paused"})
 MOST_AT_ONCE = 1000
 MOST_SHOWN = 3
 """Failures that a pipeline's error quotes."""
 
 log = structlog.get_logger("kdnas.pipelines")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """Where a member stands.
+
+    Attributes:
+        distillation: of a student; None for the teacher in all forms, which is there already.
+        evaluations: none until they are asked for.
+        undistilled: whether it is a student as it starts, which is no answer by itself.
+    """
+
+    distillation: SearchStatus | None
+    evaluations: tuple[SearchStatus, ...] = ()
+    undistilled: bool = False
+
+    @property
+    def wants_evaluations(self) -> bool:
+        """Whether its model is there, and its evaluations have not been asked for."""
+        return self.distillation in {None, "succeeded"} and not self.evaluations
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """Where a pipeline stands.
+
+    Attributes:
+        status: its own.
+        search: its search's; None if that was deleted.
+        members: None until the search has chosen them.
+    """
+
+    status: SearchStatus
+    search: SearchStatus | None
+    members: tuple[MemberState, ...] | None = None
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a part is worked on, or will be as soon as there is room."""
+        parts = [self.search]
+        for member in self.members or ():
+            parts += [member.distillation, *member.evaluations]
+        return "queued" in parts or "running" in parts
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do now.
+
+    Attributes:
+        status: of the pipeline.
+        stage: of the pipeline.
+        choose: whether to choose the members from the search, and to ask for their distillations.
+        evaluate: positions of the members whose evaluations are to be asked for.
+    """
+
+    status: SearchStatus
+    stage: PipelineStage
+    choose: bool = False
+    evaluate: tuple[int, ...] = ()
+
+
+def next_step(state: PipelineState) -> Step | None:
+    """Decide what comes next.
+
+    A pipeline runs on as long as anything in it can; what failed keeps nothing else from its end.
+    What somebody has cancelled is left out. One that rests goes on when a part of it was resumed
+    by itself.
+
+    Returns:
+        None if it does not go on: it is paused, or over.
+    """
+    resumed = state.status == "paused" and state.at_work
+    if state.status not in {"queued", "running"} and not resumed:
+        return None
+    if state.members is None:
+        return _after_search(state)
+    distilled = [m.distillation for m in state.members if m.distillation is not None]
+    scored = [status for member in state.members for status in member.evaluations]
+    wanted = tuple(i for i, member in enumerate(state.members) if member.wants_evaluations)
+    open_ones = [status for status in (*distilled, *scored) if status in OPEN]
+    if open_ones or wanted:
+        stage: PipelineStage = "distillation" if OPEN & set(distilled) else "evaluation"
+        resting = bool(open_ones) and set(open_ones) == {"paused"} and not wanted
+        return Step("paused" if resting else "running", stage, evaluate=wanted)
+    students = [member.distillation for member in state.members if not member.undistilled]
+    if "failed" in distilled or "succeeded" not in students:
+        return Step("failed", "distillation")
+    if "failed" in scored or "succeeded" not in scored:
+        return Step("failed", "evaluation")
+    return Step("succeeded", "done")
+
+
+def _after_search(state: PipelineState) -> Step:
+    if state.search in {"queued", "running"}:
+        waits = state.search == state.status == "queued"
+        return Step("queued" if waits else "running", "search")
+    if state.search == "succeeded":
+        return Step("running", "distillation", choose=True)
+    return Step("paused" if state.search == "paused" else "failed", "search")
 
 
 def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) -> PipelineRecord:
@@ -51,11 +152,11 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
         session, spec.to_json(), name=spec.name, owner_kind=owner_kind
     )
     name = spec.search.name or record.name
-    taken = spec.search.name is None and _is_search(session, name)
+    invented = spec.search.name is None and _is_there(searches.get_search, session, name)
     search = searches.create_search(
         session,
         spec.search.to_json(),
-        name=None if taken else name,
+        name=None if invented else name,
         owner_kind=owner_kind,
         parent_id=record.id,
     )
@@ -79,8 +180,8 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     jobs.locked_job(session, pipeline_id)
     record = pipelines.get_pipeline(session, pipeline_id)
     search, members = _parts(session, record)
-    step = next_step(_state(record, search, members))
-    if step is None:
+    step = _next_step(record, search, members)
+    if step == Step(record.status, record.stage):
         return record
     spec = PipelineSpec.read(dict(record.spec), f"pipeline {record.name!r}")
     reason = None
@@ -102,11 +203,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
 
 def has_next(session: Session, record: PipelineRecord) -> bool:
     """Whether :func:`advance` would change anything; a reading transaction is enough."""
-    search, members = _parts(session, record)
-    step = next_step(_state(record, search, members))
-    if step is None:
-        return False
-    return step != Step(record.status, record.stage)
+    return _next_step(record, *_parts(session, record)) != Step(record.status, record.stage)
 
 
 def advance_all(database: Database) -> None:
@@ -117,7 +214,7 @@ def advance_all(database: Database) -> None:
     """
     with database.read() as session:
         unfinished = pipelines.list_pipelines(
-            session, statuses=UNFINISHED, owner_kind="service", limit=MOST_AT_ONCE
+            session, statuses=OPEN, owner_kind="service", limit=MOST_AT_ONCE
         )
         ready = [record for record in unfinished if has_next(session, record)]
     for record in ready:
@@ -145,11 +242,10 @@ def _parts(
     return search, pipelines.list_members(session, record.id)
 
 
-def _state(
+def _next_step(
     record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
-) -> PipelineState:
-    if not members:
-        return PipelineState(record.status, None if search is None else search.status)
+) -> Step:
+    """What comes next; to stay as it is, of one that does not go on."""
     states = []
     for member in members:
         distilled = None
@@ -157,7 +253,9 @@ def _state(
             distilled = member.distillation.status if member.distillation else "cancelled"
         scored = tuple(evaluation.status for evaluation in member.evaluations)
         states.append(MemberState(distilled, scored, member.role == "undistilled"))
-    return PipelineState(record.status, "succeeded", tuple(states))
+    searched = None if search is None else search.status
+    state = PipelineState(record.status, searched, tuple(states) or None)
+    return next_step(state) or Step(record.status, record.stage)
 
 
 def _choose(
@@ -203,14 +301,10 @@ def _evaluate(
     session: Session, record: PipelineRecord, spec: PipelineSpec, member: MemberRecord
 ) -> None:
     """Ask for the evaluations of a member whose model is there."""
-    made = member.distillation
-    if member.architecture is None:
-        teacher = spec.search.teacher
-        model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
-    else:
-        assert made is not None  # it has succeeded
-        assert made.output_path is not None
-        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
+    made, teacher = member.distillation, spec.search.teacher
+    model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
+    if made is not None:  # which has succeeded
+        model = ModelSpec(ref=str(Path(made.output_path or "").absolute()))
     request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,
@@ -240,12 +334,14 @@ def _failures(
         for one in scored
         if one.status == "failed"
     ]
-    parts = []
-    if failed:
-        parts.append(f"{len(failed)} of {len(made)} distillations failed ({_listed(failed)})")
-    if failed_scores:
-        count = f"{len(failed_scores)} of {len(scored)} evaluations"
-        parts.append(f"{count} failed ({_listed(failed_scores)})")
+    parts = [
+        f"{len(reasons)} of {count} {what} failed ({_listed(reasons)})"
+        for reasons, count, what in (
+            (failed, len(made), "distillations"),
+            (failed_scores, len(scored), "evaluations"),
+        )
+        if reasons
+    ]
     if not parts:
         return "all that it was to do was cancelled; start a new pipeline"
     return f"{'; '.join(parts)}; what has succeeded is kept, resume the pipeline to try again"
@@ -256,9 +352,9 @@ def _listed(reasons: Sequence[str]) -> str:
     return "; ".join(reasons[:MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _is_search(session: Session, name: str) -> bool:
+def _is_there(get: Callable[[Session, str], object], session: Session, name: str) -> bool:
     try:
-        searches.get_search(session, name)
+        get(session, name)
     except NotFoundError:
         return False
     return True
@@ -266,11 +362,5 @@ def _is_search(session: Session, name: str) -> bool:
 
 def _free_name(session: Session, wanted: str) -> str:
     """Return a name that no distillation has yet."""
-    name, count = wanted, 1
-    while True:
-        try:
-            distillations.get_distillation(session, name)
-        except NotFoundError:
-            return name
-        count += 1
-        name = f"{wanted}.{count}"
+    names = chain([wanted], (f"{wanted}.{number}" for number in count(2)))
+    return next(n for n in names if not _is_there(distillations.get_distillation, session, n))

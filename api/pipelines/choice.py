@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -17,9 +17,13 @@ from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import ExploredState, LatencyTable, SearchFacts
 from kdnas.search.reward import best_under, rank_key
 from kdnas.search_space import SearchSpace
+from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec
-from kdnas.specs.pipeline import PipelineSpec, StudentsSpec
+from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
+
+Budget = tuple[float, str]
+"""Milliseconds, and the budget in words: ``within 6 ms``."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +59,22 @@ def choose(
         latencies: the table that it worked with, if it is there.
     """
     notes: list[str] = []
-    reasons: dict[str, list[Reason]] = {}
-
-    def add(architecture: Architecture | str, reason: Reason) -> None:
-        reasons.setdefault(str(architecture), []).append(reason)
-
+    reasons: dict[Architecture, list[Reason]] = {}
     for state, about in _chosen(spec, search, facts, states, notes):
-        add(state.architecture, Reason("chosen", about))
+        student = Architecture.parse(state.architecture)
+        reasons.setdefault(student, []).append(Reason("chosen", about))
     num_chosen = len(reasons)
     if num_chosen:
         for baseline, about in _baselines(spec, search, facts, notes):
-            add(baseline, Reason("baseline", about))
-        for picked in _random_picks(spec, facts, set(reasons), notes):
-            add(picked, Reason("random", f"seed {spec.baselines.seed}"))
+            reasons.setdefault(baseline, []).append(Reason("baseline", about))
+        seed = Reason("random", f"seed {spec.baselines.seed}")
+        reasons |= {one: [seed] for one in _random_picks(spec, facts, reasons.keys(), notes)}
     explored = {state.architecture: state for state in states}
     students = [
         NewMember(
-            tuple(why),
-            Architecture.parse(name),
-            _figures(Architecture.parse(name), explored.get(name), facts, latencies),
+            tuple(why), student, _figures(student, explored.get(str(student)), facts, latencies)
         )
-        for name, why in reasons.items()
+        for student, why in reasons.items()
     ]
     cuts = _cut_latencies(facts, latencies)
     asked = [
@@ -87,23 +86,14 @@ def choose(
     if spec.baselines.undistilled:
         students += [_undistilled(student) for student in students]
     if spec.evaluation.teacher:
-        whole = MemberFigures(
-            latency_ms=facts.teacher_ms,
-            latency_ratio=1.0,
-            params_millions=_params(_teacher(facts, facts.teacher["layers"]), facts),
-        )
+        whole = _figures_of_teacher(facts, facts.teacher["layers"], facts.teacher_ms)
         forms.insert(0, NewMember((Reason("teacher", search.teacher.ref),), figures=whole))
     return Choice((*forms, *students), num_chosen, tuple(notes))
 
 
 def _undistilled(student: NewMember) -> NewMember:
     """Return a student as it starts: as large and as fast, and unknown to the search."""
-    known = student.figures
-    figures = MemberFigures(
-        latency_ms=known.latency_ms,
-        latency_ratio=known.latency_ratio,
-        params_millions=known.params_millions,
-    )
+    figures = replace(student.figures, reward=None, loss_relative=None, loss_output=None)
     return NewMember((Reason("undistilled", "as it starts"),), student.architecture, figures)
 
 
@@ -117,7 +107,7 @@ def _cut_latencies(facts: SearchFacts, latencies: LatencyTable | None) -> dict[i
     layers: int = facts.teacher["layers"]
     known = {layers: facts.teacher_ms}
     if latencies is not None:
-        depths = {kept: _teacher(facts, kept) for kept in range(1, layers + 1)}
+        depths = {kept: cut_teacher(facts, kept) for kept in range(1, layers + 1)}
         known |= {k: latencies.ms(a) for k, a in depths.items() if str(a) in latencies.entries}
     if len(known) < 2:
         return {}
@@ -172,15 +162,19 @@ def _variants(
             continue  # all of its layers are kept, or it is there already
         seen.add(model.variant)
         ms = None if int8 else cuts.get(kept)  # the table knows nothing of 8 bits
-        figures = MemberFigures(
-            latency_ms=ms,
-            latency_ratio=None if ms is None else ms / facts.teacher_ms,
-            params_millions=_params(_teacher(facts, kept), facts),
-        )
+        figures = _figures_of_teacher(facts, kept, ms)
         yield NewMember((Reason("variant", model.model_name),), figures=figures, variant=entries)
 
 
-def _teacher(facts: SearchFacts, layers: int) -> Architecture:
+def _figures_of_teacher(facts: SearchFacts, layers: int, ms: float | None) -> MemberFigures:
+    return MemberFigures(
+        latency_ms=ms,
+        latency_ratio=None if ms is None else ms / facts.teacher_ms,
+        params_millions=params_millions(cut_teacher(facts, layers), facts),
+    )
+
+
+def cut_teacher(facts: SearchFacts, layers: int) -> Architecture:
     """Return the teacher's architecture with so many layers."""
     own = facts.teacher
     activation = own["activation"] if own["activation"] in ACTIVATIONS else ACTIVATIONS[0]
@@ -206,11 +200,7 @@ def _chosen(
         for rank, state in enumerate(ranked, 1):
             yield state, f"reward no. {rank}"
         return
-    budgets = [(ms, f"within {ms:g} ms") for ms in way.latency_budgets_ms] or [
-        (share * facts.teacher_ms, f"within {share:g} of the teacher's latency")
-        for share in way.latency_budgets_ratio
-    ]
-    for budget_ms, about in sorted(set(budgets)):
+    for budget_ms, about in sorted(set(budgets(way, facts.teacher_ms))):
         found = best_under(states, budget_ms, search.reward.loss)
         if found is None:
             fastest = min((state.latency_ms for state in states), default=None)
@@ -220,23 +210,34 @@ def _chosen(
             yield found, about
 
 
+def budgets(way: ChooseSpec, teacher_ms: float | None) -> list[Budget]:
+    """Return the budgets that are asked for; shares of a latency that is not known are none."""
+    return [(ms, f"within {ms:g} ms") for ms in way.latency_budgets_ms] or [
+        (share * teacher_ms, f"within {share:g} of the teacher's latency")
+        for share in way.latency_budgets_ratio
+        if teacher_ms is not None
+    ]
+
+
 def _baselines(
     spec: PipelineSpec, search: SearchSpec, facts: SearchFacts, notes: list[str]
 ) -> Iterator[tuple[Architecture, str]]:
     """Yield students of the teacher's proportions, those left out that cannot be made."""
-    own = facts.teacher
+    objective = spec.distillation.objective or search.objective
+    start, copies = spec.distillation.student.over(search.student).init, None
+    if objective.copies_layers or start == "copy":  # which makes students of its width only
+        copies = f"the objective {objective.name}" if objective.copies_layers else "the start copy"
     for depth, width in spec.baselines.proportions:
         about = f"{depth:g} of the layers, {width:g} of the width"
-        student = _proportioned(depth, width, facts, spec, search)
-        copies = _copying(spec.distillation, search)
-        if copies is not None and student.hidden != own["hidden"]:
+        student = _proportioned(depth, width, facts, objective)
+        if copies is None or student.hidden == facts.teacher["hidden"]:
+            yield student, about
+        else:
             notes.append(f"no baseline of {about}: {copies} wants the teacher's width")
-            continue
-        yield student, about
 
 
 def _proportioned(
-    depth: float, width: float, facts: SearchFacts, spec: PipelineSpec, search: SearchSpec
+    depth: float, width: float, facts: SearchFacts, objective: ObjectiveSpec
 ) -> Architecture:
     """Scale the teacher; its width goes in steps into which its heads fit.
 
@@ -244,11 +245,9 @@ def _proportioned(
         depth: share of the layers.
         width: share of the hidden and the intermediate size.
         facts: have the teacher's sizes.
-        spec: of the pipeline.
-        search: of the search.
+        objective: of the full distillations.
     """
-    own = _teacher(facts, max(1, _rounded(depth * facts.teacher["layers"])))
-    objective = spec.distillation.objective or search.objective
+    own = cut_teacher(facts, max(1, _rounded(depth * facts.teacher["layers"])))
     step = lcm(own.heads * facts.head_multiple, objective.width_multiple)
     if own.hidden % step:
         step = own.heads * facts.head_multiple  # the relation heads are refused in any case
@@ -261,22 +260,14 @@ def _rounded(value: float) -> int:
     return int(value + 0.5)
 
 
-def _copying(part: StudentsSpec, search: SearchSpec) -> str | None:
-    """Name what copies teacher layers, and so can make students of its width only."""
-    objective = part.objective or search.objective
-    if objective.copies_layers:
-        return f"the objective {objective.name}"
-    return "the start copy" if part.student.over(search.student).init == "copy" else None
-
-
 def _random_picks(
-    spec: PipelineSpec, facts: SearchFacts, taken: set[str], notes: list[str]
+    spec: PipelineSpec, facts: SearchFacts, taken: Collection[Architecture], notes: list[str]
 ) -> list[Architecture]:
     """Draw states of the space within the search's limits that are no members yet."""
     axes = {name: tuple(values) for name, values in facts.axes.items()}
     space = SearchSpace(**axes, head_multiple=facts.head_multiple)
     allowed = range(len(space)) if facts.allowed is None else facts.allowed
-    free = [space[index] for index in allowed if str(space[index]) not in taken]
+    free = [space[index] for index in allowed if space[index] not in taken]
     wanted = spec.baselines.random
     if len(free) < wanted:
         notes.append(
@@ -302,16 +293,13 @@ def _figures(
             latency_ratio=state.latency_ratio,
             params_millions=state.params_millions,
         )
-    params = _params(architecture, facts)
+    figures = MemberFigures(params_millions=params_millions(architecture, facts))
     if latencies is None or str(architecture) not in latencies.entries:
-        return MemberFigures(params_millions=params)
-    return MemberFigures(
-        latency_ms=latencies.ms(architecture),
-        latency_ratio=latencies.ratio(architecture),
-        params_millions=params,
-    )
+        return figures
+    ms, ratio = latencies.ms(architecture), latencies.ratio(architecture)
+    return replace(figures, latency_ms=ms, latency_ratio=ratio)
 
 
-def _params(architecture: Architecture, facts: SearchFacts) -> float:
+def params_millions(architecture: Architecture, facts: SearchFacts) -> float:
     """Count the parameters of a model of the teacher's family, in millions."""
     return count_parameters(architecture, EmbeddingShape(**facts.embedding)) / 1e6

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from api.distillations.learned import learned_nothing
-from api.evaluations.paired_scores import Files, prediction_files
+from api.inputs.results import learned_nothing, prediction_files, task_results
+from api.pipelines.choice import budgets, cut_teacher, params_millions
 from api.pipelines.results import Beside, ModelLine, Pick, PipelineReport
 from api.pipelines.scores import ScoredModel, Scoring
 from api.pipelines.story import failures, member_name, remedy, setup, stage_times
 from api.pipelines.verdict import (
-    Budget,
     Case,
     answer,
     choose_picks,
@@ -20,16 +19,15 @@ from api.pipelines.verdict import (
     rank_correlation,
     unmet,
 )
-from kdnas.architecture import ACTIVATIONS, Architecture
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored
 from kdnas.db.records import MemberRecord, PipelineRecord
 from kdnas.db.repository import pipelines, searches
 from kdnas.evaluation.reports.report import Measured, Report, make_report
-from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.tasks.registry import TASKS
-from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.records import SearchFacts, SearchRecord, StateCounts
+from kdnas.search_space import AXES
 from kdnas.settings import Settings
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
@@ -58,7 +56,7 @@ class _Stored:
         search_spec: as the search ran, else as it was asked for.
         facts: what preparing the search found out.
         counts: of the search's states.
-        files: member → its predictions that lie on this machine.
+        scored: member → its results, the tasks as they were asked for, and predictions.
     """
 
     record: PipelineRecord
@@ -68,7 +66,12 @@ class _Stored:
     search_spec: SearchSpec
     facts: SearchFacts | None
     counts: StateCounts | None
-    files: Mapping[str, Files]
+    scored: Mapping[str, ScoredModel]
+
+    @property
+    def teacher(self) -> MemberRecord | None:
+        """The teacher, if it takes part."""
+        return next((member for member in self.members if member.role == "teacher"), None)
 
 
 def build_pipeline_report(
@@ -86,28 +89,26 @@ def build_pipeline_report(
     """
     with database.read() as session:
         stored = _read(session, settings, pipeline_id)
-    results = {member_name(one): _results(one) for one in stored.members}
-    scoring = Scoring(
-        stored.spec.evaluation.suite,
-        [
-            ScoredModel(member_name(m), results[member_name(m)], stored.files[m.id])
-            for m in stored.members
-        ],
-    )
-    scores = _scores(stored, results, ())
+    record, facts = stored.record, stored.facts
+    scoring = Scoring(stored.spec.evaluation.suite, list(stored.scored.values()))
+    scores = _scores(stored, ())
     models = tuple(_line(member, stored, scores, scoring) for member in stored.members)
-    picks = choose_picks(models, _budgets(stored), scoring)
+    asked = budgets(stored.spec.choose, None if facts is None else facts.teacher_ms)
+    picks = choose_picks(models, asked, scoring)
     case = Case(models, picks, _beside(models, picks, scoring), scoring)
     found = failures(stored.search, stored.members)
-    shown = _scores(stored, results, picks)
-    teacher = case.teacher or _unscored_teacher(stored)
+    shown = _scores(stored, picks)
+    teacher: tuple[str | None, float | None]
+    teacher = (None, None) if facts is None else _teacher_size(facts)
+    if case.teacher is not None:
+        teacher = (case.teacher.architecture, case.teacher.params_millions)
     return PipelineReport(
-        id=stored.record.id,
-        name=stored.record.name,
-        status=stored.record.status,
-        stage=stored.record.stage,
+        id=record.id,
+        name=record.name,
+        status=record.status,
+        stage=record.stage,
         headline=_headline(stored, case, found),
-        findings=(*findings(case), *unmet(models, _budgets(stored)), *rank_correlation(models)),
+        findings=(*findings(case), *unmet(models, asked), *rank_correlation(models)),
         picks=picks,
         score_name=scoring.name if scoring.tasks else "",
         columns=shown.columns,
@@ -118,46 +119,38 @@ def build_pipeline_report(
         setup=setup(stored.spec, stored.search_spec, stored.counts, stored.members, teacher),
         stages=stage_times(stored.search, stored.members),
         failures=found,
-        remedy=remedy(stored.record, found),
-        notes=(*stored.record.notes, *_notes(stored, case, results), *shown.notes),
+        remedy=remedy(record, found),
+        notes=(*record.notes, *_notes(stored, case), *shown.notes),
     )
 
 
 def _read(session: Session, settings: Settings, pipeline_id: str) -> _Stored:
     record = pipelines.get_pipeline(session, pipeline_id)
     spec = PipelineSpec.read(record.spec, f"pipeline {record.name}")
-    search = facts = counts = None
-    search_spec = spec.search
+    search, search_spec, facts, counts = None, spec.search, None, None
     if record.search_id is not None:
         search = searches.get_search(session, record.search_id)
         search_spec = SearchSpec.read(search.spec, f"search {search.name}")
         facts = searches.search_facts(session, search.id)
         counts = explored.state_counts(session, search.id)
     members = pipelines.list_members(session, record.id)
-    files = {
-        member.id: prediction_files(
-            session, [one for one in member.evaluations if one.status == "succeeded"], settings
+    scored = {
+        member.id: ScoredModel(
+            member_name(member),
+            task_results(member.evaluations),
+            prediction_files(session, member.evaluations, settings),
         )
         for member in members
     }
-    return _Stored(record, spec, members, search, search_spec, facts, counts, files)
+    return _Stored(record, spec, members, search, search_spec, facts, counts, scored)
 
 
-def _results(member: MemberRecord) -> tuple[TaskResult, ...]:
-    """Read a member's results, the tasks in the order in which they were asked for."""
-    return tuple(
-        TaskResult.from_json(one.metrics) for one in member.evaluations if one.status == "succeeded"
-    )
-
-
-def _scores(
-    stored: _Stored, results: Mapping[str, tuple[TaskResult, ...]], picks: Sequence[Pick]
-) -> Report:
+def _scores(stored: _Stored, picks: Sequence[Pick]) -> Report:
     """Put all scores together, with published models of about the size of what is picked."""
     shape = Architecture.parse(picks[0].name) if picks else None
     return make_report(
         stored.spec.evaluation.suite,
-        [Measured(name, found) for name, found in results.items() if found],
+        [Measured(one.name, one.results) for one in stored.scored.values() if one.results],
         layers=None if shape is None else shape.layers,
         hidden=None if shape is None else shape.hidden,
         max_published=SHOWN_PUBLISHED,
@@ -166,15 +159,9 @@ def _scores(
 
 def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scoring) -> ModelLine:
     name, figures, made = member_name(member), member.figures, member.distillation
-    start = next(
-        (
-            member_name(one)
-            for one in stored.members
-            if one.role == "undistilled" and one.architecture == member.architecture
-        ),
-        None,
-    )
-    teacher = next((member_name(one) for one in stored.members if one.role == "teacher"), None)
+    teacher = None if stored.teacher is None else member_name(stored.teacher)
+    starts = (one for one in stored.members if one.role == "undistilled")
+    start = next((member_name(m) for m in starts if m.architecture == member.architecture), None)
     shape = None if member.architecture is None else str(member.architecture)
     params = figures.params_millions
     latency_ms, ratio = figures.latency_ms, figures.latency_ratio
@@ -182,7 +169,7 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         latency_ms, ratio = _measured_latency(member, stored)
     if member.role == "teacher" and stored.facts is not None:
         shape, params = _teacher_size(stored.facts)
-    cells = [row.cells for row in scores.rows if row.model == name and row.origin == "measured"]
+    measured = (row for row in scores.rows if row.model == name and row.origin == "measured")
     return ModelLine(
         id=member.id,
         name=name,
@@ -195,13 +182,13 @@ def _line(member: MemberRecord, stored: _Stored, scores: Report, scoring: Scorin
         params_millions=params,
         latency_ms=latency_ms,
         latency_ratio=ratio,
-        scores=cells[0] if cells else {},
+        scores=next((row.cells for row in measured), {}),
         score=scoring.score(name),
         retained=scoring.retained(name, teacher) if teacher not in (None, name) else None,
         gained=scoring.difference(name, start) if start not in (None, name) else None,
         kept_layers=(member.variant or {}).get("keep_layers"),
         distillation=None if made is None else made.status,
-        num_evaluated=sum(one.status == "succeeded" for one in member.evaluations),
+        num_evaluated=len(stored.scored[member.id].results),
         num_evaluations=len(member.evaluations),
     )
 
@@ -215,65 +202,22 @@ def _measured_latency(
         Milliseconds on the scale of the table, and the share of the teacher's, which was timed
         beside it; None where they were not timed alike.
     """
-    teacher = next((one for one in stored.members if one.role == "teacher"), None)
+    teacher = stored.teacher
     if teacher is None or teacher.figures.latency_ms is None:
         return None, None
     own, other = (
-        [result.figures for result in _results(one) if result.figures] for one in (member, teacher)
+        [result.figures for result in stored.scored[one.id].results if result.figures]
+        for one in (member, teacher)
     )
     speeds = (first.speed_up_over(second) for first in own for second in other)
-    speed = next((speed for speed in speeds if speed), None)
-    if speed is None:
-        return None, None
-    return teacher.figures.latency_ms / speed, 1 / speed
+    speed = next(filter(None, speeds), None)
+    return (None, None) if speed is None else (teacher.figures.latency_ms / speed, 1 / speed)
 
 
 def _teacher_size(facts: SearchFacts) -> tuple[str, float]:
     """Return the teacher's architecture in words, and its parameters in millions."""
-    axes = facts.teacher
-    known = {**axes, "activation": ACTIVATIONS[0]}  # parameters do not depend on it
-    params = count_parameters(Architecture(**known), EmbeddingShape(**facts.embedding)) / 1e6
-    sizes = [axes[name] for name in ("layers", "heads", "hidden", "intermediate", "activation")]
-    return ",".join(map(str, sizes)), params
-
-
-def _unscored_teacher(stored: _Stored) -> ModelLine | None:
-    """What is known of a teacher that is not evaluated."""
-    if stored.facts is None:
-        return None
-    shape, params = _teacher_size(stored.facts)
-    nothing: dict[str, Any] = dict.fromkeys(
-        (
-            *("reward", "search_loss", "held_out_loss", "score", "retained", "gained"),
-            *("kept_layers", "distillation"),
-        )
-    )
-    return ModelLine(
-        id="",
-        name=stored.search_spec.teacher.ref,
-        role="teacher",
-        reasons=(),
-        architecture=shape,
-        params_millions=params,
-        latency_ms=stored.facts.teacher_ms,
-        latency_ratio=1.0,
-        scores={},
-        num_evaluated=0,
-        num_evaluations=0,
-        **nothing,
-    )
-
-
-def _budgets(stored: _Stored) -> list[Budget]:
-    way = stored.spec.choose
-    if way.latency_budgets_ms:
-        return [(ms, f"within {ms:g} ms") for ms in way.latency_budgets_ms]
-    if stored.facts is None:
-        return []
-    return [
-        (share * stored.facts.teacher_ms, f"within {share:g} of the teacher's latency")
-        for share in way.latency_budgets_ratio
-    ]
+    whole = cut_teacher(facts, facts.teacher["layers"])
+    return ",".join(str(facts.teacher[axis]) for axis in AXES), params_millions(whole, facts)
 
 
 def _beside(models: Sequence[ModelLine], picks: Sequence[Pick], scoring: Scoring) -> list[Beside]:
@@ -285,13 +229,13 @@ def _beside(models: Sequence[ModelLine], picks: Sequence[Pick], scoring: Scoring
 
 def _headline(stored: _Stored, case: Case, found: Sequence[object]) -> str:
     """Say which student to take, or how far it is to an answer."""
-    record = stored.record
+    status = stored.record.status
     if case.picks:
         said = answer(case)
-        if record.status == "succeeded":
+        if status == "succeeded":
             return said
         return f"{_state(stored)} By what is there now: {said[:1].lower()}{said[1:]}"
-    if record.status in ("succeeded", "failed", "cancelled"):
+    if status in ("succeeded", "failed", "cancelled"):
         about = f": {len(found)} of its parts failed" if found else ""
         return f"There is no answer{about}; no student that was chosen has a score."
     return f"{_state(stored)} There is no score yet."
@@ -299,70 +243,61 @@ def _headline(stored: _Stored, case: Case, found: Sequence[object]) -> str:
 
 def _state(stored: _Stored) -> str:
     """Say how far a pipeline is."""
-    made = [
-        m.distillation
-        for m in stored.members
-        if m.architecture is not None and m.role != "undistilled"
+    students = [m for m in stored.members if m.architecture and m.role != "undistilled"]
+    made = [m.distillation.status if m.distillation else None for m in students]
+    scored = [one.status for m in stored.members for one in m.evaluations]
+    parts = [
+        f"{statuses.count('succeeded')} of {len(statuses)} {what}"
+        for statuses, what in ((made, "students are distilled"), (scored, "evaluations are done"))
+        if statuses
     ]
-    scored = [one for m in stored.members for one in m.evaluations]
-    parts = []
-    if made:
-        done = sum(one is not None and one.status == "succeeded" for one in made)
-        parts.append(f"{done} of {len(made)} students are distilled")
-    if scored:
-        done = sum(one.status == "succeeded" for one in scored)
-        parts.append(f"{done} of {len(scored)} evaluations are done")
     words = {"failed": "Parts of it failed", "cancelled": "It was cancelled", "paused": "It pauses"}
     state = words.get(stored.record.status, "It is under way")
-    where = " and ".join(parts) or "the search is not over"
-    return f"{state}: {where}."
+    return f"{state}: {' and '.join(parts) or 'the search is not over'}."
 
 
-def _notes(stored: _Stored, case: Case, results: Mapping[str, tuple[TaskResult, ...]]) -> list[str]:
+def _notes(stored: _Stored, case: Case) -> list[str]:
     """Say what limits the figures."""
-    notes = []
-    scored = [name for name, found in results.items() if found]
-    tasks = dict.fromkeys(result.task for found in results.values() for result in found)
-    missing = [task for task in tasks if task not in case.scoring.tasks]
-    if len(scored) > 1 and missing:
-        notes.append(
-            f"Models are compared without {', '.join(missing)}: some of them have no score of it."
-        )
-    elsewhere = [
-        member_name(m)
-        for m in stored.members
-        if len(results[member_name(m)]) > len(stored.files[m.id])
-    ]
-    if elsewhere:
-        notes.append(
-            f"The predictions of {', '.join(elsewhere)} lie on another machine, where this report "
-            "can tell more of how sure the differences are."
-        )
+    scored = [one for one in stored.scored.values() if one.results]
+    tasks = dict.fromkeys(result.task for one in scored for result in one.results)
+    missing = [task for task in tasks if task not in case.scoring.tasks and len(scored) > 1]
+    elsewhere = [one.name for one in scored if len(one.results) > len(one.files)]
     own = [m for m in case.models if m.role != "undistilled"]  # as fast as when distilled
     unknown = [m.name for m in own if m.latency_ms is None]
-    if unknown:
-        notes.append(f"The search's latency table has no figure for {', '.join(unknown)}.")
     table = {member_name(m) for m in stored.members if m.figures.latency_ms is not None}
     timed = [m.name for m in own if m.latency_ms is not None and m.name not in table]
-    if timed:
-        notes.append(
-            f"{', '.join(timed)}: not in the search's latency table, but timed beside the teacher."
-        )
-    for m in stored.members:
-        doubt = None if m.distillation is None else learned_nothing(m.distillation)
-        if doubt is not None:
-            notes.append(f"{member_name(m)} {doubt}.")
-    cancelled = [one for m in stored.members for one in (m.distillation, *m.evaluations)]
-    num_cancelled = sum(one is not None and one.status == "cancelled" for one in cancelled)
-    if num_cancelled:
-        notes.append(f"{num_cancelled} of its distillations and evaluations were cancelled.")
-    if case.picks:
-        notes.append(ONCE)
-        asked = stored.spec.evaluation
-        as_they_are = {task.suite for task in TASKS.values() if not task.fine_tuned}
-        if asked.grid is None and asked.suite not in as_they_are:
-            notes.append(ONE_RATE)
-    return notes
+    made = [(m, m.distillation) for m in stored.members if m.distillation is not None]
+    doubts = [(member_name(m), learned_nothing(distillation)) for m, distillation in made]
+    statuses = [one.status for _, one in made]
+    statuses += [one.status for m in stored.members for one in m.evaluations]
+    cancelled = statuses.count("cancelled")
+    asked = stored.spec.evaluation
+    as_they_are = {task.suite for task in TASKS.values() if not task.fine_tuned}
+    alike = asked.grid is None and asked.suite not in as_they_are
+    said: list[tuple[object, str]] = [
+        (
+            missing,
+            f"Models are compared without {', '.join(missing)}: some of them have no score of it.",
+        ),
+        (
+            elsewhere,
+            f"The predictions of {', '.join(elsewhere)} lie on another machine, where this report "
+            "can tell more of how sure the differences are.",
+        ),
+        (unknown, f"The search's latency table has no figure for {', '.join(unknown)}."),
+        (
+            timed,
+            f"{', '.join(timed)}: not in the search's latency table, but timed beside the teacher.",
+        ),
+        *((doubt, f"{name} {doubt}.") for name, doubt in doubts),
+        (
+            cancelled,
+            f"{cancelled} of its distillations and evaluations were cancelled.",
+        ),
+        (case.picks, ONCE),
+        (case.picks and alike, ONE_RATE),
+    ]
+    return [text for holds, text in said if holds]
 
 
 def report_json(report: PipelineReport) -> dict[str, Any]:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
-from api.pipelines.results import Beside, Estimate, ModelLine, PipelineReport, StageTime
-from api.pipelines.words import ROLE_NAMES, difference_text
-from kdnas.evaluation.reports.formats import (
-    ABSENT,
-    bootstrap_line,
-    cell_text,
-    latex_table,
-    markdown_table,
-)
-from kdnas.evaluation.reports.report import Cell
+from api.pipelines.results import ROLE_NAMES, ModelLine, PipelineReport
+from kdnas.evaluation.reports import formats
+from kdnas.evaluation.reports.formats import ABSENT, bootstrap_line, latex_table, markdown_table
+from kdnas.evaluation.reports.report import Report, Row
 
 SCORES_LEGEND = "Per cent, mean ± deviation over seeds; published rows are the papers' own."
 FIGURES = (
@@ -28,6 +22,8 @@ FIGURES = (
     "latency_ratio",
 )
 
+ESTIMATE, CELL = ("value", "low", "high"), ("mean", "deviation", "seeds")
+
 Table = tuple[list[str], list[list[str]]]
 """Header and rows."""
 
@@ -38,15 +34,11 @@ def as_markdown(report: PipelineReport) -> str:
     if report.models:
         parts += ["## Models", markdown_table(*model_table(report)), _legend(report)]
     if len(report.columns) > 1 or report.published:
-        parts += [
-            "## Scores",
-            SCORES_LEGEND,
-            markdown_table(*score_table(report)),
-        ]
+        parts += ["## Scores", SCORES_LEGEND, markdown_table(*score_table(report))]
     if report.beside:
         parts += ["## How sure the differences are", markdown_table(*difference_table(report))]
-    if len(report.columns) > 1 and (lines := test_lines(report)):
-        parts += ["### Task by task", _listed(lines)]
+    if len(report.columns) > 1 and any(one.tests for one in report.beside):
+        parts += ["### Task by task", _listed(test_lines(report))]
     parts += ["## How it was made", _listed([f"{k}: {v}" for k, v in report.setup.items()])]
     if report.stages:
         parts += ["## How long it took", markdown_table(*time_table(report))]
@@ -84,10 +76,6 @@ def model_table(report: PipelineReport) -> Table:
 
 def _model_row(model: ModelLine, report: PipelineReport) -> list[str]:
     taken = any(pick.name == model.name for pick in report.picks)
-    share = model.retained
-    interval = ""
-    if share is not None and share.low is not None and share.high is not None:
-        interval = f" ({100 * share.low:.1f} to {100 * share.high:.1f})"
     return [
         f"**{model.name}**" if taken else model.name,
         ", ".join([ROLE_NAMES[model.role], *(one for one in model.reasons if one != model.name)]),
@@ -97,9 +85,9 @@ def _model_row(model: ModelLine, report: PipelineReport) -> list[str]:
         _number(model.params_millions, ".1f", " M"),
         _number(model.latency_ms, ".3g", " ms"),
         _number(model.latency_ratio, ".2f"),
-        cell_text(model.score),
-        ABSENT if share is None else f"{100 * share.value:.1f} %{interval}",
-        ABSENT if model.gained is None else difference_text(model.gained),
+        formats.cell_text(model.score),
+        ABSENT if model.retained is None else model.retained.as_share(),
+        ABSENT if model.gained is None else model.gained.as_difference,
     ]
 
 
@@ -109,37 +97,26 @@ def _number(value: float | None, form: str, unit: str = "") -> str:
 
 def score_table(report: PipelineReport) -> Table:
     """Return a row for each model with scores, then those of papers."""
-    header = ["model", *report.columns]
-    rows = [
-        [model.name, *_cells(model.scores, report.columns)]
-        for model in report.models
-        if model.scores
-    ]
-    rows += [
-        [
-            f"{', '.join(filter(None, (row.model, row.method)))} (published: {row.about})",
-            *_cells(row.cells, report.columns),
-        ]
-        for row in report.published
-    ]
-    return header, rows
-
-
-def _cells(cells: Mapping[str, Cell], columns: Sequence[str]) -> list[str]:
-    return [cell_text(cells.get(column)) for column in columns]
+    rows = [Row(model.name, "measured", model.scores) for model in report.models if model.scores]
+    scores = Report("", report.columns, (*rows, *report.published), (), (), ())
+    return formats.score_table(scores)
 
 
 def difference_table(report: PipelineReport) -> Table:
     """Return a row for each model beside a student to take: points, with 95 % interval."""
     roles = {model.name: ROLE_NAMES[model.role] for model in report.models}
     header = ["student", "beside", "role", "points (95 % interval)", "drawn over", "the student is"]
-    return header, [_difference_row(one, roles[one.other]) for one in report.beside]
-
-
-def _difference_row(one: Beside, role: str) -> list[str]:
-    over = one.difference.over or ABSENT
-    text = difference_text(one.difference)
-    return [one.model, one.other, role, text, over, one.verdict]
+    return header, [
+        [
+            one.model,
+            one.other,
+            roles[one.other],
+            one.difference.as_difference,
+            one.difference.over or ABSENT,
+            one.verdict,
+        ]
+        for one in report.beside
+    ]
 
 
 def test_lines(report: PipelineReport) -> list[str]:
@@ -154,12 +131,14 @@ def test_lines(report: PipelineReport) -> list[str]:
 def time_table(report: PipelineReport) -> Table:
     """Return a row for each stage: by the clock, and its parts added up, each with its pauses."""
     header = ["stage", "by the clock", "parts, added up"]
-    return header, [[one.stage, *_times(one)] for one in report.stages]
-
-
-def _times(stage: StageTime) -> list[str]:
-    clock = "under way" if stage.seconds is None else duration(stage.seconds)
-    return [clock, duration(stage.work_seconds)]
+    return header, [
+        [
+            one.stage,
+            "under way" if one.seconds is None else duration(one.seconds),
+            duration(one.work_seconds),
+        ]
+        for one in report.stages
+    ]
 
 
 def duration(seconds: float) -> str:
@@ -180,33 +159,23 @@ def as_csv(report: PipelineReport) -> str:
     writer.writerow([*about, *share, "column", "mean", "deviation", "seeds"])
     taken = {pick.name for pick in report.picks}
     for model in report.models:
-        own = [model.name, model.role, int(model.name in taken)]
-        own += [_plain(getattr(model, figure)) for figure in FIGURES]
-        own += [*_of_estimate(model.retained), *_of_estimate(model.gained)]
+        own = [report.name, model.name, model.role, int(model.name in taken)]
+        own += _plain(model, FIGURES)
+        own += [*_plain(model.retained, ESTIMATE), *_plain(model.gained, ESTIMATE)]
         for column, cell in model.scores.items() or [("", None)]:
-            writer.writerow([report.name, *own, column, *_of_cell(cell)])
+            writer.writerow([*own, column, *_plain(cell, CELL)])
+    empty = [""] * (len(FIGURES) + len(share))
     for row in report.published:
-        empty = [""] * (len(FIGURES) + len(share))
         for column, cell in row.cells.items():
-            values = [column, *_of_cell(cell)]
-            writer.writerow([report.name, row.model, "published", 0, *empty, *values])
+            own = [report.name, row.model, "published", 0, *empty]
+            writer.writerow([*own, column, *_plain(cell, CELL)])
     return stream.getvalue()
 
 
-def _of_estimate(estimate: Estimate | None) -> list[str]:
-    if estimate is None:
-        return [""] * 3
-    return [_plain(value) for value in (estimate.value, estimate.low, estimate.high)]
-
-
-def _of_cell(cell: Cell | None) -> list[str]:
-    if cell is None:
-        return [""] * 3
-    return [_plain(value) for value in (cell.mean, cell.deviation, cell.seeds)]
-
-
-def _plain(value: float | None) -> str:
-    return "" if value is None else repr(value)
+def _plain(of: object, names: Sequence[str]) -> list[str]:
+    """Attributes as Python writes them; nothing for what is None, or has none of them."""
+    values = [getattr(of, name, None) for name in names]
+    return ["" if value is None else repr(value) for value in values]
 
 
 def as_latex(report: PipelineReport) -> str:

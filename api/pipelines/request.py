@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from api.evaluations.pairs import check_pairs
+from api.inputs.pairs import evaluation_pairs
 from controller.strategies import build_strategy
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.search_space import SearchSpace
@@ -22,23 +22,18 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
     if spec.search.space.kind == "custom":
         SearchSpace.from_axes(spec.search.space.axes)
-    folder = spec.evaluation.data_dir
-    if folder is not None:
-        folder = str(Path(folder).expanduser().resolve())
-    output = spec.distillation.output
-    if output is not None:
-        output = str(Path(output).expanduser().absolute())
-    plan = spec.evaluation.model_copy(update={"data_dir": folder})
-    spec = spec.model_copy(
-        update={
-            "evaluation": plan,
-            "distillation": spec.distillation.model_copy(update={"output": output}),
-            "search": _within_budgets(spec.search, spec.choose),
-        }
-    )
+    plan, students = spec.evaluation, spec.distillation
+    if plan.data_dir is not None:
+        folder = str(Path(plan.data_dir).expanduser().resolve())
+        plan = plan.model_copy(update={"data_dir": folder})
+    if students.output is not None:
+        output = str(Path(students.output).expanduser().absolute())
+        students = students.model_copy(update={"output": output})
+    search = _within_budgets(spec.search, spec.choose)
+    spec = spec.model_copy(update={"evaluation": plan, "distillation": students, "search": search})
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     tasks = tasks_with_data(request)
-    check_pairs(request, tasks)
+    evaluation_pairs(request, tasks)  # refuses what does not go together
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
 

@@ -18,6 +18,15 @@ Verdict = Literal["better", "worse", "within the noise", "not known"]
 NORMAL_QUANTILE = 1.96
 """Standard errors from the middle of a 95 % interval to its ends."""
 
+ROLE_NAMES = {
+    "chosen": "chosen by the search",
+    "baseline": "baseline",
+    "random": "random pick",
+    "undistilled": "undistilled student",
+    "teacher": "teacher",
+    "variant": "undistilled teacher",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -37,20 +46,51 @@ class Estimate:
     over: Over | None = None
 
     @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of its interval, where it has one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def standard_error(self) -> float | None:
         """The share of its interval that is one; None where there is none."""
-        if self.low is None or self.high is None:
-            return None
-        return (self.high - self.low) / (2 * NORMAL_QUANTILE)
+        return self.ends and (self.ends[1] - self.ends[0]) / (2 * NORMAL_QUANTILE)
 
     @property
     def verdict(self) -> Verdict:
         """What a difference says of the first of two models."""
-        if self.low is None or self.high is None:
+        if self.ends is None:
             return "not known"
-        if self.low > 0:
-            return "better"
-        return "worse" if self.high < 0 else "within the noise"
+        low, high = self.ends
+        return "better" if low > 0 else "worse" if high < 0 else "within the noise"
+
+    def as_share(self, about: str = "") -> str:
+        """A share with its interval, and what that is: ``96.3 % (94.1 to 98.3)``."""
+        return f"{100 * self.value:.1f} %{self._in_brackets('', about)}"
+
+    @property
+    def as_difference(self) -> str:
+        """A difference in points with its interval: ``+1.5 (+0.2 to +2.9)``."""
+        return f"{100 * self.value:+.1f}{self._in_brackets('+')}"
+
+    def _in_brackets(self, sign: str, about: str = "") -> str:
+        if self.ends is None:
+            return ""
+        low, high = (f"{100 * end:{sign}.1f}" for end in self.ends)
+        return f" ({about}{low} to {high})"
+
+    @property
+    def points(self) -> str:
+        """How large a difference is: ``1.5 points``."""
+        return f"{abs(100 * self.value):.1f} points"
+
+    @property
+    def interval(self) -> str:
+        """The interval of a difference: without signs where all of it is on one side."""
+        low, high = 100 * (self.low or 0.0), 100 * (self.high or 0.0)
+        if low <= 0 <= high:
+            return f"95 % interval {low:+.1f} to {high:+.1f}"
+        near, far = sorted((abs(low), abs(high)))
+        return f"95 % interval {near:.1f} to {far:.1f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +145,20 @@ class ModelLine:
     def is_student(self) -> bool:
         """Whether it was distilled here."""
         return self.role not in ("teacher", "variant", "undistilled")
+
+    @property
+    def with_role(self) -> str:
+        """Its name with its role."""
+        if self.role == "undistilled":
+            return f"the undistilled {self.architecture}"
+        if self.role == "chosen":
+            return f"the search's {self.name}"
+        return f"the {ROLE_NAMES[self.role]} {self.name}"
+
+    def is_within(self, budget_ms: float | None) -> bool:
+        """Whether it is known to take no longer."""
+        ms = self.latency_ms
+        return ms is not None and budget_ms is not None and ms <= budget_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from api.jobs.lease import held_lease
 from api.pipelines.advance import advance
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
+from kdnas.db.records import PipelineRecord
 from kdnas.db.repository import jobs, pipelines, searches
 from kdnas.errors import ConflictError, DatabaseError
-from kdnas.records import SearchRecord
 
-Part = SearchRecord | DistillationRecord | EvaluationRecord
-
-
-@dataclass(frozen=True)
-class Doers:
-    """What does each kind of part, on the screen; ``failed`` is told of one that failed."""
-
-    search: Callable[[SearchRecord], object]
-    distillation: Callable[[DistillationRecord], object]
-    evaluation: Callable[[EvaluationRecord], object]
-    failed: Callable[[Part, Exception], None]
-
-    def do(self, part: Part) -> None:
-        """Do a part."""
-        if isinstance(part, SearchRecord):
-            self.search(part)
-        elif isinstance(part, DistillationRecord):
-            self.distillation(part)
-        else:
-            self.evaluation(part)
+Doers = Mapping[str, Callable[[Any], object]]
+"""Kind of a part → does one, given its record."""
 
 
 def run_stored_pipeline(
     pipeline_id: str,
     database: Database,
     doers: Doers,
+    on_failed: Callable[[Exception], object],
     should_stop: Callable[[], bool] = lambda: False,
 ) -> PipelineRecord:
     """Run a stored pipeline, or go on with it where it was cut off; what failed is tried again.
@@ -49,6 +31,7 @@ def run_stored_pipeline(
         pipeline_id: of a pipeline that is not over.
         database: where it is stored.
         doers: do its parts, and see to ``should_stop`` themselves.
+        on_failed: is told what a part failed of; the pipeline goes on with the others.
         should_stop: asked between parts; True ends this run, and the pipeline is paused.
 
     Returns:
@@ -65,22 +48,22 @@ def run_stored_pipeline(
         raise ConflictError(
             f"pipeline {record.name!r} is the service's, which goes on with it; resume it there"
         )
-    owner = LeaseOwner.of_this_process("cli")
-    with held_lease(database, Job, pipeline_id, owner):
+    with held_lease(database, Job, pipeline_id, LeaseOwner.of_this_process("cli")):
         _take_up(database, pipeline_id)
         try:
-            _go_on(database, pipeline_id, doers, should_stop)
-        except BaseException:
-            _rest(database, pipeline_id)
-            raise
-        if should_stop():
+            _go_on(database, pipeline_id, doers, on_failed, should_stop)
+        finally:
             _rest(database, pipeline_id)
     with database.read() as session:
         return pipelines.get_pipeline(session, pipeline_id)
 
 
 def _go_on(
-    database: Database, pipeline_id: str, doers: Doers, should_stop: Callable[[], bool]
+    database: Database,
+    pipeline_id: str,
+    doers: Doers,
+    on_failed: Callable[[Exception], object],
+    should_stop: Callable[[], bool],
 ) -> None:
     """Do part after part until nothing is left, or somebody wants it to stop."""
     while not should_stop():
@@ -88,31 +71,29 @@ def _go_on(
             record = advance(session, pipeline_id)
         if record.status not in {"queued", "running"}:
             return
-        part = _next_part(database, record)
-        if part is None:
-            continue  # the last one was cancelled a moment ago
-        try:
-            doers.do(part)
-        except (ConflictError, DatabaseError):
-            raise
-        except Exception as error:
-            with database.read() as session:
-                status = jobs.status_of(session, part.id)
-            if status not in {"failed", "cancelled"}:
+        for kind, part in _open_parts(database, record)[:1]:  # none if it was just cancelled
+            try:
+                doers[kind](part)
+            except (ConflictError, DatabaseError):
                 raise
-            doers.failed(part, error)
+            except Exception as error:
+                with database.read() as session:
+                    status = jobs.status_of(session, part.id)
+                if status not in {"failed", "cancelled"}:
+                    raise
+                on_failed(error)
 
 
-def _next_part(database: Database, record: PipelineRecord) -> Part | None:
-    """Return the first part that is to be done: the search, then students, then scores."""
+def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, Any]]:
+    """Return what is to be done, each with its kind: the search, then students, then scores."""
+    parts: list[tuple[str, Any]] = []
     with database.read() as session:
         members = pipelines.list_members(session, record.id)
-        parts: list[Part] = []
         if record.search_id is not None:
-            parts.append(searches.get_search(session, record.search_id))
-    parts += [m.distillation for m in members if m.distillation is not None]
-    parts += [evaluation for member in members for evaluation in member.evaluations]
-    return next((part for part in parts if part.status in {"queued", "running"}), None)
+            parts.append(("search", searches.get_search(session, record.search_id)))
+    parts += [("distillation", m.distillation) for m in members if m.distillation is not None]
+    parts += [("evaluation", evaluation) for m in members for evaluation in m.evaluations]
+    return [(kind, part) for kind, part in parts if part.status in {"queued", "running"}]
 
 
 def _take_up(database: Database, pipeline_id: str) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from statistics import fmean
 
-from api.evaluations.paired_scores import Files, Together, compare, compare_together
 from api.pipelines.results import Beside, Estimate
 from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.averages import suite_averages
+from kdnas.evaluation.scoring.paired import Files, Together, compare, compare_together
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,8 @@ class Scoring:
             return self.tasks[0]
         averages = suite_averages(self._suite, dict.fromkeys(self.tasks, 0.0))
         exact = [average for average in averages if set(average.over) == set(self.tasks)]
-        whole = [average for average in exact if not average.missing]
-        if whole or exact:
-            return (whole or exact)[0].label
-        return f"mean of {len(self.tasks)} tasks"
+        exact.sort(key=lambda average: bool(average.missing))  # whole ones first
+        return exact[0].label if exact else f"mean of {len(self.tasks)} tasks"
 
     def score(self, name: str) -> Cell | None:
         """A model's score; None if it has no results, or no task is common to all models."""
@@ -82,8 +80,7 @@ class Scoring:
         first, second = self._by_seed(name), self._by_seed(other)
         if not first or not second or fmean(first) <= 0 or fmean(second) <= 0:
             return None
-        share = fmean(first) / fmean(second)
-        together = self._together(name, other)
+        share, together = fmean(first) / fmean(second), self._together(name, other)
         if together is not None and together.share is not None:
             return Estimate(share, *together.share, over="examples")
         spread = _spread(first, second, relative=True)
@@ -96,7 +93,7 @@ class Scoring:
         difference = self.difference(name, other)
         if difference is None:
             return None
-        tests = compare(self._files(name), self._files(other))
+        tests = compare(self._models[name].files, self._models[other].files)
         return Beside(name, other, difference, difference.verdict, tests)
 
     def difference(self, name: str, other: str) -> Estimate | None:
@@ -104,8 +101,7 @@ class Scoring:
         first, second = self._by_seed(name), self._by_seed(other)
         if not first or not second:
             return None
-        value = fmean(first) - fmean(second)
-        together = self._together(name, other)
+        value, together = fmean(first) - fmean(second), self._together(name, other)
         if together is not None:
             return Estimate(value, *together.difference, over="examples")
         spread = _spread(first, second, relative=False)
@@ -115,10 +111,7 @@ class Scoring:
 
     def _together(self, name: str, other: str) -> Together | None:
         """Compare by examples, if the scores can be had from what was kept of them."""
-        return compare_together(self._files(name), self._files(other), self.tasks)
-
-    def _files(self, name: str) -> Files:
-        return self._models[name].files
+        return compare_together(self._models[name].files, self._models[other].files, self.tasks)
 
 
 def _spread(first: Sequence[float], second: Sequence[float], *, relative: bool) -> float | None:

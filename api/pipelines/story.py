@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
 
-from api.pipelines.results import Failure, ModelLine, StageTime
-from kdnas.db.records import EvaluationRecord, MemberRecord, OwnerKind, PipelineRecord
+from api.pipelines.results import Failure, StageTime
+from kdnas.db.records import (
+    DistillationRecord,
+    EvaluationRecord,
+    MemberRecord,
+    OwnerKind,
+    PipelineRecord,
+)
 from kdnas.records import PipelineStage, SearchRecord, StateCounts
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
 
-
-class _Timed(Protocol):
-    @property
-    def started_at(self) -> datetime | None: ...
-    @property
-    def finished_at(self) -> datetime | None: ...
+Part = SearchRecord | DistillationRecord | EvaluationRecord
 
 
 def setup(
@@ -26,7 +25,7 @@ def setup(
     search: SearchSpec,
     counts: StateCounts | None,
     members: Sequence[MemberRecord],
-    teacher: ModelLine | None,
+    teacher: tuple[str | None, float | None],
 ) -> dict[str, str]:
     """Say how a pipeline was made: word → text.
 
@@ -35,10 +34,10 @@ def setup(
         search: of the search, as it ran.
         counts: of its states; None before it began.
         members: of the pipeline.
-        teacher: its figures, where they are known.
+        teacher: its architecture and millions of parameters, where they are known.
     """
     told = {
-        "Teacher": _teacher(search, teacher),
+        "Teacher": _teacher(search, *teacher),
         "Text": _text(search),
         "Objective": _objective(search.objective, spec.distillation.objective),
         "Search": _search(search, counts),
@@ -51,13 +50,9 @@ def setup(
     return {word: text for word, text in told.items() if text}
 
 
-def _teacher(search: SearchSpec, teacher: ModelLine | None) -> str:
-    about = []
-    if teacher is not None and teacher.architecture:
-        about.append(teacher.architecture.replace(",", ", "))
-    if teacher is not None and teacher.params_millions:
-        about.append(f"{teacher.params_millions:.1f} M parameters")
-    return search.teacher.ref + _in_brackets(about)
+def _teacher(search: SearchSpec, shape: str | None, params: float | None) -> str:
+    about = [(shape or "").replace(",", ", "), f"{params:.1f} M parameters" if params else ""]
+    return search.teacher.ref + _in_brackets([one for one in about if one])
 
 
 def _text(search: SearchSpec) -> str:
@@ -75,8 +70,11 @@ def _objective(searched: ObjectiveSpec, distilled: ObjectiveSpec | None) -> str:
 
 def _settings(objective: ObjectiveSpec) -> str:
     own = objective.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
-    told = [f"{key.replace('_', ' ')} {value}" for key, value in own.items()]
-    return objective.name + _in_brackets(told)
+    return objective.name + _in_brackets(_in_words(own))
+
+
+def _in_words(changed: Mapping[str, object]) -> list[str]:
+    return [f"{key.replace('_', ' ')} {value}" for key, value in changed.items()]
 
 
 def _in_brackets(parts: Sequence[str]) -> str:
@@ -89,8 +87,8 @@ def _search(search: SearchSpec, counts: StateCounts | None) -> str:
     text = f"{search.controller.strategy}, {rounds}"
     if counts is not None:
         text += f": {counts.explored} architectures, {counts.trained} of them trained"
-        text += f", {counts.reused} looked up" if counts.reused else ""
-        text += f", {counts.failed} failed" if counts.failed else ""
+        also = {"looked up": counts.reused, "failed": counts.failed}
+        text += "".join(f", {count} {what}" for what, count in also.items() if count)
     proxy = search.proxy
     length = f"{proxy.steps} steps" if proxy.steps else f"{proxy.epochs:g} passes"
     return f"{text}, each for {length} over {100 * proxy.fraction:.3g} % of the text"
@@ -100,8 +98,7 @@ def _chosen(way: ChooseSpec) -> str:
     if way.top is not None:
         return "the highest reward" if way.top == 1 else f"the {way.top} highest rewards"
     budgets = [f"{ms:g} ms" for ms in sorted(way.latency_budgets_ms)]
-    shares = sorted(way.latency_budgets_ratio)
-    budgets += [f"{share:g} of the teacher's latency" for share in shares]
+    budgets += [f"{x:g} of the teacher's latency" for x in sorted(way.latency_budgets_ratio)]
     return f"the lowest loss within {', '.join(budgets)}"
 
 
@@ -111,16 +108,19 @@ def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
         for depth, width in spec.baselines.proportions
     ]
     if spec.baselines.random:
-        picks = "pick" if spec.baselines.random == 1 else "picks"
-        said.append(f"{spec.baselines.random} random {picks} of the search's space")
+        picks = "random pick" + "s" * (spec.baselines.random != 1)
+        said.append(f"{spec.baselines.random} {picks} of the search's space")
     # A pipeline that chose before there were undistilled ones has none, whatever its request says.
     if spec.baselines.undistilled and (
         not members or any(member.role == "undistilled" for member in members)
     ):
         said.append("each student undistilled, as it starts")
-    for variant in spec.baselines.variants:
-        kept = "" if variant.layers is None else f" with {variant.layers:g} of its layers"
-        said.append(f"the teacher itself{kept}{' in 8 bits' if variant.int8 else ''}")
+    said += [
+        "the teacher itself"
+        + ("" if variant.layers is None else f" with {variant.layers:g} of its layers")
+        + " in 8 bits" * variant.int8
+        for variant in spec.baselines.variants
+    ]
     if spec.baselines.smallest_cuts:
         said.append("the smallest cut of the teacher that is not faster, of each student")
     return "; ".join(said)
@@ -129,11 +129,9 @@ def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
 def _distillation(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
     training = spec.distillation.training
     totals = {m.distillation.total_steps for m in members if m.distillation}
-    counted = sorted(steps for steps in totals if steps)
-    if training.steps or len(counted) == 1:
-        length = f"{training.steps or counted[0]} steps"
-    else:
-        length = f"{training.epochs:g} passes over the text"
+    counted = [steps for steps in totals if steps]
+    steps = training.steps or (counted[0] if len(counted) == 1 else None)
+    length = f"{steps} steps" if steps else f"{training.epochs:g} passes over the text"
     return (
         f"{length} of {training.batch_size} sequences, learning rate {training.learning_rate:g}, "
         "once for each student"
@@ -148,9 +146,8 @@ def _evaluation(spec: PipelineSpec) -> str:
         exclude_defaults=True,
         exclude={"suite", "tasks", "seeds", "data_dir", "teacher"},
     )
-    told = [f"{key.replace('_', ' ')} {value}" for key, value in changed.items()]
-    source = f"data of {asked.data_dir}" if asked.data_dir else "data of the Hugging Face hub"
-    return ", ".join([f"{asked.suite}{tasks}", source, *told])
+    source = f"data of {asked.data_dir or 'the Hugging Face hub'}"
+    return ", ".join([f"{asked.suite}{tasks}", source, *_in_words(changed)])
 
 
 def _seeds(spec: PipelineSpec, search: SearchSpec) -> str:
@@ -166,7 +163,7 @@ def stage_times(
     search: SearchRecord | None, members: Sequence[MemberRecord]
 ) -> tuple[StageTime, ...]:
     """Return when each stage that has begun began and ended."""
-    parts: Mapping[PipelineStage, list[_Timed]] = {
+    parts: Mapping[PipelineStage, Sequence[Part]] = {
         "search": [] if search is None else [search],
         "distillation": [m.distillation for m in members if m.distillation],
         "evaluation": [one for m in members for one in m.evaluations],
@@ -174,7 +171,7 @@ def stage_times(
     return tuple(_stage_time(stage, timed) for stage, timed in parts.items() if timed)
 
 
-def _stage_time(stage: PipelineStage, parts: Sequence[_Timed]) -> StageTime:
+def _stage_time(stage: PipelineStage, parts: Sequence[Part]) -> StageTime:
     begun = [(part.started_at, part.finished_at) for part in parts if part.started_at]
     ends = [part.finished_at for part in parts if part.finished_at]
     start = min((one for one, _ in begun), default=None)
@@ -190,20 +187,12 @@ def _stage_time(stage: PipelineStage, parts: Sequence[_Timed]) -> StageTime:
 
 def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tuple[Failure, ...]:
     """Return what failed, in the order of the stages."""
-    found = []
-    if search is not None and search.status == "failed":
-        found.append(Failure(f"search {search.name}", search.error or ""))
-    for member in members:
-        made = member.distillation
-        if made is not None and made.status == "failed":
-            found.append(Failure(f"distillation of {member_name(member)}", made.error or ""))
-    found += [
-        Failure(_pair(member, one), one.error or "")
-        for member in members
-        for one in member.evaluations
-        if one.status == "failed"
-    ]
-    return tuple(found)
+    made = [(m, m.distillation) for m in members if m.distillation is not None]
+    parts: list[tuple[str, Part]] = []
+    parts += [] if search is None else [(f"search {search.name}", search)]
+    parts += [(f"distillation of {member_name(m)}", one) for m, one in made]
+    parts += [(_evaluation_of(m, one), one) for m in members for one in m.evaluations]
+    return tuple(Failure(name, one.error or "") for name, one in parts if one.status == "failed")
 
 
 def member_name(member: MemberRecord) -> str:
@@ -214,7 +203,7 @@ def member_name(member: MemberRecord) -> str:
     return f"{member.architecture}{undistilled}"
 
 
-def _pair(member: MemberRecord, one: EvaluationRecord) -> str:
+def _evaluation_of(member: MemberRecord, one: EvaluationRecord) -> str:
     model = one.model if member.architecture is None else member_name(member)
     return f"evaluation of {model} on {one.task}, seed {one.seed}"
 

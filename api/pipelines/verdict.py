@@ -8,30 +8,27 @@ it claims nothing for its distillation that it reaches undistilled, too, or migh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from api.pipelines.results import Beside, Estimate, ModelLine, Pick, Verdict
-from api.pipelines.scores import Scoring
-from api.pipelines.words import (
-    CLEARLY_FASTER,
+from api.pipelines.choice import Budget
+from api.pipelines.results import (
     ROLE_NAMES,
-    apart_text,
-    factor,
-    interval_text,
-    points_text,
-    share_text,
-    with_role,
+    Beside,
+    Estimate,
+    ModelLine,
+    Pick,
+    Verdict,
 )
+from api.pipelines.scores import Scoring
 
+CLEARLY_FASTER = 0.95
+"""Share of another student's latency below which a difference in speed is worth a word."""
 FEWEST_RANKED = 3
 FEW_RANKED = 8
-
-Budget = tuple[float, str]
-"""Milliseconds, and the budget in words: ``within 6 ms``."""
 
 Differences = Mapping[str, Estimate]
 """Other model → how much better the student to take is."""
@@ -59,11 +56,11 @@ def _pool(models: Sequence[ModelLine], budget_ms: float | None) -> list[ModelLin
     """The students among whom the one to take is chosen."""
     students = [model for model in models if model.is_student and model.score is not None]
     if budget_ms is not None:
-        return [model for model in students if _is_within(model, budget_ms)]
+        return [model for model in students if model.is_within(budget_ms)]
     best = max((model for model in students if model.role == "chosen"), key=_rank, default=None)
     if best is None:
         return []
-    return [best, *(m for m in students if m is not best and _is_within(m, best.latency_ms))]
+    return [best, *(m for m in students if m is not best and m.is_within(best.latency_ms))]
 
 
 def _fastest_alike(pool: Sequence[ModelLine], scoring: Scoring) -> ModelLine:
@@ -79,7 +76,7 @@ def _fastest_alike(pool: Sequence[ModelLine], scoring: Scoring) -> ModelLine:
         if _is_clearly_faster(model, best) and _is_alike(scoring.difference(best.name, model.name))
     ]
     fastest = min((model.latency_ms or 0.0 for model in alike), default=None)
-    return max((model for model in pool if _is_within(model, fastest)), key=_rank, default=best)
+    return max((model for model in pool if model.is_within(fastest)), key=_rank, default=best)
 
 
 def _is_alike(difference: Estimate | None) -> bool:
@@ -99,10 +96,6 @@ def _rank(model: ModelLine) -> tuple[float, float]:
     """The higher the better: by score, and of equal ones the faster."""
     score = -1.0 if model.score is None else model.score.mean
     return score, -(model.latency_ms or 0.0)
-
-
-def _is_within(model: ModelLine, budget_ms: float | None) -> bool:
-    return model.latency_ms is not None and budget_ms is not None and model.latency_ms <= budget_ms
 
 
 @dataclass(frozen=True)
@@ -132,20 +125,17 @@ class Case:
 
     def start_of(self, student: ModelLine) -> ModelLine | None:
         """Return a student as it starts, undistilled, if that has a score."""
-        return next(
-            (
-                model
-                for model in self.models
-                if model.role == "undistilled"
-                and model.architecture == student.architecture
-                and model.score is not None
-            ),
-            None,
-        )
+        starts = (m for m in self.models if m.role == "undistilled" and m.score is not None)
+        return next((m for m in starts if m.architecture == student.architecture), None)
 
     def differences(self, name: str) -> Differences:
         """Return how far a student to take is above each other model with a score."""
         return {one.other: one.difference for one in self.beside if one.model == name}
+
+    def others(self, name: str) -> list[ModelLine]:
+        """Return the other models with a score, beside a student to take."""
+        known = self.differences(name)
+        return [model for model in self.models if model.name in known]
 
 
 def answer(case: Case) -> str:
@@ -164,13 +154,17 @@ def _take(case: Case) -> str:
     if len(case.picks) == 1 and not case.picks[0].about:
         model = case.named(case.picks[0].name)
         return f"{head}Take {_called(model)}: it {_merits(model, case)}."
-    parts = []
-    for number, pick in enumerate(case.picks):
-        model = case.named(pick.name)
-        verb = "take " if number == 0 else ""
-        parts.append(f"{pick.about} {verb}{_called(model)}, which {_merits(model, case)}")
-    text = "; ".join(parts)
-    return f"{head}{text[:1].upper()}{text[1:]}."
+    taken = [(pick.about, case.named(pick.name)) for pick in case.picks]
+    parts = [
+        f"{about} {'' if number else 'take '}{_called(model)}, which {_merits(model, case)}"
+        for number, (about, model) in enumerate(taken)
+    ]
+    return f"{head}{_sentence('; '.join(parts))}."
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital, whatever comes after it."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _all_same(case: Case) -> bool:
@@ -192,17 +186,14 @@ def _merits(model: ModelLine, case: Case) -> str:
     if teacher is None or model.retained is None:
         said = f"scores {score} in {name}"
     else:
-        share = share_text(model.retained)
+        share = model.retained.as_share("95 % interval ")
         score = f"{score} instead of {_score(teacher)}"
-        verb = "retains" if _gained(model) else "reaches"
+        verb = "reaches"  # unless it is clearly above itself undistilled
+        if model.gained is not None and model.gained.verdict == "better":
+            verb = "retains"
         said = f"{verb} {share} of {teacher.name}'s {name} score ({score})"
     parts = [part for part in (said, _speed(model, teacher), _size(model, teacher)) if part]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _gained(model: ModelLine) -> bool:
-    """Whether a student is clearly above itself undistilled."""
-    return model.gained is not None and model.gained.verdict == "better"
 
 
 def _earned(model: ModelLine, case: Case) -> str:
@@ -212,55 +203,42 @@ def _earned(model: ModelLine, case: Case) -> str:
         unknown = f"It is not known whether {model.name} owes any of its score to distillation"
         return f"{unknown}: it has no score undistilled."
     before = f"undistilled it scores {_score(start)}"
-    if gained.verdict == "better":
-        said = f"owes {points_text(gained)} of its score to distillation ({interval_text(gained)})"
-        return f"{model.name} {said}: {before}."
-    if gained.verdict == "worse":
-        more = f"{points_text(gained)} more ({interval_text(gained)})"
-        return f"{model.name} does not owe its score to distillation: {before}, {more}."
-    apart = f"the difference of {100 * gained.value:+.1f} points"
-    sure = f"is within the noise ({interval_text(gained)})"
-    if gained.verdict == "not known":
-        sure = "may be noise, which is not known"
-    unshown = f"It is not shown that {model.name} owes any of its score to distillation"
-    return f"{unshown}: {before}, and {apart} {sure}."
+    said = f"{gained.points} of its score to distillation ({gained.interval}): {before}"
+    more = f"its score to distillation: {before}, {gained.points} more ({gained.interval})"
+    shown = f"It is not shown that {model.name} owes any of its score to distillation: {before}"
+    apart = f"{shown}, and the difference of {100 * gained.value:+.1f} points"
+    sentences: Mapping[Verdict, str] = {
+        "better": f"{model.name} owes {said}.",
+        "worse": f"{model.name} does not owe {more}.",
+        "within the noise": f"{apart} is within the noise ({gained.interval}).",
+        "not known": f"{apart} may be noise, which is not known.",
+    }
+    return sentences[gained.verdict]
 
 
 def _outdone(model: ModelLine, case: Case) -> str:
     """Say so if something else that is no slower is clearly better than a student."""
     other = _best_no_slower(model, case)
-    if other is None:
+    difference = None if other is None else case.differences(model.name)[other.name]
+    if other is None or difference is None or difference.verdict != "worse":
         return ""
-    difference = case.differences(model.name)[other.name]
-    if difference.verdict != "worse":
-        return ""
-    named = with_role(other)
-    more = f"{points_text(difference)} more ({interval_text(difference)})"
-    return f"{named[:1].upper()}{named[1:]} is no slower and scores {more}."
+    more = f"{difference.points} more ({difference.interval})"
+    return _sentence(f"{other.with_role} is no slower and scores {more}.")
 
 
 def _best_no_slower(model: ModelLine, case: Case) -> ModelLine | None:
     """Return the best other model with a score that is no slower, but for the student itself."""
-    known, start = case.differences(model.name), case.start_of(model)
-    others = [
-        other
-        for other in case.models
-        if other.name in known and other is not start and _is_within(other, model.latency_ms)
-    ]
-    return max(others, key=_rank, default=None)
+    start = case.start_of(model)
+    others = [m for m in case.others(model.name) if m.is_within(model.latency_ms)]
+    return max((other for other in others if other is not start), key=_rank, default=None)
 
 
 def _smallest_cut(model: ModelLine, case: Case) -> ModelLine | None:
     """Return the scored cut of the teacher of the fewest layers that is not faster."""
-    known = case.differences(model.name)
     cuts = [
         other
-        for other in case.models
-        if other.kept_layers is not None
-        and other.name in known
-        and other.latency_ms is not None
-        and model.latency_ms is not None
-        and other.latency_ms >= model.latency_ms
+        for other in case.others(model.name)
+        if other.kept_layers is not None and model.is_within(other.latency_ms)
     ]
     return min(cuts, key=lambda cut: (cut.kept_layers or 0, cut.latency_ms or 0.0), default=None)
 
@@ -272,9 +250,10 @@ def _score(model: ModelLine) -> str:
 def _speed(model: ModelLine, teacher: ModelLine | None) -> str:
     if not model.latency_ratio or model.latency_ms is None:
         return ""
-    instead = "" if teacher is None or teacher.latency_ms is None else teacher.latency_ms
-    times = f"{model.latency_ms:.3g} ms" + (f" instead of {instead:.3g} ms" if instead else "")
-    return f"is {factor(1 / model.latency_ratio)} as fast ({times})"
+    times = f"{model.latency_ms:.3g} ms"
+    if teacher is not None and teacher.latency_ms:
+        times += f" instead of {teacher.latency_ms:.3g} ms"
+    return f"is {_factor(1 / model.latency_ratio)} as fast ({times})"
 
 
 def _size(model: ModelLine, teacher: ModelLine | None) -> str:
@@ -289,18 +268,18 @@ def _size(model: ModelLine, teacher: ModelLine | None) -> str:
 
 def findings(case: Case) -> list[str]:
     """Say what else to know before deciding: whether searching paid, and what comes close."""
-    said: list[str] = []
-    for pick in case.picks:
-        head = f"{pick.about[:1].upper()}{pick.about[1:]}: " if pick.about else ""
-        said += [head + line for line in _of_pick(pick, case)]
-    return said
+    return [
+        f"{_sentence(pick.about)}: {line}" if pick.about else line
+        for pick in case.picks
+        for line in _of_pick(pick, case)
+    ]
 
 
 def _of_pick(pick: Pick, case: Case) -> list[str]:
     model = case.named(pick.name)
     beside = case.differences(pick.name)
-    others = [other for other in case.models if other.name in beside]
-    fitting = [m for m in others if pick.budget_ms is None or _is_within(m, pick.budget_ms)]
+    others = case.others(pick.name)
+    fitting = [m for m in others if pick.budget_ms is None or m.is_within(pick.budget_ms)]
     rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
     lines = []
     alike = [m.name for m in others if m.is_student and _is_the_same(beside[m.name])]
@@ -311,28 +290,35 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
         )
     higher = max(_pool(case.models, pick.budget_ms), key=_rank)
     if higher.name in beside and _is_clearly_faster(model, higher):
-        lines.append(_taken_for(model, higher, beside[higher.name]))
+        lines.append(
+            f"{model.name} is taken for {higher.with_role}, which scores "
+            f"{beside[higher.name].points} more, less than a standard error, and takes "
+            f"{_times(higher, model)} as long."
+        )
     if model.role != "chosen":
         best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
         lines.append(_short_of(model, best, beside))
     elif rivals:
-        lines.append(_against(model, rivals, beside))
+        parts = [_apart(model, rival, beside[rival.name]) for rival in rivals]
+        lines.append(f"{model.name} is {'; '.join(parts)}.")
     elif pick.budget_ms is None:
         lines.append("No baseline was scored, so what the search is worth is not known.")
-    cut, rival = _smallest_cut(model, case), _best_no_slower(model, case)
-    if cut is not None:
-        lines.append(
-            f"Beside the smallest scored cut of the teacher that is not faster, {model.name} is "
-            f"{apart_text(model, cut, beside[cut.name])}."
-        )
-    if rival is not None:
-        lines.append(
-            f"Beside the best of all else that is no slower, {model.name} is "
-            f"{apart_text(model, rival, beside[rival.name])}."
-        )
-    bargains = [m for m in others if _is_bargain(model, m, beside)]
+    for said, rival in (
+        ("the smallest scored cut of the teacher that is not faster", _smallest_cut(model, case)),
+        ("the best of all else that is no slower", _best_no_slower(model, case)),
+    ):
+        if rival is not None:
+            apart = _apart(model, rival, beside[rival.name])
+            lines.append(f"Beside {said}, {model.name} is {apart}.")
+    bargains = [
+        f"{m.name} ({ROLE_NAMES[m.role]}), {_times(model, m)} as fast"
+        for m in others
+        if m.is_student
+        and _is_clearly_faster(m, model)
+        and beside[m.name].verdict == "within the noise"
+    ]
     if bargains:
-        lines.append(_as_good(model, bargains))
+        lines.append(f"Faster than {model.name}, and within its noise: {'; '.join(bargains)}.")
     teacher = case.teacher
     difference = None if teacher is None else beside.get(teacher.name)
     if teacher is not None and difference and difference.verdict == "within the noise":
@@ -340,34 +326,9 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
     return lines
 
 
-def _taken_for(model: ModelLine, higher: ModelLine, difference: Estimate) -> str:
-    """Say for which slower student of a higher score one is taken."""
-    longer = factor((higher.latency_ms or 0.0) / (model.latency_ms or 1.0))
-    return (
-        f"{model.name} is taken for {with_role(higher)}, which scores {points_text(difference)} "
-        f"more, less than a standard error, and takes {longer} as long."
-    )
-
-
 def _is_the_same(difference: Estimate) -> bool:
     """Whether no example tells two models apart."""
     return difference.over == "examples" and difference.low == difference.high == 0
-
-
-def _is_bargain(model: ModelLine, other: ModelLine, beside: Differences) -> bool:
-    """Whether another student is clearly faster and not clearly worse."""
-    is_faster = other.is_student and _is_clearly_faster(other, model)
-    return is_faster and beside[other.name].verdict == "within the noise"
-
-
-def _as_good(model: ModelLine, others: Sequence[ModelLine]) -> str:
-    """Name the students that are faster than one without being clearly worse."""
-    named = [
-        f"{other.name} ({ROLE_NAMES[other.role]}), "
-        f"{factor((model.latency_ms or 0) / (other.latency_ms or 1))} as fast"
-        for other in others
-    ]
-    return f"Faster than {model.name}, and within its noise: {'; '.join(named)}."
 
 
 _ENDINGS: dict[Verdict, str] = {
@@ -382,22 +343,41 @@ def _short_of(model: ModelLine, best: ModelLine | None, beside: Differences) -> 
     """Say how far the search's best falls short of a student that it did not choose."""
     if best is None:
         return "What the search chose has no score here."
-    difference = beside[best.name]
+    difference, taken = beside[best.name], f"the {ROLE_NAMES[model.role]} {model.name}"
     if difference.value == 0:
-        return (
-            f"The search's best, {best.name}, scores the same as the {ROLE_NAMES[model.role]} "
-            f"{model.name}."
-        )
-    return (
-        f"The search's best, {best.name}, is {points_text(difference)} below the "
-        f"{ROLE_NAMES[model.role]} {model.name}, {_ENDINGS[difference.verdict]}."
-    )
+        return f"The search's best, {best.name}, scores the same as {taken}."
+    ending = _ENDINGS[difference.verdict]
+    return f"The search's best, {best.name}, is {difference.points} below {taken}, {ending}."
 
 
-def _against(model: ModelLine, rivals: Iterable[ModelLine], beside: Differences) -> str:
-    """Set a student beside baselines and random picks in a sentence."""
-    parts = [apart_text(model, rival, beside[rival.name]) for rival in rivals]
-    return f"{model.name} is {'; '.join(parts)}."
+def _apart(model: ModelLine, rival: ModelLine, difference: Estimate) -> str:
+    """Say how far a student is above or below another, which is so much faster or slower."""
+    other = rival.with_role
+    if model.latency_ms and rival.latency_ms:
+        speed = model.latency_ms / rival.latency_ms
+        if speed > 1 / CLEARLY_FASTER:
+            other += f", which is {_factor(speed)} as fast"
+        elif speed < CLEARLY_FASTER:
+            other += f", which takes {_factor(1 / speed)} as long"
+        else:
+            other += ", which is as fast"
+    if difference.verdict == "within the noise":
+        points = f"{100 * difference.value:+.1f}"
+        return f"within the noise of {other} ({points}, {difference.interval})"
+    if difference.value == 0:
+        return f"as good as {other}"
+    side = "above" if difference.value > 0 else "below"
+    known = "how sure that is, is not known" if difference.ends is None else difference.interval
+    return f"{difference.points} {side} {other} ({known})"
+
+
+def _times(slower: ModelLine, faster: ModelLine) -> str:
+    return _factor((slower.latency_ms or 0.0) / (faster.latency_ms or 1.0))
+
+
+def _factor(value: float) -> str:
+    """Write a factor: ``2.4 ×``."""
+    return f"{value:.2g} ×" if value < 10 else f"{value:.0f} ×"
 
 
 def unmet(models: Sequence[ModelLine], budgets: Sequence[Budget]) -> list[str]:
@@ -406,7 +386,7 @@ def unmet(models: Sequence[ModelLine], budgets: Sequence[Budget]) -> list[str]:
     missed = [
         about
         for budget_ms, about in sorted(set(budgets))
-        if not any(_is_within(model, budget_ms) for model in scored)
+        if not any(model.is_within(budget_ms) for model in scored)
     ]
     return [f"No student with a score is {' or '.join(missed)}."] if scored and missed else []
 

@@ -69,21 +69,17 @@ def _json(batches: Iterator[Rows]) -> Iterator[bytes]:
 
 
 def _parquet(batches: Iterator[Rows]) -> Iterator[bytes]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    schema = _schema()
     with tempfile.TemporaryFile(prefix="kdnas-export-") as file:
-        with pq.ParquetWriter(file, _schema()) as writer:
+        with pq.ParquetWriter(file, schema) as writer:
             for rows in batches:
-                writer.write_table(_table(rows))
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
         file.seek(0)
         while chunk := file.read(_CHUNK):
             yield chunk
-
-
-def _table(rows: Rows) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_pylist(rows, schema=_schema())
 
 
 def _schema() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -22,17 +23,10 @@ log = structlog.get_logger("kdnas.jobs")
 
 
 def _run(context: JobContext) -> None:
-    from api.searches.run import Watchers, run_in  # loads torch
+    from api.inputs.preparation import Watchers
+    from api.searches.run import run_in  # loads torch
 
-    watchers = Watchers(
-        context.latency,
-        _log,
-        context.corpus,
-        context.objective,
-        context.warn,
-        waiting=lambda text: context.latency(0.0, text),
-    )
-    run_in(context, watchers)
+    run_in(context, replace(Watchers.of(context), progress=_log))
 
 
 def _log(event: Progress) -> None:

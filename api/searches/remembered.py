@@ -33,13 +33,14 @@ class _Memory:
         self._found: WeakKeyDictionary[Database, OrderedDict[Hashable, tuple[int, object]]]
         self._found = WeakKeyDictionary()
 
-    def known(self, database: Database, key: Hashable) -> tuple[int, object] | None:
-        """Return an entry with the number of its event."""
+    def known(self, database: Database, key: Hashable, event: int) -> object | None:
+        """Return what was found after an event; None if that is not known, or from before."""
         with self._lock:
             entries = self._found.setdefault(database, OrderedDict())
             if key in entries:
                 entries.move_to_end(key)
-            return entries.get(key)
+            found_after, found = entries.get(key, (None, None))
+            return found if found_after == event else None
 
     def keep(self, database: Database, key: Hashable, event: int, found: object) -> None:
         """Keep an entry, unless it is older than what is there."""
@@ -70,13 +71,14 @@ def remembered(
         what: names what is looked for, with every parameter that it depends on.
         find: reads in the same session and depends on nothing that changes without an event.
     """
-    event, key = explored.newest_event(session, search_id), (search_id, what)
+    event = explored.newest_events(session, [search_id]).get(search_id, 0)
+    key = (search_id, what)
     with _at_work_lock:
         working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
     with working:  # others who ask for the same wait for it
-        known = _answers.known(database, key)
-        if known is not None and known[0] == event:
-            return cast(Found, known[1])
+        known = _answers.known(database, key, event)
+        if known is not None:
+            return cast(Found, known)
         found = find()
         _answers.keep(database, key, event, found)
         return found
@@ -85,12 +87,8 @@ def remembered(
 def remembered_figures(database: Database, session: Session, searches: Asked) -> dict[str, Row]:
     """Return what :func:`search_pages.read_figures` does, for searches with news from there."""
     events = explored.newest_events(session, searches)
-    known = {search_id: _figures.known(database, search_id) for search_id in searches}
-    found = {
-        search_id: cast(Row, entry[1])
-        for search_id, entry in known.items()
-        if entry is not None and entry[0] == events[search_id]
-    }
+    known = {one: _figures.known(database, one, events[one]) for one in searches}
+    found = {one: cast(Row, figures) for one, figures in known.items() if figures is not None}
     news = {search_id: asked for search_id, asked in searches.items() if search_id not in found}
     for search_id, figures in read_figures(session, news).items() if news else ():
         _figures.keep(database, search_id, events[search_id], figures)

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
-from api.inputs.objective_preparation import OnPreparing, check_objective, prepare_objective
 from api.inputs.preparation import (
     OnCorpus,
+    OnPreparing,
     Pinned,
+    Watchers,
     build_space,
     check_length,
+    check_objective,
     ensure_latencies,
     pin,
     possible_start,
+    prepare_objective,
     store_warnings,
 )
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
+from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import refuse_too_few
 from kdnas.corpus.proxy_set import proxy_set
-from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches
-from kdnas.latency.table import Progress as LatencyProgress
 from kdnas.models.cost import (
     EmbeddingShape,
     count_parameters,
@@ -46,7 +48,7 @@ from kdnas.records import (
 )
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
-from kdnas.search.progress import OnProgress
+from kdnas.search.progress import Progress
 from kdnas.search.reward import depth_warning
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
@@ -60,21 +62,6 @@ from workers.layout import (
     teacher_bytes,
 )
 from workers.machine import machine_at
-
-
-@dataclass(frozen=True)
-class Watchers:
-    """Who is told what: of the latency table, the search, the corpus, the objective, and amiss.
-
-    ``waiting`` is told, once, that the machine is not free for measuring.
-    """
-
-    latency: LatencyProgress = lambda share, text: None
-    search: OnProgress = lambda _: None
-    corpus: OnCorpus = lambda _: None
-    preparing: OnPreparing = lambda *_: None
-    warning: Callable[[str], None] = lambda _: None
-    waiting: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -201,7 +188,7 @@ def run_stored_search(
     search_id: str,
     database: Database,
     settings: Settings,
-    watchers: Watchers | None = None,
+    watchers: Watchers = Watchers(),
     should_stop: Callable[[], bool] = lambda: False,
     max_hours: float | None = None,
 ) -> SearchStatus:
@@ -224,7 +211,6 @@ def run_stored_search(
         ConflictError: another process works on it, or it was cancelled.
         KdnasError: whatever kept it from going on; its status says so.
     """
-    watchers = watchers or Watchers()
     return do_job(
         search_id,
         database,
@@ -260,12 +246,17 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         context=journal.save_context(prepared.context),
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
     )
-    with context.database.write() as session:
-        row = jobs.locked_job(session, context.id)
-        total = spec.controller.episodes * spec.controller.candidates
-        jobs.note_progress(session, context.id, row.progress_mark(session), total)
+    with context.database.read() as session:
+        finished = jobs.get_job(session, context.id).progress_mark(session)
+    size = spec.controller
+    progress = SearchProgress(context, size.episodes, size.candidates, finished)
+
+    def on_progress(event: Progress) -> None:
+        progress(event)
+        watchers.progress(event)
+
     settings = context.settings
-    with _connected(spec, settings):
+    with _cluster(spec, settings):
         status = run_search(
             setup,
             build_strategy(spec.controller, prepared.space, spec.seed),
@@ -275,7 +266,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
                 backend_plan(spec.backend, settings.store_url),
             ),
             journal,
-            on_progress=watchers.search,
+            on_progress=on_progress,
             should_stop=context.should_stop,
             stopped_status=context.stopped_status,
         )
@@ -292,21 +283,9 @@ def _prepare_stored(
         StoppedError: it was to stop meanwhile.
     """
     database = context.database
-
-    def on_corpus(progress: CorpusProgress) -> None:
-        watchers.corpus(progress)
-        context.check()
-
-    def on_preparing(what: str, done: int, total: int) -> None:
-        watchers.preparing(what, done, total)
-        context.check()
-
-    def on_latency(share: float, text: str) -> None:
-        watchers.latency(share, text)
-        context.check()
-
+    told = watchers.checked(context.check)
     stored = SearchSpec.read(dict(context.spec), context.called)
-    prepared = prepare_search(stored, context.settings, on_corpus, on_preparing)
+    prepared = prepare_search(stored, context.settings, told.corpus, told.preparing)
     for text in prepared.warnings:
         watchers.warning(text)
     context.check()
@@ -317,7 +296,7 @@ def _prepare_stored(
         prepared.spec.latency,
         prepared.pinned.teacher,
         prepared.space,
-        on_latency,
+        told.latency,
         watchers.waiting,
         context.check,
     )
@@ -351,14 +330,12 @@ def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
     )
 
 
-@contextmanager
-def _connected(spec: SearchSpec, settings: Settings) -> Iterator[None]:
-    with ExitStack() as stack:
-        if spec.backend.name == "ray":
-            from workers.cluster import cluster
+def _cluster(spec: SearchSpec, settings: Settings) -> AbstractContextManager[object]:
+    if spec.backend.name != "ray":
+        return nullcontext()
+    from workers.cluster import cluster
 
-            stack.enter_context(cluster(_address(spec, settings)))
-        yield
+    return cluster(_address(spec, settings))
 
 
 def _address(spec: SearchSpec, settings: Settings) -> str | None:

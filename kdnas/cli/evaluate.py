@@ -298,11 +298,9 @@ def _evaluate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from api.evaluations.parallel import evaluate_with_jobs
+    from api.evaluations.command import check_saving, run_evaluation, save_models
     from api.evaluations.prepare import prepared_for
-    from api.evaluations.report import build_report, stored_results
-    from api.evaluations.saved_models import check_saving, save_models
-    from api.evaluations.student_card import add_to_card
+    from api.evaluations.report import add_to_card, build_report, stored_results
     from kdnas.evaluation.reports.report import report_json
 
     make_folder(output)
@@ -332,14 +330,14 @@ def _evaluate(
 
             if beside is not None:
                 say(f"{prepared.spec.model_name}:")
-            outcome = evaluate_with_jobs(
+            outcome = run_evaluation(
                 prepared, database, settings, jobs, tell, say_finished, interrupt
             )
             finished, stopped = outcome.finished, outcome.stopped
             if beside is not None and not stopped:
                 ref = beside.spec.model.ref
                 say(f"{ref}:")
-                rest = evaluate_with_jobs(
+                rest = run_evaluation(
                     beside, database, settings, jobs, tell, say_finished, interrupt
                 )
                 finished, stopped = (*finished, *rest.finished), rest.stopped
@@ -359,7 +357,8 @@ def _evaluate(
                 )
                 say_each(f"model      {one}  (kdnas predict {one} TEXT)" for one in folders or ())
                 stopped = folders is None
-        report = build_report(prepared, outcome, against, database, settings, say)
+        own = [pair.record for pair in outcome.finished]
+        report = build_report(prepared, own, against, database, settings, say)
     if report.columns:
         show_results(as_json)("\n".join(report_lines(report)))
         problem = None if stopped else add_to_card(prepared, report)

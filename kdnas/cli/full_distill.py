@@ -295,7 +295,7 @@ def reading_line(progress: FullProgress, reading: HeldOutPoint) -> str:
 
 def say_student(record: DistillationRecord, output: Path, distilled: Distilled) -> None:
     """Say where a student is, and how good."""
-    from api.distillations.learned import learned_nothing
+    from api.inputs.results import learned_nothing
 
     say(f"student    {output}")
     say(f"           {worth(distilled)}; load it with AutoModel.from_pretrained")

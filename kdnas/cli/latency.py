@@ -64,19 +64,18 @@ def build(
     Waits until nothing trains on this machine. An exhaustive build that was broken off goes on
     where it stopped.
     """
-    from api.inputs.preparation import build_latencies
-    from kdnas.latency.device_lock import measuring_lock
+    from api.inputs.preparation import ensure_latencies
 
     thoroughness = {"budget_seconds": budget_seconds, "exhaustive": exhaustive}
     target = _target(teacher, space, device, threads, length, dtype, **thoroughness)
-    with stored() as (database, _), bar("latency", 1.0) as shown, measuring_lock(on_wait=say):
-        table = build_latencies(
+    with stored() as (database, _), bar("latency", 1.0) as shown:
+        table = ensure_latencies(
             database,
             target.spec,
-            target.profile,
             target.handle,
             target.space,
             lambda share, text: shown.at(share, note=text),
+            say,
             anew=True,
         )
     answer(_summary(table), as_json, _summary_lines(table))

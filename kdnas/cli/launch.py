@@ -141,7 +141,8 @@ def _start(
     from api.pipelines.advance import begin_pipeline
     from api.pipelines.request import checked_pipeline
     from api.searches.run import prepare_search
-    from kdnas.db.repository import pipelines
+    from kdnas.db.models import Pipeline
+    from kdnas.db.repository import names
     from kdnas.specs.pipeline import PipelineSpec
 
     inputs = gather("pipeline", values, Settings.from_environment(), preset=preset, config=config)
@@ -151,7 +152,7 @@ def _start(
     with stored() as (database, settings):
         if spec.name is not None and not dry_run:  # better said before the work than after it
             with database.read() as session:
-                pipelines.refuse_taken_pipeline(session, spec.name)
+                names.refuse_taken_name(session, Pipeline, spec.name)
         prepared = prepare_on_screen(prepare_search, spec.search, settings)
         _read_data(spec)
         if dry_run:

@@ -19,10 +19,12 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Table,
     Text,
     TypeDecorator,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
 
@@ -75,7 +77,7 @@ class Base(DeclarativeBase):
 
 
 class LeaseColumns:
-    """Who works on a row, until when; all null while nobody does. See ``repository.leases``."""
+    """Who works on a row, until when; all null while nobody does. See ``queue.leases``."""
 
     lease_token: Mapped[str | None]
     lease_owner_kind: Mapped[str | None]
@@ -90,6 +92,17 @@ class LeaseColumns:
         return type(self).__name__.lower()
 
 
+def utc_now() -> datetime:
+    """The present moment, aware."""
+    return datetime.now(UTC)
+
+
+class Dated:
+    """When a row was written."""
+
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
 RowNumber = BigInteger().with_variant(Integer, "sqlite")
 """Type of keys that the database counts; SQLite counts only in an ``INTEGER PRIMARY KEY``."""
 
@@ -100,9 +113,11 @@ def one_of(column: str, values: Sequence[str]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({listed})", name=column)
 
 
-def utc_now() -> datetime:
-    """The present moment, aware."""
-    return datetime.now(UTC)
+def insert(session: Session, table: type[Base] | Table) -> postgresql.Insert | sqlite.Insert:
+    """INSERT … ON CONFLICT, which both dialects have but SQLAlchemy spells twice."""
+    if session.get_bind().dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
 
 
 class _Numbers:

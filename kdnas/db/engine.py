@@ -10,7 +10,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,8 @@ def translated(url: URL) -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except DBAPIError as error:
-        raise DatabaseError(_worded(str(error.orig), url)) from error
-    except sqlite3.Error as error:  # raised while a connection was set up
-        raise DatabaseError(_worded(str(error), url)) from error
+    except (DBAPIError, sqlite3.Error) as error:  # the driver's own while a connection is set up
+        raise DatabaseError(_worded(str(getattr(error, "orig", error)), url)) from error
 
 
 def _worded(reason: str, url: URL) -> str:
@@ -113,53 +112,50 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
             **pool,
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
-    event.listen(engine, "connect", _SQLiteSetup(url, foreign_keys))
+    event.listen(engine, "connect", partial(_set_up_sqlite, url, foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-class _SQLiteSetup:
-    """Prepares each new SQLite connection and verifies what its pragmas answered."""
-
-    def __init__(self, url: URL, foreign_keys: bool) -> None:
-        self._url = url
-        self._foreign_keys = int(foreign_keys)
-
-    def __call__(self, connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-        connection.isolation_level = None  # the driver begins nothing of its own accord
-        self._pragma(connection, "busy_timeout", int(BUSY_TIMEOUT_SECONDS * 1000))
-        self._enter_wal(connection)
-        self._pragma(connection, "synchronous", 1)
-        self._pragma(connection, "foreign_keys", self._foreign_keys)
-
-    def _pragma(self, connection: sqlite3.Connection, name: str, value: int) -> None:
+def _set_up_sqlite(
+    url: URL, foreign_keys: bool, connection: sqlite3.Connection, _: ConnectionPoolEntry
+) -> None:
+    """Prepare a new connection, and verify what its pragmas answered."""
+    connection.isolation_level = None  # the driver begins nothing of its own accord
+    wanted = {
+        "busy_timeout": int(BUSY_TIMEOUT_SECONDS * 1000),
+        "synchronous": 1,
+        "foreign_keys": int(foreign_keys),
+    }
+    for name, value in wanted.items():
         connection.execute(f"PRAGMA {name} = {value}")
         (answer,) = connection.execute(f"PRAGMA {name}").fetchone()
         if answer != value:
             raise DatabaseError(
-                f"database {shown(self._url)}: SQLite answered {name} = {answer} instead of "
+                f"database {shown(url)}: SQLite answered {name} = {answer} instead of "
                 f"{value}; use another build of SQLite"
             )
+    mode = _write_ahead(connection)
+    if mode != "wal":
+        raise DatabaseError(
+            f"database {shown(url)}: the folder's file system has no write-ahead log "
+            f"(journal mode {mode!r}); use a local disk"
+        )
 
-    def _enter_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch a new file to write-ahead logging.
 
-        The switch needs the file alone, and SQLite does not always wait for that by itself.
-        """
-        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-        while True:
-            try:
-                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-        if mode != "wal":
-            raise DatabaseError(
-                f"database {shown(self._url)}: the folder's file system has no write-ahead log "
-                f"(journal mode {mode!r}); use a local disk"
-            )
+def _write_ahead(connection: sqlite3.Connection) -> str:
+    """Switch a new file to write-ahead logging; returns the mode that it has then.
+
+    The switch needs the file alone, and SQLite does not always wait for that by itself.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -168,7 +164,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """A database, open and migrated; each use is one transaction.
 
     Safe to share between threads; open one in each process.
@@ -210,15 +206,16 @@ class Database:
         Raises:
             DatabaseError: the database is out of reach.
         """
-        with translated(self.url), Session(self._reader) as session, session.begin():
+        with (
+            translated(self.url),
+            Session(self._reader, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._engine.dispose()
-
-    def __enter__(self) -> Database:
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()

@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, Table, func, select, text
+from sqlalchemy import Connection, Table, text
 
 import kdnas
 from kdnas.db.base import Base
@@ -74,8 +74,6 @@ def upgrade(database_url: str) -> tuple[str | None, str]:
         DatabaseError: out of reach, newer than this program, or full.
     """
     with _connected(database_url, writes=True) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         before, config = _known_revision(connection), _config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
@@ -98,8 +96,6 @@ def add_tables(database_url: str, tables: Sequence[type[Base]]) -> None:
         DatabaseError: out of reach, or full.
     """
     with _connected(database_url, writes=True) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         METADATA.create_all(connection, [cast(Table, table.__table__) for table in tables])
 
 
@@ -126,21 +122,6 @@ def our_tables() -> frozenset[str]:
     return frozenset(str(m.local_table.name) for m in ours)  # type: ignore[attr-defined]
 
 
-def row_counts(database_url: str) -> dict[str, int]:
-    """Rows of each table of a database as it is, of whichever revision.
-
-    Raises:
-        DatabaseError: out of reach.
-    """
-    with _connected(database_url, writes=False) as connection:
-        tables = MetaData()
-        tables.reflect(connection)
-        return {
-            name: connection.scalar(select(func.count()).select_from(table)) or 0
-            for name, table in sorted(tables.tables.items())
-        }
-
-
 def _in_words(difference: object) -> str:
     if isinstance(difference, list):
         return "; ".join(_in_words(part) for part in difference)
@@ -151,12 +132,17 @@ def _in_words(difference: object) -> str:
 
 @contextmanager
 def _connected(database_url: str, *, writes: bool) -> Iterator[Connection]:
-    """One transaction on a connection of its own, without foreign keys on SQLite."""
+    """One transaction on a connection of its own, without foreign keys on SQLite.
+
+    Those that write do so one after the other.
+    """
     url = parse_url(database_url)
     prepare_folder(url)
     engine = make_engine(url, foreign_keys=False).execution_options(kdnas_write=writes)
     try:
         with translated(url), engine.begin() as connection:
+            if writes and connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             yield connection
     finally:
         engine.dispose()

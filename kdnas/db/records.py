@@ -3,52 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from kdnas.architecture import Architecture
-from kdnas.records import (
-    CurvePoint,
-    LatencyProfile,
-    Losses,
-    MemberRole,
-    PipelineStage,
-    SearchStatus,
-)
+from kdnas.records import JobRecord, Losses, MemberRole, PipelineStage
 
 OwnerKind = Literal["cli", "service"]
+Record = TypeVar("Record")
 
 
-@dataclass(frozen=True, slots=True)
-class DistillationRecord:
+def record_of(row: object, kind: type[Record], **own: Any) -> Record:
+    """Copy a row into a record: columns by the names of its fields, and what is given in ``own``.
+
+    Args:
+        row: mapped, or of a query's result.
+        kind: a dataclass.
+        own: fields that the row has not, or holds otherwise.
+    """
+    names = [field.name for field in fields(cast(Any, kind)) if field.name not in own]
+    return kind(**{name: getattr(row, name) for name in names}, **own)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillationRecord(JobRecord):
     """A stored full distillation without its curve."""
 
-    id: str
-    name: str
     architecture: Architecture
-    spec: Mapping[str, Any]
-    status: SearchStatus
-    owner_kind: OwnerKind
     step: int
     total_steps: int | None
     metrics: Mapping[str, Any]
     artefact: str | None
     output_path: str | None
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRecord(JobRecord):
     """A stored evaluation of a model on a task with a seed.
 
     ``resolved`` is what decides its figures, None until model and data were read.
     """
 
-    id: str
     model: str
     distillation_id: str | None
     pipeline_member_id: str | None
@@ -58,13 +54,7 @@ class EvaluationRecord:
     requested: Mapping[str, Any]
     resolved: Mapping[str, Any] | None
     metrics: Mapping[str, Any]
-    status: SearchStatus
-    owner_kind: OwnerKind
     share: float
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
     @property
     def decides(self) -> Mapping[str, Any]:
@@ -72,22 +62,13 @@ class EvaluationRecord:
         return self.resolved or {}
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRecord(JobRecord):
     """A stored pipeline without its members."""
 
-    id: str
-    name: str
-    spec: Mapping[str, Any]
-    status: SearchStatus
-    owner_kind: OwnerKind
     stage: PipelineStage
     search_id: str | None
     notes: tuple[str, ...]
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +105,18 @@ class NewMember:
     variant: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """A model of a pipeline, with where its distillation and its evaluations stand.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord(NewMember):
+    """A model of a pipeline as it is stored, with where its distillation and evaluations stand.
 
-    ``distillation`` is None for the teacher and its variants, which have no ``architecture``, and
-    of a student whose distillation was deleted; that of a student in the role ``undistilled`` has
-    no steps. ``evaluations`` are empty until they are asked for.
+    ``distillation`` is None for the teacher and its variants, and of a student whose distillation
+    was deleted; that of a student in the role ``undistilled`` has no steps.
     """
 
     id: str
     pipeline_id: str
     position: int
     role: MemberRole
-    reasons: tuple[Reason, ...]
-    architecture: Architecture | None
-    figures: MemberFigures
-    variant: Mapping[str, Any] | None
     distillation: DistillationRecord | None
     evaluations: tuple[EvaluationRecord, ...]
 
@@ -199,48 +175,3 @@ class EventRecord:
     job_id: str | None
     root_job_id: str | None
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyProfileRecord:
-    """A latency table without its entries; ``complete`` once the teacher is in it."""
-
-    id: str
-    profile: LatencyProfile
-    family: str
-    teacher_fingerprint: str
-    teacher_ms: float | None
-    quality: Mapping[str, float]
-    num_entries: int
-    complete: bool
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyBuildRecord:
-    """A latency table that the service builds; ``profile_id`` names it once it is there."""
-
-    id: str
-    spec: Mapping[str, Any]
-    status: SearchStatus
-    share: float
-    profile_id: str | None
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class LossRecord:
-    """One row of the loss look-up table."""
-
-    context: str
-    architecture: Architecture
-    repeat: int
-    losses: Losses
-    curve: tuple[CurvePoint, ...]
-    steps: int
-    train_seconds: float
-    created_at: datetime
-    loss_start: float | None = None

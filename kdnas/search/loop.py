@@ -26,6 +26,7 @@ from kdnas.records import (
     Losses,
     MiniKDRequest,
     MiniKDResult,
+    NewCandidate,
     Proposal,
     SearchStatus,
     StillWaiting,
@@ -41,7 +42,7 @@ from kdnas.search.progress import (
     SearchDone,
     SearchStarted,
 )
-from kdnas.search.protocols import Backend, Journal, NewCandidate, Observation, Strategy
+from kdnas.search.protocols import Backend, Journal, Observation, Strategy
 from kdnas.search.reward import RewardFunction, rank_key
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec

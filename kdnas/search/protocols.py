@@ -18,6 +18,7 @@ from kdnas.records import (
     KnownLosses,
     MiniKDRequest,
     MiniKDResult,
+    NewCandidate,
     Proposal,
     SearchRecord,
     SearchStatus,
@@ -96,17 +97,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Stop all work at once and free what was taken; may be called twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewCandidate:
-    """A proposal with all that is known before training: size and latency."""
-
-    proposal: Proposal
-    architecture: Architecture
-    latency_ms: float
-    latency_ratio: float
-    params_millions: float
 
 
 class Journal(Protocol):

@@ -33,9 +33,9 @@ from kdnas.records import (
     LatencyTable,
     Losses,
     MiniKDResult,
+    NewCandidate,
     Proposal,
 )
-from kdnas.search.protocols import NewCandidate
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import SearchSpace
 from kdnas.specs.distillation import DistillationSpec

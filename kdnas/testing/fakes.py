@@ -15,10 +15,10 @@ from kdnas.records import (
     Episode,
     KnownLosses,
     MiniKDResult,
+    NewCandidate,
     SearchRecord,
     SearchStatus,
 )
-from kdnas.search.protocols import NewCandidate
 
 _TERMINAL: tuple[SearchStatus, ...] = ("succeeded", "failed", "cancelled")
 

@@ -18,7 +18,6 @@ from kdnas.db.models import (
 )
 from kdnas.db.records import OwnerKind
 from kdnas.db.repository import jobs
-from kdnas.db.repository.names import add_job
 from kdnas.records import SearchStatus
 
 _OWN_COLUMNS: Final[Mapping[type[Job], Mapping[str, Any]]] = {
@@ -55,7 +54,7 @@ def make_job(
     """
     table = TABLES[KINDS.index(kind)]
     with database.write() as session:
-        row = add_job(
+        row = jobs.add_job(
             session,
             table,
             {},

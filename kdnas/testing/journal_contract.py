@@ -9,8 +9,16 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CurvePoint, Episode, KnownLosses, Losses, MiniKDResult, Proposal
-from kdnas.search.protocols import Journal, NewCandidate
+from kdnas.records import (
+    CurvePoint,
+    Episode,
+    KnownLosses,
+    Losses,
+    MiniKDResult,
+    NewCandidate,
+    Proposal,
+)
+from kdnas.search.protocols import Journal
 
 CONTEXT = "0123456789abcdef"
 SMALL, LARGE = Architecture(3, 2, 288, 384), Architecture(12, 12, 768, 3072, "silu")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 from playwright.sync_api import expect
 
 from kdnas.db.lists import latency_pages
-from kdnas.db.repository import distillations, jobs, latency_builds, searches
+from kdnas.db.models import LatencyBuild
+from kdnas.db.repository import distillations, jobs, searches
 from kdnas.specs.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.browser
@@ -202,4 +203,4 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
     builds.get_by_role("button", name="Cancel for good?").click()
     expect(builds).to_be_hidden()
     with service.database.read() as session:
-        assert latency_builds.get_build(session, build["id"]).status == "cancelled"
+        assert jobs.get_job(session, build["id"], LatencyBuild).status == "cancelled"

@@ -19,7 +19,7 @@ from playwright.sync_api import expect
 from kdnas.db.models import Job, Pipeline, Search
 from kdnas.db.queue import coordinators, leases
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository import jobs, names
+from kdnas.db.repository import jobs
 from kdnas.testing import demo_data
 
 pytestmark = pytest.mark.browser
@@ -30,10 +30,10 @@ def here(make_service: MakeService) -> Iterator[Service]:
     """A service with a pipeline that has a part, a search at work, and a queued one."""
     made = make_service()
     with made.database.write() as session:
-        whole = names.add_job(session, Pipeline, {}, name="whole", stage="search", notes=[])
+        whole = jobs.add_job(session, Pipeline, {}, name="whole", stage="search", notes=[])
         spec = demo_data.spec("part", episodes=1)
-        names.add_job(session, Search, spec, name="part", parent_id=whole.id)
-        working = names.add_job(
+        jobs.add_job(session, Search, spec, name="part", parent_id=whole.id)
+        working = jobs.add_job(
             session, Search, demo_data.spec("working", episodes=1), name="working"
         )
         jobs.set_status(session, working.id, "running")
@@ -43,7 +43,7 @@ def here(make_service: MakeService) -> Iterator[Service]:
         working_row.worked_seconds = 100.0
         owner = LeaseOwner.of_this_process("service")
         leases.acquire(session, Job, working.id, owner, 600)
-        names.add_job(session, Search, demo_data.spec("waiting", episodes=1), name="waiting")
+        jobs.add_job(session, Search, demo_data.spec("waiting", episodes=1), name="waiting")
     made.start()
     yield made
     made.kill()

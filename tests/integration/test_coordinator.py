@@ -19,11 +19,10 @@ import yaml
 from kdnas.db.engine import Database
 from kdnas.db.exploration import candidates
 from kdnas.db.migrate import open_database, upgrade
-from kdnas.db.models import Attempt, Candidate, Search
+from kdnas.db.models import Attempt, Candidate, LatencyBuild, Search
 from kdnas.db.queue import leases
 from kdnas.db.queue.transitions import apply_action
-from kdnas.db.repository import distillations, events, searches
-from kdnas.db.repository.latency_builds import create_build, get_build
+from kdnas.db.repository import distillations, events, jobs, searches
 from kdnas.errors import ConflictError
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -302,13 +301,13 @@ def test_a_request_that_cannot_be_done_fails_with_the_sentence(sqlite_place: Pla
     missing = str(here.program.folder / "no-such-teacher")
     search_id = here.queue("no-teacher", teacher={"ref": missing})
     with here.database.write() as session:
-        build_id = create_build(
-            session, {key: here.spec[key] for key in ("teacher", "latency", "space")}
+        build_id = jobs.add_job(
+            session, LatencyBuild, {key: here.spec[key] for key in ("teacher", "latency", "space")}
         ).id
 
     def build_status() -> str:
         with here.database.read() as session:
-            build = get_build(session, build_id)
+            build = jobs.get_job(session, build_id, LatencyBuild)
         assert build.status != "failed", build.error
         return build.status
 
@@ -321,9 +320,9 @@ def test_a_request_that_cannot_be_done_fails_with_the_sentence(sqlite_place: Pla
         here.wait_for(lambda: build_status() == "succeeded")
     assert "no-such-teacher" in record().error
     with here.database.read() as session:
-        build = get_build(session, build_id)
+        build = jobs.get_job(session, build_id, LatencyBuild)
     assert build.profile_id is not None
-    assert build.share == 1.0
+    assert build.done == build.total == 100
 
 
 def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_place: Place) -> None:

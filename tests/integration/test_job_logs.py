@@ -12,7 +12,7 @@ import pytest
 
 from api.jobs import children
 from api.jobs.children import Child, child_environment
-from api.logs.job_log import read_log
+from api.logs.job_log import log_so_far
 from kdnas.architecture import Architecture
 from kdnas.db.queue.claims import Claim
 from kdnas.db.queue.leases import LeaseOwner
@@ -82,7 +82,7 @@ def log_of(monkeypatch: pytest.MonkeyPatch, settings: Settings, code: str) -> li
     child.process.wait(200)
     child.forget()
     assert child.output.wait(30)
-    return read_log(settings, "01job", 10_000).splitlines()
+    return log_so_far(settings, "01job", has_ended=True).dump().decode().splitlines()
 
 
 def test_what_a_worker_prints_arrives_with_its_process(

@@ -10,7 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.dependencies import DatabaseDep
-from api.http.event_hub import EventHub, Subject
+from api.http.event_hub import EventHub
 from api.http.schemas import Text
 from kdnas.db.engine import Database
 from kdnas.db.repository import events, jobs
@@ -49,14 +49,14 @@ async def stream_events(
 ) -> Response:
     """Stream events: those after a number, then each as it happens."""
     known = query.since if last_event_id is None else last_event_id
-    subject, position = await asyncio.to_thread(_beginning, database, query.job, known)
+    job_id, position = await asyncio.to_thread(_beginning, database, query.job, known)
     hub = cast(EventHub, request.app.state.events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(hub.listen(subject, position), headers=headers)
+    return EventStream(hub.listen(job_id, position), headers=headers)
 
 
-def _beginning(database: Database, job: str | None, known: int | None) -> tuple[Subject, int]:
-    """What the stream is about, and the event after which it begins."""
+def _beginning(database: Database, job: str | None, known: int | None) -> tuple[str | None, int]:
+    """Id of the job that the stream is about, and the event after which it begins."""
     with database.read() as session:
-        subject = Subject(None if job is None else jobs.get_job(session, job).id)
-        return subject, events.last_event_id(session) if known is None else known
+        job_id = None if job is None else jobs.get_job(session, job).id
+        return job_id, events.last_event_id(session) if known is None else known

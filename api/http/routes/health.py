@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.http.dependencies import DatabaseDep, MetricsDep, SettingsDep
+from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.readiness import check_all
 from api.http.schemas import Alive, Readiness
 
@@ -22,7 +22,8 @@ async def read_health() -> Alive:  # asynchronous: it never waits for a free thr
 @router.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
 def read_readiness(request: Request, database: DatabaseDep, settings: SettingsDep) -> Response:
     """Say whether the service can work, and what is missing; details are for the logged-in."""
-    checks = check_all(database, settings, request.app.state.coordinator)
+    coordinator = request.app.state.coordinator
+    checks = check_all(database, settings, None if coordinator is None else coordinator.alive)
     if request.state.role is None:
         checks = {name: check.model_copy(update={"detail": None}) for name, check in checks.items()}
     ready = Readiness(ready=all(check.ok for check in checks.values()), checks=checks)
@@ -30,6 +31,6 @@ def read_readiness(request: Request, database: DatabaseDep, settings: SettingsDe
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def read_metrics(metrics: MetricsDep) -> Response:
+def read_metrics(request: Request) -> Response:
     """Figures in Prometheus' text format."""
-    return Response(metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -49,7 +49,7 @@ def shown(
     seen: DistillationOverview, curve: Sequence[CurvePoint], readings: Sequence[HeldOutReading]
 ) -> str:
     """Write one distillation out."""
-    from api.distillations.learned import learned_nothing
+    from api.inputs.results import learned_nothing
 
     record = seen.record
     before = {

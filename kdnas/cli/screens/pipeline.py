@@ -21,7 +21,7 @@ from kdnas.cli.tables.formats import as_text
 from kdnas.errors import CancelledError, KdnasError
 
 if TYPE_CHECKING:
-    from api.pipelines.run import Doers, Part
+    from api.pipelines.run import Doers
     from kdnas.db.engine import Database
     from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
     from kdnas.evaluation.finetuning.training import FinetuneProgress
@@ -88,7 +88,7 @@ def run_and_report(
     if record.status != "succeeded":
         with interruptible("the pipeline", way_on) as interrupt:
             doers = _doers(record.id, database, settings, interrupt)
-            record = run_stored_pipeline(record.id, database, doers, interrupt)
+            record = run_stored_pipeline(record.id, database, doers, _say_failed, interrupt)
         interrupted = interrupt.requested and record.status == "paused"
     show_pipeline(record.id, database, settings, output, as_json)
     if record.status == "paused":
@@ -177,7 +177,6 @@ def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
 
 def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
     """Return what does each kind of part as the commands of their own do."""
-    from api.pipelines.run import Doers
 
     def search(record: SearchRecord) -> None:
         from api.searches.reading import search_summary
@@ -198,13 +197,14 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
 
     evaluation = partial(_evaluate, pipeline_id, database, settings, interrupt)
 
-    def failed(part: Part, error: Exception) -> None:
-        if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
-            say("".join(traceback.format_exception(error)))
-        what = "cancelled" if isinstance(error, CancelledError) else "failed"
-        say(f"{what}: {error}; the pipeline goes on with the rest")
+    return {"search": search, "distillation": distillation, "evaluation": evaluation}
 
-    return Doers(search, distillation, evaluation, failed)
+
+def _say_failed(error: Exception) -> None:
+    if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
+        say("".join(traceback.format_exception(error)))
+    what = "cancelled" if isinstance(error, CancelledError) else "failed"
+    say(f"{what}: {error}; the pipeline goes on with the rest")
 
 
 def _evaluate(
@@ -214,7 +214,7 @@ def _evaluate(
     interrupt: Interrupt,
     record: EvaluationRecord,
 ) -> None:
-    from api.evaluations.service import run_stored_evaluation
+    from api.evaluations.run import run_stored_evaluation
     from api.pipelines.story import member_name
     from kdnas.db.repository import evaluations, pipelines
 

@@ -23,7 +23,8 @@ from kdnas.search.progress import (
 )
 
 if TYPE_CHECKING:
-    from api.searches.run import PreparedSearch, Watchers
+    from api.inputs.preparation import Watchers
+    from api.searches.run import PreparedSearch
     from kdnas.db.engine import Database
 
 TOP = 10
@@ -41,7 +42,7 @@ class SearchScreen:
     @property
     def watchers(self) -> Watchers:
         """What to give to ``run_stored_search``."""
-        from api.searches.run import Watchers
+        from api.inputs.preparation import Watchers
 
         return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
 

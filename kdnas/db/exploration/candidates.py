@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from dataclasses import asdict
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from kdnas import records
@@ -13,35 +14,26 @@ from kdnas.architecture import Architecture
 from kdnas.db.base import new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
-from kdnas.db.models import Attempt, Candidate, ControllerState, Episode, Job
-from kdnas.db.repository.events import ROW_LOCK, append_event
+from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
+from kdnas.db.records import record_of
+from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import locked_job, require_job
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import CandidateStatus, KnownLosses, Losses, MiniKDResult, Proposal
+from kdnas.records import KnownLosses, MiniKDResult, NewCandidate
 
-
-class NewCandidate(Protocol):
-    """A proposal with all that is known before training."""
-
-    @property
-    def proposal(self) -> Proposal:
-        """Which state, and who proposed it."""
-
-    @property
-    def architecture(self) -> Architecture:
-        """The state as an architecture."""
-
-    @property
-    def latency_ms(self) -> float:
-        """Milliseconds of an inference."""
-
-    @property
-    def latency_ratio(self) -> float:
-        """The same as a share of the teacher's."""
-
-    @property
-    def params_millions(self) -> float:
-        """Size in millions of parameters."""
+_TOLD = (
+    "episode",
+    "position",
+    "architecture",
+    "source",
+    "status",
+    "reused",
+    "loss_relative",
+    "latency_ms",
+    "reward",
+    "error",
+)
+"""Columns of a candidate that the event of its end says."""
 
 
 def begin_episode(
@@ -84,11 +76,7 @@ def begin_episode(
             position=position,
             state_index=new.proposal.index,
             architecture=str(new.architecture),
-            layers=new.architecture.layers,
-            heads=new.architecture.heads,
-            hidden=new.architecture.hidden,
-            intermediate=new.architecture.intermediate,
-            activation=new.architecture.activation,
+            **asdict(new.architecture),
             source=new.proposal.source,
             predicted_reward=new.proposal.predicted_reward,
             status="proposed",
@@ -118,7 +106,7 @@ def end_episode(
         NotFoundError: no such search or episode.
         ConflictError: the episode is finished.
     """
-    job = locked_job(session, search_id)
+    locked_job(session, search_id)
     row = session.get(Episode, (search_id, number))
     if row is None:
         raise NotFoundError(f"search {search_id} has no episode {number}; begin it first")
@@ -130,8 +118,6 @@ def end_episode(
             search_id=search_id, episode=number, state=controller_state, created_at=utc_now()
         )
     )
-    finished = (Candidate.search_id == search_id, Candidate.finished_at.is_not(None))
-    job.done = session.scalar(select(func.count()).where(*finished)) or 0
     payload = {"episode": number, "controller_loss": controller_loss}
     append_event(session, "episode_finished", payload, job_id=search_id)
     return _episode(row, _candidates(session, search_id, number))
@@ -209,17 +195,6 @@ def close_open_attempts(session: Session, search_id: str, reason: str) -> int:
     return len(left)
 
 
-def num_trainings(session: Session, search_id: str) -> int:
-    """How many trainings a search has started, repeated ones included."""
-    query = (
-        select(func.count())
-        .select_from(Attempt)
-        .join(Candidate, Candidate.id == Attempt.candidate_id)
-        .where(Candidate.search_id == search_id)
-    )
-    return session.scalar(query) or 0
-
-
 def finish_candidate(
     session: Session,
     candidate_id: str,
@@ -240,7 +215,7 @@ def finish_candidate(
     status = "succeeded" if result.succeeded else "failed"
     if result.losses is not None:
         row.distillation_loss_id = add_losses(session, context, result, result.losses)
-        _set_losses(row, result.losses)
+        row.losses = result.losses
     row.loss_start = result.loss_start
     _close_attempts(session, [candidate_id], status, result.error)
     row.error = result.error
@@ -264,19 +239,9 @@ def reuse_losses(
         ConflictError: it is already done.
     """
     (row,) = _unfinished(session, [candidate_id])
-    row.reused = True
-    _set_losses(row, known.losses)
-    row.loss_start = known.loss_start
-    row.error = error
+    row.reused, row.error = True, error
+    row.losses, row.loss_start = known.losses, known.loss_start
     return _finish(session, row, "failed" if error else "succeeded", reward, note)
-
-
-def get_candidate(session: Session, candidate_id: str) -> records.Candidate:
-    """Read a candidate; NotFoundError if it is not there."""
-    row = session.get(Candidate, candidate_id)
-    if row is None:
-        raise NotFoundError(f"there is no candidate {candidate_id!r}; list its search's candidates")
-    return _record(row)
 
 
 def _candidates(
@@ -322,42 +287,13 @@ def _close_attempts(
     )
 
 
-def _set_losses(row: Candidate, losses: Losses) -> None:
-    row.loss_training, row.loss_mean = losses.training, losses.mean
-    row.loss_relative, row.loss_output = losses.relative, losses.output
-
-
-def _count_up(session: Session, search_id: str) -> None:
-    """Note that one more has ended; whoever has the job's lock at present is not waited for.
-
-    The end of the episode counts anew.
-    """
-    lock = {**ROW_LOCK, "skip_locked": True}
-    job = session.get(Job, search_id, with_for_update=lock, populate_existing=True)
-    if job is not None:
-        job.done = (job.done or 0) + 1
-
-
 def _finish(
     session: Session, row: Candidate, status: str, reward: float | None, note: str | None
 ) -> records.Candidate:
     row.status, row.reward, row.note, row.finished_at = status, reward, note, utc_now()
     session.flush()
     note_finished(session, row)
-    _count_up(session, row.search_id)
-    payload = {
-        "candidate": row.id,
-        "episode": row.episode,
-        "position": row.position,
-        "architecture": row.architecture,
-        "source": row.source,
-        "status": status,
-        "reused": row.reused,
-        "loss_relative": row.loss_relative,
-        "latency_ms": row.latency_ms,
-        "reward": reward,
-        "error": row.error,
-    }
+    payload = {"candidate": row.id, **{name: getattr(row, name) for name in _TOLD}}
     append_event(session, "candidate_finished", payload, job_id=row.search_id)
     return _record(row)
 
@@ -371,47 +307,18 @@ def _append_for_group(
 
 
 def _episode(row: Episode, candidates: Iterable[Candidate]) -> records.Episode:
-    return records.Episode(
-        search_id=row.search_id,
-        number=row.number,
-        epsilon=row.epsilon,
+    return record_of(
+        row,
+        records.Episode,
         finished=row.finished_at is not None,
-        global_best=row.global_best,
-        previous_best=row.previous_best,
-        controller_loss=row.controller_loss,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
         candidates=tuple(_record(candidate) for candidate in candidates),
     )
 
 
 def _record(row: Candidate) -> records.Candidate:
-    losses = None
-    if (
-        row.loss_training is not None
-        and row.loss_mean is not None
-        and row.loss_relative is not None
-        and row.loss_output is not None
-    ):
-        losses = Losses(row.loss_training, row.loss_mean, row.loss_relative, row.loss_output)
-    return records.Candidate(
-        id=row.id,
-        search_id=row.search_id,
-        episode=row.episode,
-        position=row.position,
+    return record_of(
+        row,
+        records.Candidate,
         index=row.state_index,
         architecture=Architecture.parse(row.architecture),
-        source=row.source,
-        predicted_reward=row.predicted_reward,
-        status=cast(CandidateStatus, row.status),
-        losses=losses,
-        loss_start=row.loss_start,
-        latency_ms=row.latency_ms,
-        latency_ratio=row.latency_ratio,
-        params_millions=row.params_millions,
-        reward=row.reward,
-        reused=row.reused,
-        num_attempts=row.num_attempts,
-        error=row.error,
-        note=row.note,
     )

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Candidate, Event, Search, SearchState
-from kdnas.records import ExploredState, Losses, StateCounts
+from kdnas.db.records import record_of
+from kdnas.records import ExploredState, StateCounts
 
 
 def explored_states(session: Session, search_id: str) -> list[ExploredState]:
     """States that have a reward, in the order of their index."""
     query = (
         select(
-            Candidate.id,
-            Candidate.state_index,
+            Candidate.id.label("candidate_id"),
+            Candidate.state_index.label("index"),
             Candidate.architecture,
             Candidate.source,
             Candidate.episode,
             Candidate.predicted_reward,
             Candidate.reward,
-            Candidate.loss_training,
-            Candidate.loss_mean,
-            Candidate.loss_relative,
-            Candidate.loss_output,
+            Candidate.losses,
             Candidate.latency_ms,
             Candidate.latency_ratio,
             Candidate.params_millions,
@@ -36,36 +33,11 @@ def explored_states(session: Session, search_id: str) -> list[ExploredState]:
         .where(SearchState.search_id == search_id)
         .order_by(SearchState.state_index)
     )
-    return [_state(row) for row in session.execute(query)]
-
-
-def _state(row: Sequence[Any]) -> ExploredState:
-    candidate_id, index, architecture, source, episode, predicted, reward, *rest = row
-    training, mean, relative, output, *figures = rest
-    latency_ms, latency_ratio, params_millions, loss_start = figures
-    return ExploredState(
-        candidate_id,
-        index,
-        architecture,
-        source,
-        episode,
-        predicted,
-        reward,
-        Losses(training, mean, relative, output),
-        latency_ms,
-        latency_ratio,
-        params_millions,
-        loss_start,
-    )
-
-
-def newest_event(session: Session, search_id: str) -> int:
-    """Id of a search's newest event: while it is the same, its states are."""
-    return session.scalar(select(func.max(Event.id)).where(Event.job_id == search_id)) or 0
+    return [record_of(row, ExploredState) for row in session.execute(query)]
 
 
 def newest_events(session: Session, search_ids: Collection[str]) -> dict[str, int]:
-    """Id of the newest event of each search."""
+    """Id of the newest event of each search: while it is the same, its states are."""
     newest = (
         select(func.max(Event.id))
         .where(Event.job_id == Search.id)

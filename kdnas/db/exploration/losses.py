@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, astuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import utc_now
+from kdnas.db.base import insert
 from kdnas.db.models import DistillationLoss, MiniKDContext
-from kdnas.db.records import LossRecord
-from kdnas.db.repository.upsert import insert
-from kdnas.errors import NotFoundError
-from kdnas.records import CurvePoint, KnownLosses, Losses, MiniKDResult
+from kdnas.db.records import record_of
+from kdnas.db.repository.events import ROW_LOCK
+from kdnas.records import KnownLosses, Losses, MiniKDResult
 
 _VALUES_A_STATEMENT = 10_000  # SQLite takes 32 766 at most, PostgreSQL 65 535
 
@@ -27,20 +25,7 @@ def save_context(session: Session, context: records.MiniKDContext) -> str:
     row = _locked_context(session, name)
     if row.content is None:
         row.content = asdict(context)
-        session.flush()
     return name
-
-
-def get_context(session: Session, fingerprint: str) -> Mapping[str, Any] | None:
-    """What a fingerprint means as plain JSON, None if nobody has said it.
-
-    Raises:
-        NotFoundError: the fingerprint was never used.
-    """
-    row = session.get(MiniKDContext, fingerprint)
-    if row is None:
-        raise NotFoundError(f"there is no context {fingerprint!r}; no loss was stored under it")
-    return row.content
 
 
 def known_losses(
@@ -56,8 +41,7 @@ def known_losses(
             DistillationLoss.architecture.in_(wanted[start : start + _VALUES_A_STATEMENT]),
         )
         known.update(
-            (row.architecture, KnownLosses(_losses(row), row.loss_start))
-            for row in session.scalars(query)
+            (row.architecture, record_of(row, KnownLosses)) for row in session.scalars(query)
         )
     return known
 
@@ -82,12 +66,9 @@ def add_losses(session: Session, context: str, result: MiniKDResult, losses: Los
         context=context,
         architecture=architecture,
         repeat=(last or 0) + 1,
-        loss_training=losses.training,
-        loss_mean=losses.mean,
-        loss_relative=losses.relative,
-        loss_output=losses.output,
+        losses=losses,
         loss_start=result.loss_start,
-        curve=[[p.step, p.loss, p.learning_rate] for p in result.curve],
+        curve=[astuple(point) for point in result.curve],
         num_steps=result.steps,
         train_seconds=result.train_seconds,
     )
@@ -96,51 +77,9 @@ def add_losses(session: Session, context: str, result: MiniKDResult, losses: Los
     return row.id
 
 
-def list_losses(
-    session: Session, context: str, architecture: Architecture | None = None
-) -> list[LossRecord]:
-    """All repeats of a context, or of one architecture in it, in order."""
-    query = (
-        select(DistillationLoss)
-        .where(DistillationLoss.context == context)
-        .order_by(DistillationLoss.architecture, DistillationLoss.repeat)
-    )
-    if architecture is not None:
-        query = query.where(DistillationLoss.architecture == str(architecture))
-    return [_record(row) for row in session.scalars(query)]
-
-
 def _locked_context(session: Session, fingerprint: str) -> MiniKDContext:
-    session.execute(
-        insert(session, MiniKDContext)
-        .values(fingerprint=fingerprint, created_at=utc_now())
-        .on_conflict_do_nothing()
-    )
-    return session.scalars(
-        select(MiniKDContext)
-        .where(MiniKDContext.fingerprint == fingerprint)
-        .with_for_update(key_share=True)
-    ).one()
-
-
-def _losses(row: DistillationLoss) -> Losses:
-    return Losses(
-        training=row.loss_training,
-        mean=row.loss_mean,
-        relative=row.loss_relative,
-        output=row.loss_output,
-    )
-
-
-def _record(row: DistillationLoss) -> LossRecord:
-    return LossRecord(
-        context=row.context,
-        architecture=Architecture.parse(row.architecture),
-        repeat=row.repeat,
-        losses=_losses(row),
-        curve=tuple(CurvePoint(*point) for point in row.curve),
-        steps=row.num_steps,
-        train_seconds=row.train_seconds,
-        created_at=row.created_at,
-        loss_start=row.loss_start,
+    new = insert(session, MiniKDContext).values(fingerprint=fingerprint)
+    session.execute(new.on_conflict_do_nothing())
+    return session.get_one(
+        MiniKDContext, fingerprint, with_for_update=ROW_LOCK, populate_existing=True
     )

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from kdnas.db.base import insert
 from kdnas.db.models import Candidate, SearchState
-from kdnas.db.repository.upsert import insert
-
-_ROWS_A_STATEMENT = 1000  # nine values a row; SQLite takes 32 766 values in a statement
 
 
 def note_proposed(session: Session, search_id: str, candidates: Sequence[Candidate]) -> None:
@@ -27,23 +25,16 @@ def note_proposed(session: Session, search_id: str, candidates: Sequence[Candida
             "state_index": state,
             "architecture": architectures[state],
             "num_candidates": count,
-            "num_finished": 0,
-            "num_attempts": 0,
-            "trained": False,
-            "failed": False,
         }
         for state, count in sorted(counts.items())
     ]
-    for start in range(0, len(rows), _ROWS_A_STATEMENT):
-        statement = insert(session, SearchState).values(rows[start : start + _ROWS_A_STATEMENT])
-        session.execute(
-            statement.on_conflict_do_update(
-                index_elements=["search_id", "state_index"],
-                set_={
-                    "num_candidates": SearchState.num_candidates + statement.excluded.num_candidates
-                },
-            )
+    if rows:
+        statement = insert(session, SearchState)
+        more = SearchState.num_candidates + statement.excluded.num_candidates
+        statement = statement.on_conflict_do_update(
+            index_elements=["search_id", "state_index"], set_={"num_candidates": more}
         )
+        session.execute(statement, rows)
 
 
 def note_attempts(session: Session, candidates: Iterable[Candidate]) -> None:
@@ -72,6 +63,6 @@ def note_finished(session: Session, candidate: Candidate) -> None:
     state.trained = state.trained or not candidate.reused
     if candidate.reward is None:
         return
-    first = None if state.candidate_id is None else session.get(Candidate, state.candidate_id)
-    if first is None or (candidate.episode, candidate.position) < (first.episode, first.position):
+    first = state.candidate_id and session.get_one(Candidate, state.candidate_id)
+    if not first or (candidate.episode, candidate.position) < (first.episode, first.position):
         state.candidate_id = candidate.id

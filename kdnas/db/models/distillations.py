@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, func, select
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, composite, declared_attr, mapped_column
 
 from kdnas.db.base import Base
 from kdnas.db.models.evaluations import Evaluation
 from kdnas.db.models.jobs import Job, job_key
+from kdnas.records import Losses
 
 
 class Distillation(Job):
@@ -70,7 +71,21 @@ class DistillationCurvePoint(Base):
     learning_rate: Mapped[float]
 
 
-class DistillationReading(Base):
+class LossColumns:
+    """The four losses of a student, each in a column; ``losses`` reads and writes them all."""
+
+    loss_training: Mapped[float]
+    loss_mean: Mapped[float]
+    loss_relative: Mapped[float]
+    loss_output: Mapped[float]
+
+    @declared_attr
+    def losses(cls) -> Mapped[Losses]:  # noqa: N805 (SQLAlchemy calls it with the class)
+        """All of them as one value."""
+        return composite("loss_training", "loss_mean", "loss_relative", "loss_output")
+
+
+class DistillationReading(LossColumns, Base):
     """Held-out losses of a distillation at a step."""
 
     __tablename__ = "distillation_readings"
@@ -79,10 +94,6 @@ class DistillationReading(Base):
         ForeignKey("distillations.id", ondelete="CASCADE"), primary_key=True
     )
     step: Mapped[int] = mapped_column(primary_key=True)
-    loss_training: Mapped[float]
-    loss_mean: Mapped[float]
-    loss_relative: Mapped[float]
-    loss_output: Mapped[float]
 
 
 class TaskDistillation(Job):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from kdnas.db.base import Base, LeaseColumns, utc_now
+from kdnas.db.base import Base, Dated, LeaseColumns
 from kdnas.db.models.jobs import Job, job_key
 
 
@@ -66,7 +65,7 @@ class Evaluation(Job):
         return super().event_root(session)
 
 
-class Grid(LeaseColumns, Base):
+class Grid(LeaseColumns, Dated, Base):
     """Trials of learning rates and epochs of a model on a task, by a key (``repository.grids``).
 
     ``trials`` are those that have ended; ``chosen`` is one of them, once all have.
@@ -79,4 +78,3 @@ class Grid(LeaseColumns, Base):
     task: Mapped[str]
     trials: Mapped[list[Any]] = mapped_column(default=list)
     chosen: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)

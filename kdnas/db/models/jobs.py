@@ -15,11 +15,11 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import ColumnElement
 
-from kdnas.db.base import Base, LeaseColumns, new_id, one_of, utc_now
+from kdnas.db.base import Base, Dated, LeaseColumns, new_id, one_of
 from kdnas.db.models.values import OWNER_KINDS, STATUSES
 
 
-class Job(LeaseColumns, Base):
+class Job(LeaseColumns, Dated, Base):
     """A piece of work that takes longer than a request.
 
     ``requested`` is what the user wrote and is never overwritten; ``resolved`` is the same with
@@ -56,7 +56,6 @@ class Job(LeaseColumns, Base):
     note: Mapped[str | None]
     labels: Mapped[list[Any]] = mapped_column(default=list)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     worked_seconds: Mapped[float] = mapped_column(default=0.0)
@@ -136,8 +135,8 @@ class JobLabel(Base):
 
 
 def kind_of(table: type[Job]) -> str:
-    """Name of the kind whose jobs are in a table."""
-    return str(table.__mapper__.polymorphic_identity)
+    """Name of the kind whose jobs are in a table; that of all kinds is ``job``."""
+    return str(table.__mapper__.polymorphic_identity or "job")
 
 
 def job_key() -> Any:

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, composite, mapped_column
 
-from kdnas.db.base import Base, new_id, utc_now
+from kdnas import records
+from kdnas.db.base import Base, Dated, new_id
 from kdnas.db.models.jobs import Job, job_key
 
 
-class LatencyProfile(Base):
+class LatencyProfile(Dated, Base):
     """A table of latencies: where and how it was measured; complete once the teacher's is known.
 
     ``fingerprint`` is that of device, runtime, threads, dtype and length.
@@ -31,10 +32,12 @@ class LatencyProfile(Base):
     dtype: Mapped[str]
     length_tokens: Mapped[int]
     node: Mapped[str]
+    profile: Mapped[records.LatencyProfile] = composite(
+        "device", "runtime", "num_threads", "dtype", "length_tokens", "node"
+    )
     teacher_ms: Mapped[float | None]
     quality: Mapped[dict[str, Any]] = mapped_column(default=dict)
     build_seconds: Mapped[float | None]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
     completed_at: Mapped[datetime | None]
 
 

@@ -16,21 +16,23 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, composite, mapped_column
 
 from kdnas.db.base import (
     Base,
+    Dated,
     RowNumber,
     new_id,
     one_of,
     utc_now,
 )
-from kdnas.db.models.distillations import Distillation
+from kdnas.db.models.distillations import Distillation, LossColumns
 from kdnas.db.models.jobs import Job, job_key
 from kdnas.db.models.values import (
     ATTEMPT_OUTCOMES,
     CANDIDATE_STATUSES,
 )
+from kdnas.records import Losses
 
 
 class Search(Job):
@@ -88,17 +90,16 @@ class Episode(Base):
     finished_at: Mapped[datetime | None]
 
 
-class MiniKDContext(Base):
+class MiniKDContext(Dated, Base):
     """What a context's fingerprint stands for; ``content`` is null until somebody says it."""
 
     __tablename__ = "mini_kd_contexts"
 
     fingerprint: Mapped[str] = mapped_column(primary_key=True)
     content: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
-class DistillationLoss(Base):
+class DistillationLoss(LossColumns, Dated, Base):
     """The look-up table of losses: context, architecture, repeat (from 1) → losses and curve.
 
     ``curve`` is a list of [step, loss, learning rate]; ``loss_start`` the relative loss before the
@@ -115,18 +116,13 @@ class DistillationLoss(Base):
     context: Mapped[str] = mapped_column(ForeignKey("mini_kd_contexts.fingerprint"))
     architecture: Mapped[str]
     repeat: Mapped[int]
-    loss_training: Mapped[float]
-    loss_mean: Mapped[float]
-    loss_relative: Mapped[float]
-    loss_output: Mapped[float]
     loss_start: Mapped[float | None]
     curve: Mapped[list[Any]]
     num_steps: Mapped[int]
     train_seconds: Mapped[float]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
-class Candidate(Base):
+class Candidate(Dated, Base):
     """An architecture proposed in a search; its five numbers are columns, so that they filter.
 
     One that failed has no reward; it has losses if it was trained to the end and has not learned.
@@ -181,6 +177,9 @@ class Candidate(Base):
     loss_mean: Mapped[float | None]
     loss_relative: Mapped[float | None]
     loss_output: Mapped[float | None]
+    losses: Mapped[Losses | None] = composite(
+        "loss_training", "loss_mean", "loss_relative", "loss_output"
+    )
     loss_start: Mapped[float | None]
     reward: Mapped[float | None]
     reused: Mapped[bool] = mapped_column(default=False)
@@ -190,7 +189,6 @@ class Candidate(Base):
     distillation_loss_id: Mapped[int | None] = mapped_column(
         RowNumber, ForeignKey("distillation_losses.id")
     )
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
     finished_at: Mapped[datetime | None]
 
 
@@ -249,7 +247,7 @@ class Attempt(Base):
     finished_at: Mapped[datetime | None]
 
 
-class ControllerState(Base):
+class ControllerState(Dated, Base):
     """The strategy's state after the last finished episode of a search."""
 
     __tablename__ = "controller_states"
@@ -259,4 +257,3 @@ class ControllerState(Base):
     )
     episode: Mapped[int]
     state: Mapped[bytes]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-)
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from kdnas.db.base import (
-    Base,
-    RowNumber,
-    utc_now,
-)
+from kdnas.db.base import Base, Dated, RowNumber, utc_now
 
 
-class IdempotencyKey(Base):
+class IdempotencyKey(Dated, Base):
     """The answer to a request that a client may send again; ``route`` is method and path."""
 
     __tablename__ = "idempotency_keys"
@@ -29,7 +22,6 @@ class IdempotencyKey(Base):
     request_fingerprint: Mapped[str]
     response_status: Mapped[int | None]
     response: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
 class CoordinatorRow(Base):
@@ -46,7 +38,7 @@ class CoordinatorRow(Base):
     seen_at: Mapped[datetime]
 
 
-class Event(Base):
+class Event(Dated, Base):
     """Something that happened; ids rise in the order of the commits (``repository.events``).
 
     ``job_id`` is the job that it happened to, ``root_job_id`` the one whose page tells of it: the
@@ -65,4 +57,3 @@ class Event(Base):
     root_job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     type: Mapped[str]
     payload: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utc_now)

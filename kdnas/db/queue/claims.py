@@ -59,9 +59,22 @@ def waiting(session: Session, kind: str, resting: Collection[str] = frozenset())
         kind: of which jobs.
         resting: ids of jobs to pass over.
     """
-    rows = session.execute(_unfinished(session, kind, resting)).scalars()
-    now = leases.database_time(session)
-    return [row.id for row in rows if leases.live_holder(row, now) is None]
+    # Whether a holder of this host lives, SQL cannot say.
+    maybe_free = (
+        select(Job)
+        .where(Job.kind == kind, Job.owner_kind == "service")
+        .where(Job.status.in_(["queued", "running"]), Job.id.not_in(resting))
+        .where(
+            or_(
+                Job.lease_token.is_(None),
+                Job.lease_expires_at <= leases.database_time(session),
+                Job.lease_host == leases.this_host(),
+            )
+        )
+        .order_by(Job.id)
+        .limit(_LOOKED_AT)
+    )
+    return _free(session, maybe_free)
 
 
 def claim_next(
@@ -106,8 +119,7 @@ def ended(session: Session, kind: str) -> list[str]:
         Job.status.in_(["succeeded", "cancelled"]),
         Job.finished_at > utc_now() - timedelta(days=1),
     )
-    now = leases.database_time(session)
-    return [row.id for row in session.scalars(query) if leases.live_holder(row, now) is None]
+    return _free(session, query)
 
 
 def left_open(session: Session) -> list[str]:
@@ -117,12 +129,8 @@ def left_open(session: Session) -> list[str]:
         .join(Attempt, Attempt.candidate_id == Candidate.id)
         .where(Attempt.finished_at.is_(None))
     )
-    query = select(Search).where(
-        Search.status.not_in(["queued", "running"]), Search.id.in_(open_ones)
-    )
-    now = leases.database_time(session)
-    rows = session.scalars(query)
-    return [row.id for row in rows if leases.live_holder(row, now) is None]
+    at_rest = Search.status.not_in(["queued", "running"])
+    return _free(session, select(Search).where(at_rest, Search.id.in_(open_ones)))
 
 
 def note_death(session: Session, job_id: str, owner: LeaseOwner, reason: str) -> int:
@@ -163,22 +171,10 @@ def _locked(session: Session, job_id: str, lock: dict[str, bool]) -> Job | None:
     return session.get(Job, job_id, with_for_update=lock, populate_existing=True)
 
 
-def _unfinished(session: Session, kind: str, resting: Collection[str]) -> Select[Any]:
-    """Jobs that may be free; whether a holder of this host lives, SQL cannot say."""
-    return (
-        select(Job)
-        .where(Job.kind == kind, Job.owner_kind == "service")
-        .where(Job.status.in_(["queued", "running"]), Job.id.not_in(resting))
-        .where(
-            or_(
-                Job.lease_token.is_(None),
-                Job.lease_expires_at <= leases.database_time(session),
-                Job.lease_host == leases.this_host(),
-            )
-        )
-        .order_by(Job.id)
-        .limit(_LOOKED_AT)
-    )
+def _free(session: Session, query: Select[Job]) -> list[str]:
+    """Ids of jobs that nobody holds."""
+    now = leases.database_time(session)
+    return [row.id for row in session.scalars(query) if leases.live_holder(row, now) is None]
 
 
 def _deaths_before(session: Session, row: Job, progress: int) -> int:

@@ -26,7 +26,6 @@ def note_alive(session: Session, owner: LeaseOwner, max_running: int, num_runnin
         row = CoordinatorRow(id=owner.token, host=owner.host, pid=owner.pid, started_at=now)
         session.add(row)
     row.max_running, row.num_running, row.seen_at = max_running, num_running, now
-    session.flush()
 
 
 def note_gone(session: Session, owner: LeaseOwner) -> None:

@@ -30,7 +30,7 @@ _CLOCK_SLACK_SECONDS = 5.0  # a process's start moves a little when the host's c
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseOwner:
+class LeaseOwner(LeaseHolder):
     """One who may hold leases; the token tells two owners in one process apart.
 
     Attributes:
@@ -41,9 +41,6 @@ class LeaseOwner:
         token: random.
     """
 
-    kind: OwnerKind
-    host: str
-    pid: int
     process_started: float
     token: str
 
@@ -71,7 +68,7 @@ def acquire(
         NotFoundError: no such row.
         ConflictError: somebody else holds it; says who, and until when.
     """
-    row = _locked(session, table, row_id)
+    row = _row(session, table, row_id, ROW_LOCK)
     now = database_time(session)
     mine = row.lease_token == owner.token
     held = live_holder(row, now)
@@ -87,7 +84,6 @@ def acquire(
     row.lease_pid = owner.pid
     row.lease_process_started = owner.process_started
     row.lease_expires_at = now + timedelta(seconds=lease_seconds)
-    session.flush()
 
 
 def renew(
@@ -99,21 +95,19 @@ def renew(
         NotFoundError: no such row.
         ConflictError: the lease was lost to somebody else; stop working on the row.
     """
-    row = _locked(session, table, row_id)
+    row = _row(session, table, row_id, ROW_LOCK)
     if row.lease_token != owner.token:
         taker = f"process {row.lease_pid} took it over" if row.lease_token else "it was released"
         raise ConflictError(f"the lease on {row.called} is lost: {taker}; nothing more is written")
     row.lease_expires_at = database_time(session) + timedelta(seconds=lease_seconds)
-    session.flush()
 
 
 def release(session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner) -> None:
     """Give a lease back; one that was lost meanwhile is left to its new owner."""
-    row = _locked(session, table, row_id)
+    row = _row(session, table, row_id, ROW_LOCK)
     if row.lease_token == owner.token:
         row.lease_token = row.lease_owner_kind = row.lease_host = None
         row.lease_pid = row.lease_process_started = row.lease_expires_at = None
-        session.flush()
 
 
 def holder(session: Session, table: LeasedTable, row_id: str) -> LeaseHolder | None:
@@ -122,10 +116,7 @@ def holder(session: Session, table: LeasedTable, row_id: str) -> LeaseHolder | N
     Raises:
         NotFoundError: no such row.
     """
-    row = session.get(table, row_id)
-    if row is None:
-        raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
-    return live_holder(row, database_time(session))
+    return live_holder(_row(session, table, row_id), database_time(session))
 
 
 def database_time(session: Session) -> datetime:
@@ -137,16 +128,14 @@ def database_time(session: Session) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _locked(session: Session, table: LeasedTable, row_id: str) -> LeaseColumns:
-    row = session.get(table, row_id, with_for_update=ROW_LOCK, populate_existing=True)
+def _row(
+    session: Session, table: LeasedTable, row_id: str, lock: dict[str, bool] | None = None
+) -> LeaseColumns:
+    row = session.get(table, row_id, with_for_update=lock, populate_existing=lock is not None)
     if row is None:
-        raise NotFoundError(f"there is no {_noun(table)} {row_id!r}")
+        noun = re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()  # one word each
+        raise NotFoundError(f"there is no {noun} {row_id!r}")
     return row
-
-
-def _noun(table: LeasedTable) -> str:
-    """``TaskDistillation`` → task distillation."""
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()
 
 
 def live_holder(row: LeaseColumns, now: datetime) -> LeaseHolder | None:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
-from kdnas.db.models import (
-    Distillation,
-    DistillationCurvePoint,
-    DistillationReading,
-)
+from kdnas.db.models import Distillation, DistillationCurvePoint, DistillationReading
 from kdnas.db.queue import leases
 from kdnas.db.records import (
     DistillationOverview,
     DistillationRecord,
     HeldOutReading,
     OwnerKind,
+    record_of,
 )
 from kdnas.db.repository.events import append_event
-from kdnas.db.repository.jobs import get_job, locked_job
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
 from kdnas.errors import ConflictError
-from kdnas.records import CurvePoint, Losses, SearchStatus
+from kdnas.records import CurvePoint, SearchStatus
+
+Step = TypeVar("Step", DistillationCurvePoint, DistillationReading)
 
 UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
 """Statuses of work that may be gone on with, or cancelled."""
@@ -111,21 +110,18 @@ def list_distillations(
     *,
     status: SearchStatus | None = None,
     objective: str | None = None,
-    owner_kind: OwnerKind | None = None,
-    before_id: str | None = None,
     limit: int = 100,
 ) -> list[DistillationRecord]:
-    """Distillations, the newest first; ``before_id`` goes on after the last one of a page."""
-    query = select(Distillation).order_by(Distillation.id.desc()).limit(limit)
-    if status is not None:
-        query = query.where(Distillation.status == status)
-    if objective is not None:
-        query = query.where(Distillation.spec["objective"]["name"].as_string() == objective)
-    if owner_kind is not None:
-        query = query.where(Distillation.owner_kind == owner_kind)
-    if before_id is not None:
-        query = query.where(Distillation.id < before_id)
-    return [_record(row) for row in session.scalars(query)]
+    """Distillations, the newest first."""
+    named = Distillation.spec["objective"]["name"].as_string() == objective
+    found = newest_jobs(
+        session,
+        Distillation,
+        *([] if objective is None else [named]),
+        statuses=[] if status is None else [status],
+        limit=limit,
+    )
+    return [_record(row) for row in found]
 
 
 def set_distillation_progress(
@@ -145,40 +141,17 @@ def set_distillation_progress(
     """
     row = locked_job(session, distillation_id, Distillation)
     row.done, row.total = step, total_steps
-    if points:
-        session.execute(
-            delete(DistillationCurvePoint).where(
-                DistillationCurvePoint.distillation_id == row.id,
-                DistillationCurvePoint.step >= min(point.step for point in points),
-            )
-        )
-        session.add_all(
-            DistillationCurvePoint(
-                distillation_id=row.id,
-                step=point.step,
-                loss=point.loss,
-                learning_rate=point.learning_rate,
-            )
-            for point in points
-        )
-    if held_out:
-        session.execute(
-            delete(DistillationReading).where(
-                DistillationReading.distillation_id == row.id,
-                DistillationReading.step >= min(reading.step for reading in held_out),
-            )
-        )
-        session.add_all(
-            DistillationReading(
-                distillation_id=row.id,
-                step=reading.step,
-                loss_training=reading.losses.training,
-                loss_mean=reading.losses.mean,
-                loss_relative=reading.losses.relative,
-                loss_output=reading.losses.output,
-            )
-            for reading in held_out
-        )
+    _append(
+        session,
+        [DistillationCurvePoint(distillation_id=row.id, **asdict(point)) for point in points],
+    )
+    _append(
+        session,
+        [
+            DistillationReading(distillation_id=row.id, step=one.step, losses=one.losses)
+            for one in held_out
+        ],
+    )
     payload = {
         "step": step,
         "total_steps": total_steps,
@@ -186,6 +159,15 @@ def set_distillation_progress(
         "relative": held_out[-1].losses.relative if held_out else None,
     }
     append_event(session, "distillation_progress", payload, job_id=row.id)
+
+
+def _append(session: Session, rows: Sequence[DistillationCurvePoint | DistillationReading]) -> None:
+    if not rows:
+        return
+    table, first = type(rows[0]), min(row.step for row in rows)
+    own = table.distillation_id == rows[0].distillation_id
+    session.execute(delete(table).where(own, table.step >= first))
+    session.add_all(rows)
 
 
 def set_distillation_result(
@@ -203,7 +185,6 @@ def set_distillation_result(
     """
     row = locked_job(session, distillation_id, Distillation)
     row.metrics, row.artefact, row.output_path = dict(metrics), artefact, output_path
-    session.flush()
 
 
 def is_output_of_command(session: Session, folder: str) -> bool:
@@ -220,13 +201,8 @@ def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoin
     Raises:
         NotFoundError: no such distillation.
     """
-    get_job(session, distillation_id, Distillation)
-    query = (
-        select(DistillationCurvePoint)
-        .where(DistillationCurvePoint.distillation_id == distillation_id)
-        .order_by(DistillationCurvePoint.step)
-    )
-    return [CurvePoint(p.step, p.loss, p.learning_rate) for p in session.scalars(query)]
+    rows = _steps_of(session, distillation_id, DistillationCurvePoint)
+    return [record_of(row, CurvePoint) for row in rows]
 
 
 def distillation_readings(session: Session, distillation_id: str) -> list[HeldOutReading]:
@@ -235,61 +211,36 @@ def distillation_readings(session: Session, distillation_id: str) -> list[HeldOu
     Raises:
         NotFoundError: no such distillation.
     """
+    rows = _steps_of(session, distillation_id, DistillationReading)
+    return [record_of(row, HeldOutReading) for row in rows]
+
+
+def _steps_of(session: Session, distillation_id: str, table: type[Step]) -> Iterable[Step]:
     get_job(session, distillation_id, Distillation)
-    query = (
-        select(DistillationReading)
-        .where(DistillationReading.distillation_id == distillation_id)
-        .order_by(DistillationReading.step)
-    )
-    return [_reading(row) for row in session.scalars(query)]
+    query = select(table).where(table.distillation_id == distillation_id)
+    return session.scalars(query.order_by(table.step))
 
 
 def overviews(
     session: Session, records: Collection[DistillationRecord]
 ) -> list[DistillationOverview]:
     """Distillations with their newest readings and who works on them, in the order given."""
-    last = (
-        select(
-            DistillationReading.distillation_id, func.max(DistillationReading.step).label("step")
-        )
-        .where(DistillationReading.distillation_id.in_([record.id for record in records]))
-        .group_by(DistillationReading.distillation_id)
-        .subquery()
-    )
-    query = select(DistillationReading).join(
-        last,
-        (DistillationReading.distillation_id == last.c.distillation_id)
-        & (DistillationReading.step == last.c.step),
-    )
-    newest = {row.distillation_id: _reading(row) for row in session.scalars(query)}
-    return [
-        DistillationOverview(
-            record, newest.get(record.id), leases.holder(session, Distillation, record.id)
-        )
-        for record in records
-    ]
-
-
-def _reading(row: DistillationReading) -> HeldOutReading:
-    losses = Losses(row.loss_training, row.loss_mean, row.loss_relative, row.loss_output)
-    return HeldOutReading(row.step, losses)
+    ids, now = [record.id for record in records], leases.database_time(session)
+    rows = session.scalars(select(Distillation).where(Distillation.id.in_(ids)))
+    holders = {row.id: leases.live_holder(row, now) for row in rows}
+    of, step = DistillationReading.distillation_id, DistillationReading.step
+    last = select(of, func.max(step)).where(of.in_(ids)).group_by(of)
+    readings = session.scalars(select(DistillationReading).where(tuple_(of, step).in_(last)))
+    newest = {row.distillation_id: record_of(row, HeldOutReading) for row in readings}
+    return [DistillationOverview(one, newest.get(one.id), holders[one.id]) for one in records]
 
 
 def _record(row: Distillation) -> DistillationRecord:
-    return DistillationRecord(
-        id=row.id,
+    return record_of(
+        row,
+        DistillationRecord,
         name=row.name or row.id,
         architecture=Architecture.parse(row.architecture),
-        spec=row.spec,
-        status=cast(SearchStatus, row.status),
-        owner_kind=cast(OwnerKind, row.owner_kind),
         step=row.done or 0,
         total_steps=row.total,
-        metrics=row.metrics,
-        artefact=row.artefact,
-        output_path=row.output_path,
-        error=row.error,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
     )

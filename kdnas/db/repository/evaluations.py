@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import new_id
 from kdnas.db.models import Distillation, Evaluation, PipelineMember
 from kdnas.db.queue import leases
-from kdnas.db.records import EvaluationRecord, OwnerKind
+from kdnas.db.records import EvaluationRecord, OwnerKind, record_of
 from kdnas.db.repository.events import append_event
-from kdnas.db.repository.jobs import change_status, get_job, locked_job, note_phase
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import (
+    add_job,
+    change_status,
+    get_job,
+    locked_job,
+    newest_jobs,
+    note_phase,
+)
 from kdnas.records import SearchStatus
 
 KEY = "key"
@@ -55,26 +60,20 @@ def create_evaluations(
         owner_kind: who is to do them.
         pipeline_member_id: the model in the pipeline that asks for them.
     """
-    wanted = list(wanted)
-    ids = sorted(new_id() for _ in wanted)  # the order in which they are taken up
-    for job_id, one in zip(ids, wanted, strict=True):
-        add_job(
+    asking = select(PipelineMember.pipeline_id).where(PipelineMember.id == pipeline_member_id)
+    parent_id = session.scalar(asking)
+    return [
+        _add(
             session,
-            Evaluation,
-            one.request,
-            stem=_stem(one.task, one.seed),
-            job_id=job_id,
+            one,
             owner_kind=owner_kind,
-            parent_id=_pipeline_of(session, pipeline_member_id),
+            parent_id=parent_id,
             model=model,
-            suite=one.suite,
-            task=one.task,
-            seed=one.seed,
             distillation_id=distillation_id,
             pipeline_member_id=pipeline_member_id,
-            metrics={},
-        )
-    return ids
+        ).id
+        for one in wanted
+    ]
 
 
 def take_evaluation(
@@ -101,27 +100,34 @@ def take_evaluation(
     """
     row = session.scalar(_of_key(task, seed, str(spec[KEY])))
     if row is None:
-        known = distillation_id and session.get(Distillation, distillation_id)
-        row = add_job(
+        row = _add(
             session,
-            Evaluation,
-            spec,
-            stem=_stem(task, seed),
+            NewEvaluation(suite, task, seed, spec),
             owner_kind="cli",
             model=model,
-            suite=suite,
-            task=task,
-            seed=seed,
-            distillation_id=distillation_id if known else None,
-            metrics={},
+            distillation_id=_if_known(session, distillation_id),
         )
         row.resolved = dict(spec)
-        session.flush()
     return _record(row)
 
 
-def _stem(task: str, seed: int) -> str:
-    return f"{task}-seed-{seed}".replace(" ", "-")
+def _add(session: Session, new: NewEvaluation, **values: Any) -> Evaluation:
+    return add_job(
+        session,
+        Evaluation,
+        new.request,
+        stem=f"{new.task}-seed-{new.seed}".replace(" ", "-"),
+        suite=new.suite,
+        task=new.task,
+        seed=new.seed,
+        metrics={},
+        **values,
+    )
+
+
+def _if_known(session: Session, distillation_id: str | None) -> str | None:
+    known = distillation_id and session.get(Distillation, distillation_id)
+    return distillation_id if known else None
 
 
 def find_finished(session: Session, key: str, task: str, seed: int) -> EvaluationRecord | None:
@@ -158,41 +164,29 @@ def list_evaluations(
     *,
     model: str | None = None,
     suite: str | None = None,
-    task: str | None = None,
     distillation_id: str | None = None,
     statuses: Collection[SearchStatus] = (),
-    before_id: str | None = None,
     limit: int = 100,
 ) -> list[EvaluationRecord]:
-    """Evaluations, the newest first; ``before_id`` goes on after the last one of a page."""
-    query = select(Evaluation).order_by(Evaluation.id.desc()).limit(limit)
-    for column, wanted in (
+    """Evaluations, the newest first; what is None may be anything."""
+    wanted = (
         (Evaluation.model, model),
         (Evaluation.suite, suite),
-        (Evaluation.task, task),
         (Evaluation.distillation_id, distillation_id),
-    ):
-        if wanted is not None:
-            query = query.where(column == wanted)
-    if statuses:
-        query = query.where(Evaluation.status.in_(statuses))
-    if before_id is not None:
-        query = query.where(Evaluation.id < before_id)
-    return [_record(row) for row in session.scalars(query)]
+    )
+    named = [column == value for column, value in wanted if value is not None]
+    found = newest_jobs(session, Evaluation, *named, statuses=statuses, limit=limit)
+    return [_record(row) for row in found]
 
 
 def evaluations_of(
     session: Session, member_ids: Collection[str]
 ) -> dict[str, list[EvaluationRecord]]:
     """Evaluations by the members of a pipeline that asked for them, the oldest first."""
-    query = (
-        select(Evaluation)
-        .where(Evaluation.pipeline_member_id.in_(member_ids))
-        .order_by(Evaluation.id)
-    )
-    found: dict[str, list[EvaluationRecord]] = {}
-    for row in session.scalars(query):
-        found.setdefault(row.pipeline_member_id or "", []).append(_record(row))
+    query = select(Evaluation).where(Evaluation.pipeline_member_id.in_(member_ids))
+    found: dict[str, list[EvaluationRecord]] = {member_id: [] for member_id in member_ids}
+    for row in session.scalars(query.order_by(Evaluation.id)):
+        found[str(row.pipeline_member_id)].append(_record(row))
     return found
 
 
@@ -241,7 +235,6 @@ def note_in_results(session: Session, ids: Iterable[str], name: str, value: Any)
     for evaluation_id in sorted(ids):
         row = locked_job(session, evaluation_id, Evaluation)
         row.metrics = {**(row.metrics or {}), name: value}
-    session.flush()
 
 
 def note_prepared(
@@ -264,9 +257,7 @@ def note_prepared(
     """
     row = locked_job(session, evaluation_id, Evaluation)
     row.resolved = dict(about)
-    if distillation_id and session.get(Distillation, distillation_id):
-        row.distillation_id = distillation_id
-    session.flush()
+    row.distillation_id = _if_known(session, distillation_id) or row.distillation_id
 
 
 def is_older_at_work(session: Session, evaluation_id: str) -> bool:
@@ -298,29 +289,10 @@ def _comes_to_the_same(one: Evaluation, other: Evaluation) -> bool:
     return other.resolved is not None and one.resolved[KEY] == other.resolved[KEY]
 
 
-def _pipeline_of(session: Session, member_id: str | None) -> str | None:
-    if member_id is None:
-        return None
-    return session.scalar(select(PipelineMember.pipeline_id).where(PipelineMember.id == member_id))
-
-
 def _record(row: Evaluation) -> EvaluationRecord:
-    return EvaluationRecord(
-        id=row.id,
-        model=row.model,
-        distillation_id=row.distillation_id,
-        pipeline_member_id=row.pipeline_member_id,
-        suite=row.suite,
-        task=row.task,
-        seed=row.seed,
-        requested=row.requested,
-        resolved=row.resolved,
-        metrics=row.metrics,
-        status=cast(SearchStatus, row.status),
-        owner_kind=cast(OwnerKind, row.owner_kind),
+    return record_of(
+        row,
+        EvaluationRecord,
+        name=row.name or row.id,
         share=min((row.done or 0) / row.total, 1.0) if row.total else 0.0,
-        error=row.error,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
     )

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Event, Job
-from kdnas.db.records import EventRecord
+from kdnas.db.records import EventRecord, record_of
 
 ROW_LOCK = {"key_share": True}
 """How repositories lock a row: ``FOR NO KEY UPDATE``.
@@ -56,7 +56,7 @@ def events_since(
     query = _events().where(Event.id > event_id).order_by(Event.id).limit(limit)
     if job_id is not None:
         query = query.where(_about(job_id))
-    return [_record(*row) for row in session.execute(query)]
+    return [record_of(row, EventRecord) for row in session.execute(query)]
 
 
 def payloads_of(session: Session, kind: str, job_id: str) -> list[Mapping[str, Any]]:
@@ -69,7 +69,7 @@ def last_event(session: Session, kinds: Collection[str]) -> EventRecord | None:
     """The newest event of some types."""
     query = _events().where(Event.type.in_(kinds)).order_by(Event.id.desc()).limit(1)
     row = session.execute(query).one_or_none()
-    return None if row is None else _record(*row)
+    return None if row is None else record_of(row, EventRecord)
 
 
 def last_event_id(session: Session) -> int:
@@ -99,11 +99,6 @@ def _about(job_id: str) -> ColumnElement[bool]:
     return or_(Event.job_id == job_id, Event.root_job_id == job_id)
 
 
-def _events() -> Select[Event, str]:
-    return select(Event, Job.kind).outerjoin(Job.__table__, Job.id == Event.job_id)
-
-
-def _record(row: Event, job_kind: str | None) -> EventRecord:
-    return EventRecord(
-        row.id, row.type, row.payload, job_kind, row.job_id, row.root_job_id, row.created_at
-    )
+def _events() -> Select[Any]:
+    columns: list[Any] = [Event.__table__, Job.kind]
+    return select(*columns).outerjoin(Job.__table__, Job.id == Event.job_id)

@@ -7,32 +7,16 @@ once stands, so that all seeds of an evaluation are trained alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from kdnas.db.base import insert
 from kdnas.db.models import Grid
 from kdnas.db.repository.events import ROW_LOCK
-from kdnas.db.repository.upsert import insert
 
 
-@dataclass(frozen=True, slots=True)
-class GridRecord:
-    """A grid as it is stored.
-
-    Attributes:
-        key: by which it is found.
-        trials: that have ended, as plain JSON, in the order in which they did.
-        chosen: the trial whose point is taken; None until all have ended.
-    """
-
-    key: str
-    trials: tuple[Mapping[str, Any], ...]
-    chosen: Mapping[str, Any] | None
-
-
-def open_grid(session: Session, key: str, *, model: str, task: str) -> GridRecord:
+def open_grid(session: Session, key: str, *, model: str, task: str) -> Grid:
     """Find a grid, or write one without trials.
 
     Args:
@@ -41,16 +25,15 @@ def open_grid(session: Session, key: str, *, model: str, task: str) -> GridRecor
         model: how the user names the model.
         task: its name.
     """
-    values = {"id": key, "model": model, "task": task, "trials": []}
+    values = {"id": key, "model": model, "task": task}
     session.execute(insert(session, Grid).values(values).on_conflict_do_nothing())
-    return _record(_locked(session, key))
+    return _locked(session, key)
 
 
 def add_trial(session: Session, key: str, trial: Mapping[str, Any]) -> None:
     """Keep a trial that has ended."""
     row = _locked(session, key)
     row.trials = [*row.trials, dict(trial)]
-    session.flush()
 
 
 def choose(session: Session, key: str, trial: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,13 +41,8 @@ def choose(session: Session, key: str, trial: Mapping[str, Any]) -> Mapping[str,
     row = _locked(session, key)
     if row.chosen is None:
         row.chosen = dict(trial)
-        session.flush()
     return row.chosen
 
 
 def _locked(session: Session, key: str) -> Grid:
     return session.get_one(Grid, key, with_for_update=ROW_LOCK, populate_existing=True)
-
-
-def _record(row: Grid) -> GridRecord:
-    return GridRecord(row.id, tuple(row.trials), row.chosen)

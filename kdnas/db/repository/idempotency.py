@@ -14,9 +14,8 @@ from typing import Any
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import utc_now
+from kdnas.db.base import insert, utc_now
 from kdnas.db.models import IdempotencyKey
-from kdnas.db.repository.upsert import insert
 from kdnas.errors import ConflictError
 
 KEPT_FOR = timedelta(hours=24)
@@ -66,7 +65,6 @@ def answer_once(
     answer = act(session)
     row.response_status = answer.status
     row.response = {"body": dict(answer.body), "location": answer.location}
-    session.flush()
     return answer, False
 
 

@@ -7,41 +7,123 @@ cancels, buries or finishes a job calls it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar, cast, overload
+from datetime import datetime
+from typing import Any, cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, Table, delete, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from typing_extensions import TypeVar
 
-from kdnas.db.base import utc_now
-from kdnas.db.models import FINAL_STATUSES, Job, JobLabel
+from kdnas.db.base import insert, new_id, utc_now
+from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
 from kdnas.db.repository import names
 from kdnas.db.repository.events import ROW_LOCK, append_event
-from kdnas.errors import ConflictError, NotFoundError
+from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=Job, default=Job)
 
 
-@overload
-def get_job(session: Session, reference: str) -> Job: ...
-@overload
-def get_job(session: Session, reference: str, table: type[AnyJob]) -> AnyJob: ...
-def get_job(session: Session, reference: str, table: type[Job] = Job) -> Job:
+def add_job(
+    session: Session,
+    table: type[AnyJob],
+    requested: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    stem: str | None = None,
+    parent_id: str | None = None,
+    owner_kind: str = "service",
+    labels: Sequence[str] = (),
+    **own: Any,
+) -> AnyJob:
+    """Write a queued job, with an event; invents a name such as ``quiet-otter-3f9c`` if need be.
+
+    Jobs are taken up in the order of their ids, which is that of their making.
+
+    The conflict is asked for instead of caught: a savepoint would hide the reason when the disk
+    is full, since SQLite then drops the savepoint with the transaction.
+
+    Args:
+        session: of a write transaction.
+        table: of its kind.
+        requested: what the user asked for, as plain JSON.
+        name: to call it by.
+        stem: what an invented name begins with; None invents all of it.
+        parent_id: the job that asks for it.
+        owner_kind: who is to do it, ``cli`` or ``service``.
+        labels: for finding it again.
+        own: columns of its kind's own table.
+
+    Raises:
+        ConflictError: the wanted name is taken.
+    """
+    values: dict[str, Any] = {
+        "kind": kind_of(table),
+        "requested": dict(requested),
+        "parent_id": parent_id,
+        "owner_kind": owner_kind,
+        "status": "queued",
+        "labels": list(dict.fromkeys(labels)),
+        "phase_since": utc_now(),
+    }
+    row_id = None
+    while row_id is None:
+        called = name or names.invented_name(stem)
+        row_id = session.scalar(
+            insert(session, cast(Table, Job.__table__))
+            .values(id=new_id(), name=called, **values)
+            .on_conflict_do_nothing(index_elements=["kind", "name"])
+            .returning(Job.id)
+        )
+        if row_id is None and name is not None:
+            names.refuse_taken_name(session, table, name)
+    session.execute(cast(Table, table.__table__).insert().values(id=row_id, **own))
+    session.add_all(JobLabel(job_id=row_id, label=label) for label in values["labels"])
+    row = session.get_one(table, row_id)
+    payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
+    append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
+    return row
+
+
+def get_job(
+    session: Session,
+    reference: str,
+    table: type[AnyJob] = Job,  # type: ignore[assignment]
+) -> AnyJob:
     """Read a job of a kind by id or name, or one of any kind.
 
     Raises:
-        NotFoundError: there is none; says which name is nearest.
-        ConflictError: jobs of several kinds have the name.
+        NotFoundError: there is neither; says which name is nearest.
+        ConflictError: jobs of several kinds have the name, or nobody here knows its kind.
     """
-    return names.find_named(session, table, reference)
+    if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
+        raise names.unknown(session, table, reference)
+    # Columns first, not objects: the package of a row's kind may have been removed.
+    query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
+    if table is not Job:
+        query = query.where(Job.kind == kind_of(table))
+    found = [(job_id, kind) for job_id, kind in session.execute(query)]
+    found = [one for one in found if one[0] == reference] or found
+    if not found:
+        raise names.unknown(session, table, reference)
+    if len(found) > 1:
+        nouns = " and of ".join(names.with_article(names.noun_of(kind)) for _, kind in found)
+        raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
+    job_id, kind = found[0]
+    if kind not in Job.__mapper__.polymorphic_map:
+        raise ConflictError(
+            f"job {reference!r} is of the kind {kind!r}, which no installed package brings; "
+            "install its package again"
+        )
+    return session.get_one(table, job_id)
 
 
-@overload
-def locked_job(session: Session, job_id: str) -> Job: ...
-@overload
-def locked_job(session: Session, job_id: str, table: type[AnyJob]) -> AnyJob: ...
-def locked_job(session: Session, job_id: str, table: type[Job] = Job) -> Job:
+def locked_job(
+    session: Session,
+    job_id: str,
+    table: type[AnyJob] = Job,  # type: ignore[assignment]
+) -> AnyJob:
     """The row of a job, kept from other writers until the end of the transaction.
 
     Raises:
@@ -49,14 +131,28 @@ def locked_job(session: Session, job_id: str, table: type[Job] = Job) -> Job:
     """
     row = session.get(table, job_id, with_for_update=ROW_LOCK, populate_existing=True)
     if row is None:
-        raise NotFoundError(names.unknown(session, table, job_id))
+        raise names.unknown(session, table, job_id)
     return row
 
 
 def require_job(session: Session, job_id: str) -> None:
     """Raise NotFoundError unless there is a job with this id."""
     if status_of(session, job_id) is None:
-        raise NotFoundError(names.unknown(session, Job, job_id))
+        raise names.unknown(session, Job, job_id)
+
+
+def newest_jobs(
+    session: Session,
+    table: type[AnyJob],
+    *conditions: ColumnElement[bool],
+    statuses: Collection[SearchStatus] = (),
+    limit: int = 100,
+) -> Sequence[AnyJob]:
+    """Jobs of a kind that meet the conditions, the newest first."""
+    query = select(table).where(*conditions).order_by(table.id.desc()).limit(limit)
+    if statuses:
+        query = query.where(table.status.in_(statuses))
+    return session.scalars(query).all()
 
 
 def locked_children(session: Session, job_id: str) -> list[Job]:
@@ -115,11 +211,8 @@ def change_status(
     The first start is kept as ``started_at``; ``finished_at`` belongs to final statuses only. What
     it did at last is forgotten, and the time since it was set running is added to what it worked.
     """
-    now = utc_now()
-    if row.status == "running" and row.phase_since is not None:
-        row.worked_seconds += max(0.0, (now - row.phase_since).total_seconds())
+    now = _begin_phase(row, None)
     row.status, row.error = status, error
-    row.phase, row.phase_since = None, now
     if status == "running" and row.started_at is None:
         row.started_at = now
     row.finished_at = now if status in FINAL_STATUSES else None
@@ -127,24 +220,38 @@ def change_status(
     append_event(session, f"{row.kind}_status", payload, job_id=row.id)
 
 
-def note_phase(session: Session, job_id: str, phase: str | None) -> bool:
-    """Write down what a running job does or waits for; returns whether that is something new."""
+def note_phase(session: Session, job_id: str, phase: str) -> bool:
+    """Write down what a running job does or waits for; returns whether that is something new.
+
+    What follows a colon says how far it is: it may change, and the phase has begun when it did.
+    """
     row = locked_job(session, job_id)
     if row.phase == phase or row.status != "running":
         return False
+    is_new = _what(row.phase) != _what(phase)
+    if is_new:
+        _begin_phase(row, phase)
+    row.phase = phase
+    return is_new
+
+
+def _what(phase: str | None) -> str | None:
+    return None if phase is None else phase.partition(":")[0]
+
+
+def _begin_phase(row: Job, phase: str | None) -> datetime:
+    """Count the time since the last phase as worked, if it ran; returns when the new one began."""
     now = utc_now()
-    if row.phase_since is not None:
+    if row.status == "running" and row.phase_since is not None:
         row.worked_seconds += max(0.0, (now - row.phase_since).total_seconds())
     row.phase, row.phase_since = phase, now
-    session.flush()
-    return True
+    return now
 
 
 def note_progress(session: Session, job_id: str, done: int, total: int | None) -> None:
     """Write down how far a job is, in its kind's own unit; no event tells of it."""
     row = locked_job(session, job_id)
     row.done, row.total = done, total
-    session.flush()
 
 
 def resolve(session: Session, job_id: str, resolved: Mapping[str, Any]) -> None:
@@ -154,7 +261,6 @@ def resolve(session: Session, job_id: str, resolved: Mapping[str, Any]) -> None:
         NotFoundError: no such job.
     """
     locked_job(session, job_id).resolved = dict(resolved)
-    session.flush()
 
 
 def rename(session: Session, job_id: str, name: str) -> None:
@@ -172,14 +278,13 @@ def rename(session: Session, job_id: str, name: str) -> None:
     try:
         session.flush()
     except IntegrityError as error:  # between the question and the answer
-        raise names.taken_meanwhile(type(row), name) from error
+        raise names.taken(type(row), name) from error
     append_event(session, f"{row.kind}_renamed", {**row.about, "name": name}, job_id=row.id)
 
 
 def set_note(session: Session, job_id: str, note: str | None) -> None:
     """Write what a user wants to remember of a job; an empty text is none."""
     locked_job(session, job_id).note = note or None
-    session.flush()
 
 
 def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> None:
@@ -188,7 +293,6 @@ def set_labels(session: Session, job_id: str, labels: Sequence[str]) -> None:
     row.labels = list(dict.fromkeys(labels))
     session.execute(delete(JobLabel).where(JobLabel.job_id == job_id))
     session.add_all(JobLabel(job_id=job_id, label=label) for label in row.labels)
-    session.flush()
 
 
 def refuse_deletion(session: Session, row: Job, *, with_standing: bool) -> None:

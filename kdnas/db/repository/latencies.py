@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import new_id, utc_now
-from kdnas.db.models import Latency, LatencyProfile
-from kdnas.db.records import LatencyProfileRecord
-from kdnas.db.repository.upsert import insert
+from kdnas.db.base import insert, utc_now
+from kdnas.db.models import Latency, LatencyBuild, LatencyProfile
+from kdnas.db.repository.jobs import change_status, locked_job
 from kdnas.records import LatencyEntry, LatencyTable
-
-_ROWS_A_STATEMENT = 500  # five values a row; SQLite takes 32 766 values in a statement
-
 
 _UNFINISHED = ", unfinished"
 """Added to the family of a table that is being measured: apart from a whole one of the same key,
@@ -33,7 +29,7 @@ def save_latency_table(session: Session, table: LatencyTable) -> str:
         The id of its profile.
     """
     key = (table.profile.fingerprint, table.family, table.teacher_fingerprint)
-    known = _find(session, *key, lock=True)
+    known = find_profile(session, *key, lock=True)
     if known is not None:
         others = Latency.profile_id == known.id
         if known.teacher_ms is None:  # unfinished, of an earlier version
@@ -48,14 +44,12 @@ def save_latency_table(session: Session, table: LatencyTable) -> str:
     row = _write(
         session, table.profile, table.family, table.teacher_fingerprint, table.entries.values()
     )
-    unfinished = _find(session, key[0], table.family + _UNFINISHED, key[2])
+    unfinished = find_profile(session, key[0], table.family + _UNFINISHED, key[2])
     if unfinished is not None:
-        session.execute(delete(Latency).where(Latency.profile_id == unfinished.id))
-        session.delete(unfinished)
+        session.delete(unfinished)  # with its entries
     row.node = table.profile.node
     row.teacher_ms, row.build_seconds = table.teacher_ms, table.seconds
     row.quality, row.completed_at = dict(table.quality), utc_now()
-    session.flush()
     return row.id
 
 
@@ -84,7 +78,6 @@ def _write(
     session.execute(
         insert(session, LatencyProfile)
         .values(
-            id=new_id(),
             fingerprint=profile.fingerprint,
             family=family,
             teacher_fingerprint=teacher_fingerprint,
@@ -94,12 +87,10 @@ def _write(
             dtype=profile.dtype,
             length_tokens=profile.length,
             node=profile.node,
-            quality={},
-            created_at=utc_now(),
         )
         .on_conflict_do_nothing()
     )
-    row = _find(session, profile.fingerprint, family, teacher_fingerprint)
+    row = find_profile(session, profile.fingerprint, family, teacher_fingerprint)
     assert row is not None
     rows = [
         {
@@ -111,17 +102,12 @@ def _write(
         }
         for entry in entries
     ]
-    for start in range(0, len(rows), _ROWS_A_STATEMENT):
-        statement = insert(session, Latency).values(rows[start : start + _ROWS_A_STATEMENT])
-        session.execute(
-            statement.on_conflict_do_update(
-                index_elements=["profile_id", "architecture"],
-                set_={
-                    name: statement.excluded[name]
-                    for name in ("latency_ms", "spread_ms", "measured")
-                },
-            )
-        )
+    if rows:
+        statement = insert(session, Latency)
+        measured = ("latency_ms", "spread_ms", "measured")
+        values = {name: statement.excluded[name] for name in measured}
+        key = ["profile_id", "architecture"]
+        session.execute(statement.on_conflict_do_update(index_elements=key, set_=values), rows)
     return row
 
 
@@ -129,11 +115,11 @@ def load_latency_table(
     session: Session, profile_fingerprint: str, family: str, teacher_fingerprint: str
 ) -> LatencyTable | None:
     """Read a complete table; None if there is none, or if its build is not finished."""
-    row = _find(session, profile_fingerprint, family, teacher_fingerprint)
+    row = find_profile(session, profile_fingerprint, family, teacher_fingerprint)
     if row is None or row.teacher_ms is None:
         return None
     return LatencyTable(
-        profile=_profile(row),
+        profile=row.profile,
         family=row.family,
         teacher_fingerprint=row.teacher_fingerprint,
         teacher_ms=row.teacher_ms,
@@ -147,37 +133,14 @@ def load_latency_entries(
     session: Session, profile_fingerprint: str, family: str, teacher_fingerprint: str
 ) -> dict[str, LatencyEntry]:
     """Entries so far of a table that is being built: architecture text → entry."""
-    row = _find(session, profile_fingerprint, family + _UNFINISHED, teacher_fingerprint)
+    row = find_profile(session, profile_fingerprint, family + _UNFINISHED, teacher_fingerprint)
     return {} if row is None else _entries(session, row.id)
 
 
-def list_latency_profiles(session: Session) -> list[LatencyProfileRecord]:
-    """All tables without their entries, the newest first."""
-    query = (
-        select(LatencyProfile, func.count(Latency.architecture))
-        .outerjoin(Latency, Latency.profile_id == LatencyProfile.id)
-        .group_by(LatencyProfile.id)
-        .order_by(LatencyProfile.id.desc())
-    )
-    return [
-        LatencyProfileRecord(
-            id=row.id,
-            profile=_profile(row),
-            family=row.family,
-            teacher_fingerprint=row.teacher_fingerprint,
-            teacher_ms=row.teacher_ms,
-            quality=row.quality,
-            num_entries=num_entries,
-            complete=row.completed_at is not None,
-            created_at=row.created_at,
-        )
-        for row, num_entries in session.execute(query)
-    ]
-
-
-def _find(
+def find_profile(
     session: Session, fingerprint: str, family: str, teacher_fingerprint: str, lock: bool = False
 ) -> LatencyProfile | None:
+    """Find a table, be it complete or not; ``lock`` keeps it from other writers."""
     query = select(LatencyProfile).where(
         LatencyProfile.fingerprint == fingerprint,
         LatencyProfile.family == family,
@@ -196,12 +159,12 @@ def _entries(session: Session, profile_id: str) -> dict[str, LatencyEntry]:
     }
 
 
-def _profile(row: LatencyProfile) -> records.LatencyProfile:
-    return records.LatencyProfile(
-        device=row.device,
-        runtime=row.runtime,
-        threads=row.num_threads,
-        dtype=row.dtype,
-        length=row.length_tokens,
-        node=row.node,
-    )
+def set_built(session: Session, build_id: str, profile_id: str) -> None:
+    """Write down that a build has succeeded, and which table came out.
+
+    Raises:
+        NotFoundError: no such build.
+    """
+    row = locked_job(session, build_id, LatencyBuild)
+    row.profile_id, row.done, row.total = profile_id, 100, 100
+    change_status(session, row, "succeeded")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -22,13 +22,13 @@ from kdnas.db.records import (
     OwnerKind,
     PipelineRecord,
     Reason,
+    record_of,
 )
 from kdnas.db.repository.distillations import distillations_of
 from kdnas.db.repository.evaluations import evaluations_of
 from kdnas.db.repository.events import append_event
-from kdnas.db.repository.jobs import get_job, locked_job
-from kdnas.db.repository.names import add_job, refuse_taken_name
-from kdnas.records import MemberRole, PipelineStage, SearchStatus
+from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
+from kdnas.records import PipelineStage, SearchStatus
 
 
 def create_pipeline(
@@ -58,25 +58,17 @@ def get_pipeline(session: Session, reference: str) -> PipelineRecord:
     return _record(get_job(session, reference, Pipeline))
 
 
-def refuse_taken_pipeline(session: Session, name: str) -> None:
-    """Raise ConflictError if a pipeline has this name."""
-    refuse_taken_name(session, Pipeline, name)
-
-
 def list_pipelines(
     session: Session,
     *,
     statuses: Collection[SearchStatus] = (),
-    owner_kind: OwnerKind | None = None,
+    owner_kind: OwnerKind,
     limit: int = 100,
 ) -> list[PipelineRecord]:
-    """Pipelines, the newest first."""
-    query = select(Pipeline).order_by(Pipeline.id.desc()).limit(limit)
-    if statuses:
-        query = query.where(Pipeline.status.in_(statuses))
-    if owner_kind is not None:
-        query = query.where(Pipeline.owner_kind == owner_kind)
-    return [_record(row) for row in session.scalars(query)]
+    """Pipelines of the service, or of the command line, the newest first."""
+    own = Pipeline.owner_kind == owner_kind
+    found = newest_jobs(session, Pipeline, own, statuses=statuses, limit=limit)
+    return [_record(row) for row in found]
 
 
 def set_pipeline_stage(session: Session, pipeline_id: str, stage: PipelineStage) -> None:
@@ -98,7 +90,6 @@ def set_pipeline_search(session: Session, pipeline_id: str, search_id: str) -> N
     """
     locked_job(session, pipeline_id, Pipeline).search_id = search_id
     locked_job(session, search_id).parent_id = pipeline_id
-    session.flush()
 
 
 def add_members(
@@ -145,48 +136,27 @@ def set_member_distillation(session: Session, member_id: str, distillation_id: s
     member = session.get_one(PipelineMember, member_id)
     member.distillation_id = distillation_id
     locked_job(session, distillation_id).parent_id = member.pipeline_id
-    session.flush()
 
 
 def list_members(session: Session, pipeline_id: str) -> list[MemberRecord]:
     """A pipeline's members in their order, with where their parts stand."""
-    query = (
-        select(PipelineMember)
-        .where(PipelineMember.pipeline_id == pipeline_id)
-        .order_by(PipelineMember.position)
-    )
-    rows = list(session.scalars(query))
+    query = select(PipelineMember).where(PipelineMember.pipeline_id == pipeline_id)
+    rows = session.scalars(query.order_by(PipelineMember.position)).all()
     distilled = distillations_of(session, [r.distillation_id for r in rows if r.distillation_id])
     scored = evaluations_of(session, [row.id for row in rows])
     return [
-        MemberRecord(
-            id=row.id,
-            pipeline_id=row.pipeline_id,
-            position=row.position,
-            role=cast(MemberRole, row.role),
+        record_of(
+            row,
+            MemberRecord,
             reasons=tuple(Reason(**reason) for reason in row.reasons),
-            architecture=None if row.architecture is None else Architecture.parse(row.architecture),
+            architecture=row.architecture and Architecture.parse(row.architecture),
             figures=MemberFigures(**row.figures),
-            variant=row.variant,
             distillation=distilled.get(row.distillation_id or ""),
-            evaluations=tuple(scored.get(row.id, ())),
+            evaluations=tuple(scored[row.id]),
         )
         for row in rows
     ]
 
 
 def _record(row: Pipeline) -> PipelineRecord:
-    return PipelineRecord(
-        id=row.id,
-        name=row.name or row.id,
-        spec=row.spec,
-        status=cast(SearchStatus, row.status),
-        owner_kind=cast(OwnerKind, row.owner_kind),
-        stage=cast(PipelineStage, row.stage),
-        search_id=row.search_id,
-        notes=tuple(row.notes),
-        error=row.error,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-    )
+    return record_of(row, PipelineRecord, name=row.name or row.id, notes=tuple(row.notes))

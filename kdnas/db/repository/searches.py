@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Search
-from kdnas.db.records import OwnerKind
-from kdnas.db.repository.jobs import get_job, locked_job
-from kdnas.db.repository.names import add_job
-from kdnas.records import SearchFacts, SearchRecord, SearchStatus
+from kdnas.db.records import OwnerKind, record_of
+from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
+from kdnas.records import SearchFacts, SearchRecord
 
 
 def create_search(
@@ -42,23 +41,9 @@ def get_search(session: Session, reference: str) -> SearchRecord:
     return _record(get_job(session, reference, Search))
 
 
-def list_searches(
-    session: Session,
-    *,
-    status: SearchStatus | None = None,
-    owner_kind: OwnerKind | None = None,
-    before_id: str | None = None,
-    limit: int = 100,
-) -> list[SearchRecord]:
-    """Searches, the newest first; ``before_id`` goes on after the last one of a page."""
-    query = select(Search).order_by(Search.id.desc()).limit(limit)
-    if status is not None:
-        query = query.where(Search.status == status)
-    if owner_kind is not None:
-        query = query.where(Search.owner_kind == owner_kind)
-    if before_id is not None:
-        query = query.where(Search.id < before_id)
-    return [_record(row) for row in session.scalars(query)]
+def list_searches(session: Session, limit: int = 100) -> list[SearchRecord]:
+    """Searches, the newest first."""
+    return [_record(row) for row in newest_jobs(session, Search, limit=limit)]
 
 
 def set_search_facts(session: Session, search_id: str, facts: SearchFacts) -> None:
@@ -68,7 +53,6 @@ def set_search_facts(session: Session, search_id: str, facts: SearchFacts) -> No
         NotFoundError: no such search.
     """
     locked_job(session, search_id, Search).facts = facts.to_json()
-    session.flush()
 
 
 def search_facts(session: Session, search_id: str) -> SearchFacts | None:
@@ -78,14 +62,4 @@ def search_facts(session: Session, search_id: str) -> SearchFacts | None:
 
 
 def _record(row: Search) -> SearchRecord:
-    return SearchRecord(
-        id=row.id,
-        name=row.name or row.id,
-        status=cast(SearchStatus, row.status),
-        spec=row.spec,
-        owner_kind=cast(OwnerKind, row.owner_kind),
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        error=row.error,
-    )
+    return record_of(row, SearchRecord, name=row.name or row.id)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from kdnas.db.base import utc_now
 from kdnas.db.models import (
@@ -61,10 +60,14 @@ def read_statistics(session: Session) -> Statistics:
         .select_from(Attempt)
         .where(Attempt.outcome == "succeeded", Attempt.finished_at > utc_now() - HOUR)
     )
+    counted = select(Candidate.status, func.count()).group_by(Candidate.status)
     num_in_training, num_workers = session.execute(training).one()
     return Statistics(
         jobs=_by_kind(session),
-        candidates=_by_status(session, Candidate.status, CANDIDATE_STATUSES),
+        candidates={
+            **dict.fromkeys(CANDIDATE_STATUSES, 0),
+            **dict(session.execute(counted).tuples()),
+        },
         num_reused=session.scalar(reused) or 0,
         num_episodes_finished=session.scalar(episodes) or 0,
         num_in_training=num_in_training,
@@ -80,11 +83,3 @@ def _by_kind(session: Session) -> dict[str, dict[str, int]]:
     for kind, status, number in session.execute(query):
         found.setdefault(kind, dict.fromkeys(STATUSES, 0))[status] = number
     return found
-
-
-def _by_status(
-    session: Session, status: InstrumentedAttribute[Any], known: tuple[str, ...]
-) -> dict[str, int]:
-    query = select(status, func.count()).group_by(status)
-    counted = {str(value): int(number) for value, number in session.execute(query)}
-    return {value: counted.get(value, 0) for value in known}

@@ -45,6 +45,16 @@ export async function getAll(path, parameters = {}, most = 10_000) {
   return items;
 }
 
+/** Run a reading; what the service refuses is told to `failed`. */
+export async function tried(read, failed) {
+  try {
+    await read();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    failed(error);
+  }
+}
+
 /** A key for one attempt to send something. */
 export function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -18,13 +18,15 @@ function filled(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...present(children));
   return node;
 }
 
+const present = (children) => children.flat().filter((child) => child !== null && child !== undefined);
+
 /** Put other content into an element. */
 export function show(node, ...children) {
-  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.replaceChildren(...present(children));
 }
 
 export const byId = (id) => document.getElementById(id);
@@ -33,6 +35,9 @@ export const byId = (id) => document.getElementById(id);
 export function announce(text) {
   byId("announce").textContent = text;
 }
+
+/** What stands where there is nothing to show yet. */
+export const nothing = (text) => el("div", { class: "empty slim" }, text);
 
 /** A notice that something did not work, with a way to try again. */
 export function problem(error, retry = null) {

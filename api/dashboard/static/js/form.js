@@ -227,11 +227,7 @@ export class SpecForm {
     for (const path of this.#fields.keys()) {
       const { value } = this.#read(path);
       if (value === undefined) continue;
-      const names = path.split(".");
-      const last = names.pop();
-      let place = body;
-      for (const name of names) place = place[name] ??= {};
-      place[last] = value;
+      put(body, path, value);
     }
     for (const [path, initial] of this.#initials) {
       const chosen = path.split(".").reduce((node, name) => node?.[name], body);
@@ -299,6 +295,15 @@ export class SpecForm {
     }
     return null;
   }
+}
+
+/** Put a value into a body, at a path such as `controller.episodes`. */
+export function put(body, path, value) {
+  const names = path.split(".");
+  const last = names.pop();
+  let place = body;
+  for (const name of names) place = place[name] ??= {};
+  place[last] = value;
 }
 
 /** A choice between something simple and an object, which a form has no field for: the former. */

@@ -1,13 +1,16 @@
 // What the page of every job shows alike: at its head one line that says what it does or waits for
 // and since when; its name, note and labels, which an operator may change; its log; deleting it.
 
-import { ApiError, get, send } from "./api.js";
+import { get, send, tried } from "./api.js";
 import { announce, byId, el, isOperator, problem, show, throttled } from "./dom.js";
+import { follow } from "./events.js";
 import { duration, plural, whole } from "./format.js";
+import { EventLog, actionButtons, chip } from "./parts.js";
 
 const TICK_MS = 1000;
 const AGAIN_MS = 5000;
 const OVER = ["succeeded", "failed", "cancelled"];
+const line = byId("job"); // stays when the rest of the head is shown anew
 
 const since = (text) => duration(Date.now() - new Date(text));
 
@@ -33,59 +36,70 @@ export const pageOf = (job) => {
   return path ? `${path}/${job.id}` : `/jobs/${job.id}`;
 };
 
-/** The line at the head of a job, and what may be changed of it. */
-export class JobHead {
+/** The head of a job's page: its name and state, what may be done, `line`, then the rest. */
+export function showHead({ name, status, error }, { path, about, changed, buttons = null }, ...rest) {
+  const focused = document.activeElement?.dataset?.action;
+  document.title = `${name} · kdnas`;
+  const failed = (reason) => show(byId("problem"), problem(reason));
+  show(
+    byId("summary"),
+    el(
+      "div",
+      { class: "head" },
+      el("div", {}, el("div", { class: "title" }, el("h1", {}, name), chip(status)), el("p", { class: "muted" }, about)),
+      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed, failed)),
+    ),
+    line,
+    error && el("p", { class: "notice bad", role: "alert" }, error),
+    ...rest,
+  );
+  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
+}
+
+/** Keep the line at the head of a job up to date, and let it be changed there. */
+class JobLine {
   #job = null;
   #changed;
   #reference;
-  #place;
 
-  /** `changed(job)` is called after something was changed here. */
-  constructor(place, reference, changed = () => {}) {
-    this.#place = place;
+  constructor(reference, changed) {
     this.#reference = reference;
     this.#changed = changed;
-    this.load = throttled(() => this.#read(), 1000);
+    // What cannot be read the page says already.
+    this.load = throttled(() => tried(() => this.#read(), () => {}), 1000);
     setInterval(() => this.#tick(), TICK_MS);
     setInterval(() => !document.hidden && this.#job && !OVER.includes(this.#job.status) && this.load(), AGAIN_MS);
     this.load();
   }
 
-  get job() {
-    return this.#job;
-  }
-
   async #read() {
-    try {
-      this.#job = await get(`/jobs/${encodeURIComponent(this.#reference)}`);
-      this.#reference = this.#job.id;
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      return; // the page says so already
-    }
+    this.#job = await get(`/jobs/${encodeURIComponent(this.#reference)}`);
+    this.#reference = this.#job.id;
     this.#show();
   }
 
   #show() {
     const job = this.#job;
-    const buttons = isOperator()
-      ? [
-          el("button", { type: "button", class: "quiet small", onclick: () => this.#edit(), "data-job": "edit" }, "Name, note, labels"),
-          job.status === "running" ? null : el("button", { type: "button", class: "quiet small danger", onclick: () => askToDelete(job), "data-job": "delete" }, "Delete"),
-        ]
-      : [];
-    const focused = this.#place.contains(document.activeElement) ? document.activeElement.dataset.job : null;
+    const button = (does, more, text, onclick) => el("button", { type: "button", class: `quiet small ${more}`, onclick, "data-job": does }, text);
+    const focused = line.contains(document.activeElement) ? document.activeElement.dataset.job : null;
     show(
-      this.#place,
+      line,
       el("p", { class: "standing", "data-status": job.status }, el("span", { "data-standing": true }, standingOf(job)), job.worker && el("span", { class: "muted" }, ` · on ${job.worker}`)),
-      el("div", { class: "job-about" }, job.note && el("span", { class: "job-note" }, job.note), labelsOf(job), buttons),
+      el(
+        "div",
+        { class: "job-about" },
+        job.note && el("span", { class: "job-note" }, job.note),
+        labelsOf(job),
+        isOperator() ? button("edit", "", "Name, note, labels", () => this.#edit()) : null,
+        isOperator() && job.status !== "running" ? button("delete", "danger", "Delete", () => askToDelete(job)) : null,
+      ),
     );
-    if (focused) this.#place.querySelector(`[data-job="${focused}"]`)?.focus();
+    if (focused) line.querySelector(`[data-job="${focused}"]`)?.focus();
   }
 
   #tick() {
-    const line = this.#place.querySelector("[data-standing]");
-    if (line) line.textContent = standingOf(this.#job);
+    const text = line.querySelector("[data-standing]");
+    if (text) text.textContent = standingOf(this.#job);
   }
 
   #edit() {
@@ -98,7 +112,7 @@ export class JobHead {
 }
 
 /** Ask for a job's name, note and labels; `done` is told the job as it is then. */
-export function editJob(job, done) {
+function editJob(job, done) {
   const field = (label, name, value, help) =>
     el("div", { class: "field" }, el("label", { for: `job-${name}` }, label), el("input", { id: `job-${name}`, name, value, autocomplete: "off" }), help && el("p", { class: "help" }, help));
   const wrong = el("div", {});
@@ -130,7 +144,7 @@ export function editJob(job, done) {
 }
 
 /** Ask whether to delete a job for good; what stands on it is named by the service. */
-export function askToDelete(job, done = () => location.assign("/jobs")) {
+function askToDelete(job) {
   const said = el("div", {});
   let force = false;
   const button = el("button", { type: "button", class: "danger" }, "Delete for good");
@@ -138,7 +152,7 @@ export function askToDelete(job, done = () => location.assign("/jobs")) {
     try {
       await send("DELETE", `/jobs/${job.id}${force ? "?force=true" : ""}`, {});
       dialog.close();
-      done();
+      location.assign("/jobs");
     } catch (error) {
       force = error.status === 409 && job.status !== "running";
       if (force) button.textContent = "Delete it all the same";
@@ -164,7 +178,7 @@ function open(dialog) {
 }
 
 /** Show a job's log in a place, read when it is unfolded. */
-export function showLog(place, reference) {
+function showLog(place, reference) {
   const text = el("pre", { class: "joblog", tabindex: "0", "aria-label": "Log" });
   const details = el("details", {}, el("summary", {}, "Log"), text);
   const read = throttled(async () => {
@@ -179,9 +193,26 @@ export function showLog(place, reference) {
   return read;
 }
 
-/** Give a page its head and its log, if it has places for them. */
-export function jobFrame(reference, changed) {
-  const head = new JobHead(byId("job"), reference, changed);
+/**
+ * Give a page the line at its head, its events and its log.
+ *
+ * @param {string} reference id or name of the job.
+ * @param {() => void} changed called after something was changed at the head.
+ * @param {object} events `about(event)`: which of several things an event is about, in words;
+ *   `isLogged(event)`: whether it is listed.
+ * @returns what follows the job: given its id, what is done at each new event, and what when a
+ *   lost connection is there again.
+ */
+export function jobFrame(reference, changed, { about, isLogged = () => true } = {}) {
+  const head = new JobLine(reference, changed);
   const readLog = showLog(byId("joblog"), reference);
-  return { head, happened: () => { head.load(); readLog(); } };
+  const list = new EventLog(byId("log").querySelector("[data-log]"), about);
+  const happened = (onNews) => (event, isNew) => {
+    if (isLogged(event)) list.add(event);
+    if (!isNew) return;
+    head.load();
+    readLog();
+    onNews(event);
+  };
+  return (id, onNews, onBack) => follow({ job: id }, Number(document.body.dataset.logSince), happened(onNews), onBack);
 }

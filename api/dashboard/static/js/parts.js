@@ -1,7 +1,7 @@
 // What several pages show alike: a status, progress, the buttons of a piece of work, its events.
 
 import { el, isOperator } from "./dom.js";
-import { send } from "./api.js";
+import { address, send } from "./api.js";
 import { exactMoment, fixed, ms, plural, whole } from "./format.js";
 
 const ACTIONS = {
@@ -96,6 +96,14 @@ function actionButton(path, action, key) {
     }
   });
   return button;
+}
+
+/** Links to a report in several formats: format → word. */
+export function downloads(formats, path, query, name) {
+  return Object.entries(formats).flatMap(([format, word], i) => [
+    i ? " · " : "",
+    el("a", { href: address(path, { ...query, format }), download: `${name}.${format}` }, word),
+  ]);
 }
 
 /** A list of events, the newest first. */

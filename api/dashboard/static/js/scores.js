@@ -1,9 +1,11 @@
 // The table of scores of a report: measured models and their shares first, then published ones,
 // marked as such.
 
-import { address, get } from "./api.js";
+import { get } from "./api.js";
 import { el, problem, show } from "./dom.js";
-import { fixed, percent, plural, whole } from "./format.js";
+import { fixed, percent, plural, signed, whole } from "./format.js";
+import { downloads } from "./parts.js";
+import { plainTable } from "./table.js";
 
 const FORMATS = { md: "Markdown", csv: "CSV", tex: "LaTeX" };
 const RUNTIMES = { pytorch: "PyTorch", "onnx-int8": "ONNX int8" };
@@ -33,54 +35,27 @@ export function showNoScores(place, ...children) {
 
 /** The table of a report: `suite`, `columns`, `rows`, `against` and `notes`. */
 export function scoreTable(report) {
-  const heads = ["Model", ...report.columns.map((column) => column + (isOurSplit(report, column) ? " *" : ""))];
-  const published = report.rows.filter((row) => row.origin === "published");
-  const measured = report.rows.filter((row) => row.origin !== "published");
-  const caption = `Scores over ${report.suite}, in per cent`;
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el(
-      "table",
-      { class: "scores" },
-      el("caption", { class: "visually-hidden" }, caption),
-      el("thead", {}, el("tr", {}, heads.map((text, i) => el("th", { scope: "col", class: i > 0 && "num" }, text)))),
-      el(
-        "tbody",
-        {},
-        measured.map((row) => scoreRow(row, report.columns)),
-        report.against.map((a) => shareRow(a, report.columns)),
-        published.map((row) => scoreRow(row, report.columns)),
-      ),
-    ),
+  const columns = report.columns.map((column) => ({
+    label: column + (isOurSplit(report, column) ? " *" : ""), num: true,
+    cell: (row) => (row.retained ? percent(row.retained[column], 1) : score(row.scores[column])),
+  }));
+  const isPublished = (row) => row.origin === "published";
+  const shares = report.against.map(({ other, retained }) => ({ origin: "share", model: `Share of ${other}`, retained }));
+  const rows = [...report.rows.filter((row) => !isPublished(row)), ...shares, ...report.rows.filter(isPublished)];
+  return plainTable(
+    [{ label: "Model", head: true, wrap: true, cell: (row) => [row.model, isPublished(row) ? originOf(row) : null] }, ...columns],
+    rows,
+    `Scores over ${report.suite}, in per cent`,
+    { name: "scores", attributes: ({ origin }) => ({ "data-origin": origin }) },
   );
 }
 
-function scoreRow(row, columns) {
-  const isPublished = row.origin === "published";
-  const origin = isPublished
-    ? el("div", { class: "muted" }, ["published", row.method, row.about].filter(Boolean).join(" · "))
-    : null;
-  return el(
-    "tr",
-    { "data-origin": row.origin },
-    el("th", { scope: "row", class: "wrap" }, row.model, origin),
-    columns.map((column) => el("td", { class: "num" }, score(row.scores[column]))),
-  );
-}
+const originOf = (row) => el("div", { class: "muted" }, ["published", row.method, row.about].filter(Boolean).join(" · "));
 
-function score(cell) {
+/** A mean over seeds, in per cent, with its deviation. */
+export function score(cell) {
   if (!cell) return "–";
   return fixed(100 * cell.mean, 1) + (cell.deviation == null ? "" : ` ± ${fixed(100 * cell.deviation, 1)}`);
-}
-
-function shareRow({ other, retained }, columns) {
-  return el(
-    "tr",
-    { "data-origin": "share" },
-    el("th", { scope: "row", class: "wrap" }, `Share of ${other}`),
-    columns.map((column) => el("td", { class: "num" }, percent(retained[column], 1))),
-  );
 }
 
 /** Sizes and speeds of the measured models; nothing where none are known. */
@@ -88,35 +63,20 @@ function figuresTable(report) {
   const rows = report.rows.filter((row) => row.figures);
   if (!rows.length) return null;
   const others = report.against.filter((a) => a.speed_up != null).map(({ other }) => rows.find((row) => row.model === other));
-  const heads = ["Model", "Parameters", "On disk", "Latency", "Runtime", ...others.map(({ model }) => `Speed-up over ${model}`)];
-  const caption = "Size and speed";
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el(
-      "table",
-      { class: "figures" },
-      el("caption", { class: "visually-hidden" }, caption),
-      el("thead", {}, el("tr", {}, heads.map((text, i) => el("th", { scope: "col", class: i > 0 && "num" }, text)))),
-      el("tbody", {}, rows.map((row) => figuresRow(row, others))),
-    ),
-  );
-}
-
-function figuresRow({ model, figures }, others) {
   const million = (value, unit) => (value == null ? "–" : `${fixed(value / 1e6, 1)} ${unit}`);
-  const cells = [
-    million(figures.parameters, "M"),
-    million(figures.disk_bytes, "MB"),
-    figures.latency_ms == null ? "–" : `${fixed(figures.latency_ms, 2)} ms`,
-    RUNTIMES[figures.runtime] ?? figures.runtime,
-    ...others.map((other) => speedUp(figures, other.figures)),
-  ];
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row", class: "wrap" }, model),
-    cells.map((text) => el("td", { class: "num" }, text)),
+  const column = (label, cell) => ({ label, num: true, cell: ({ figures }) => cell(figures) });
+  return plainTable(
+    [
+      { label: "Model", head: true, wrap: true, cell: ({ model }) => model },
+      column("Parameters", (figures) => million(figures.parameters, "M")),
+      column("On disk", (figures) => million(figures.disk_bytes, "MB")),
+      column("Latency", (figures) => (figures.latency_ms == null ? "–" : `${fixed(figures.latency_ms, 2)} ms`)),
+      column("Runtime", (figures) => RUNTIMES[figures.runtime] ?? figures.runtime),
+      ...others.map((other) => column(`Speed-up over ${other.model}`, (figures) => speedUp(figures, other.figures))),
+    ],
+    rows,
+    "Size and speed",
+    { name: "figures" },
   );
 }
 
@@ -140,15 +100,12 @@ const METRICS = { f1: "F1", matthews: "Matthews", pearson: "Pearson", spearman: 
 export const measured = ({ metric }) => (metric === null ? "an example" : (METRICS[metric] ?? metric));
 
 function difference(task, other, { metric, difference, low, high, p_value, examples }) {
-  const [mean, from, to] = [difference, low, high].map((value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`);
+  const [mean, from, to] = [difference, low, high].map(signed);
   return `${task}, ${measured({ metric })}: ${mean} points against ${other}, 95 % interval ${from} to ${to}, p = ${p_value.toPrecision(2)} (paired bootstrap, ${whole(examples)} examples)`;
 }
 
 function below(report, query) {
-  const links = Object.entries(FORMATS).flatMap(([format, name], i) => [
-    i ? " · " : "",
-    el("a", { href: address("/evaluations/report", { ...query, format }), download: `evaluation-${report.suite}.${format}` }, name),
-  ]);
+  const links = downloads(FORMATS, "/evaluations/report", query, `evaluation-${report.suite}`);
   const tests = report.against.flatMap(({ other, bootstrap }) =>
     Object.entries(bootstrap).map(([task, test]) => el("li", {}, difference(task, other, test))),
   );

@@ -1,6 +1,6 @@
 // A table that reads one page at a time from the API, sorted and filtered there.
 
-import { announce, el, problem, show } from "./dom.js";
+import { announce, el, nothing, problem, show } from "./dom.js";
 import { get } from "./api.js";
 
 /**
@@ -9,6 +9,8 @@ import { get } from "./api.js";
  * @property {(row: object) => (Node|string)} cell content
  * @property {string} [sort] key of the API; without one the column cannot be sorted
  * @property {boolean} [num] figures, set to the right
+ * @property {boolean} [wrap] text that may take several lines
+ * @property {boolean} [head] what the row is about
  * @property {string} [help] what the figures are, for who points at the heading
  */
 
@@ -67,10 +69,7 @@ export class PagedTable {
   #render(rows) {
     const filtered = Object.values(this.#filters).some((value) => value !== "" && value != null);
     if (!rows.length && this.isFirstPage) {
-      const nothing = filtered
-        ? el("div", { class: "empty slim" }, "Nothing fits these filters.")
-        : this.#options.empty();
-      show(this.#place, nothing);
+      show(this.#place, filtered ? nothing("Nothing fits these filters.") : this.#options.empty());
       return;
     }
     const focused = this.#place.contains(document.activeElement)
@@ -81,25 +80,12 @@ export class PagedTable {
   }
 
   #table(rows) {
-    const heads = this.#columns.map((column) => this.#head(column));
-    return el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": this.#options.caption },
-      el(
-        "table",
-        {},
-        el("caption", { class: "visually-hidden" }, this.#options.caption),
-        el("thead", {}, el("tr", {}, heads)),
-        el("tbody", {}, rows.map((row) => tableRow(this.#columns, row))),
-      ),
-    );
+    return framed(this.#options.caption, this.#columns.map((column) => this.#head(column)), this.#columns, rows);
   }
 
   #head({ label, sort, num, help }) {
-    const attributes = { scope: "col", class: num && "num", title: help };
-    if (!sort) return el("th", attributes, label);
-    if (this.#sort === sort) attributes["aria-sort"] = "ascending";
-    if (this.#sort === `-${sort}`) attributes["aria-sort"] = "descending";
+    if (!sort) return plainHead({ label, num, help });
+    const sorted = { [sort]: "ascending", [`-${sort}`]: "descending" }[this.#sort];
     const turn = () => {
       this.#sort = this.#sort === `-${sort}` ? sort : `-${sort}`;
       this.#cursors = [null];
@@ -107,7 +93,7 @@ export class PagedTable {
       this.load();
     };
     const button = el("button", { type: "button", onclick: turn, "data-key": `sort-${sort}` }, label);
-    return el("th", attributes, button);
+    return plainHead({ label: button, num, help }, { "aria-sort": sorted });
   }
 
   #pager(count) {
@@ -120,17 +106,7 @@ export class PagedTable {
       this.load();
     };
     const button = (text, enabled, to) =>
-      el(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          disabled: !enabled,
-          onclick: go(to),
-          "data-key": `page-${text}`,
-        },
-        text,
-      );
+      el("button", { type: "button", class: "small", disabled: !enabled, onclick: go(to), "data-key": `page-${text}` }, text);
     return el(
       "div",
       { class: "pager" },
@@ -142,31 +118,29 @@ export class PagedTable {
   }
 }
 
-/** A table whose rows are all at hand. */
-export function plainTable(columns, rows, caption) {
+/** A table whose rows are all at hand; `look` may have a class, and the attributes of a row. */
+export function plainTable(columns, rows, caption, look = {}) {
+  return framed(caption, columns.map((column) => plainHead(column)), columns, rows, look);
+}
+
+/** A table that scrolls where it is too wide. */
+function framed(caption, heads, columns, rows, { name = null, attributes = () => ({}) } = {}) {
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     el(
       "table",
-      {},
+      { class: name },
       el("caption", { class: "visually-hidden" }, caption),
-      el(
-        "thead",
-        {},
-        el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.num && "num", title: c.help }, c.label))),
-      ),
-      el("tbody", {}, rows.map((row) => tableRow(columns, row))),
+      el("thead", {}, el("tr", {}, heads)),
+      el("tbody", {}, rows.map((row) => el("tr", attributes(row), columns.map((column) => cellOf(column, row))))),
     ),
   );
 }
 
-function tableRow(columns, row) {
-  return el(
-    "tr",
-    {},
-    columns.map((c) =>
-      el("td", { class: [c.num && "num", c.wrap && "wrap"].filter(Boolean).join(" ") || null }, c.cell(row)),
-    ),
-  );
+const plainHead = ({ label, num, help }, more = {}) => el("th", { scope: "col", class: num && "num", title: help, ...more }, label);
+
+function cellOf({ num, wrap, head, cell }, row) {
+  const looks = [num && "num", wrap && "wrap"].filter(Boolean).join(" ") || null;
+  return head ? el("th", { scope: "row", class: looks }, cell(row)) : el("td", { class: looks }, cell(row));
 }

@@ -89,6 +89,7 @@ def test_a_wrong_spec_is_told_by_place(
     assert [problem["where"] for problem in answer.json()["errors"]] == [where]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_distillations_are_filtered_and_sorted(client: TestClient) -> None:
     other = "10,12,384,384,gelu"
     for name, architecture in (("b", SMALL), ("a", other), ("c", SMALL)):
@@ -109,6 +110,7 @@ def test_distillations_are_filtered_and_sorted(client: TestClient) -> None:
     assert client.get(f"{DISTILLATIONS}?colour=red").status_code == 422
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_curve_is_thinned_and_its_ends_are_kept(client: TestClient, database: Database) -> None:
     with database.write() as session:
         row = distillations.create_distillation(session, {}, Architecture.parse(SMALL), name="m")

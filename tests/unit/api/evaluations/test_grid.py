@@ -14,7 +14,6 @@ from api.evaluations import grid as grid_run
 from api.evaluations.grid import chosen_trial
 from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
-from api.evaluations.run import unchanged_data
 from kdnas.db.engine import Database
 from kdnas.db.models import Grid
 from kdnas.db.queue import leases
@@ -77,7 +76,7 @@ def run(
     **more: Any,
 ) -> Trial | None:
     (planned,) = prepared.tasks
-    data = unchanged_data(prepared, planned)
+    data = prepared.unchanged_data(planned)
     return chosen_trial(prepared, planned, data, database, settings, tell, should_stop, **more)
 
 
@@ -147,7 +146,7 @@ def test_too_few_examples_are_told_before_anything_is_started(
     prepared: PreparedEvaluation, database: Database, settings: Settings
 ) -> None:
     (planned,) = prepared.tasks
-    data = unchanged_data(prepared, planned)
+    data = prepared.unchanged_data(planned)
     few = replace(data, train=data.train[:1])
     with pytest.raises(TaskDataError, match="cannot be split in two"):
         chosen_trial(prepared, planned, few, database, settings, lambda _: None, lambda: False)

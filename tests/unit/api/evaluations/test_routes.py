@@ -18,11 +18,12 @@ from api.evaluations.schemas import (
     Suites,
 )
 from api.http.schemas import Page
-from api.jobs.files import PREDICTIONS_FILE, evaluation_folder
+from api.jobs.files import evaluation_folder
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.repository import distillations, evaluations, events, jobs
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec, OwnTaskSpec
@@ -102,6 +103,7 @@ def distilled(database: Database, name: str, output: Path | None) -> str:
     return row.id
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_row_for_each_task_and_seed(client: TestClient, database: Database, data: Path) -> None:
     body = {"model": "minilm", "suite": "glue", "data_dir": str(data), "seeds": 2}
     answer = client.post(EVALUATIONS, json=body, headers={"Idempotency-Key": "one"})
@@ -229,6 +231,7 @@ def test_without_a_folder_the_hub_has_the_data(client: TestClient) -> None:
     assert len(answer.json()["items"]) == 9
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_evaluations_are_filtered_and_sorted(client: TestClient, database: Database) -> None:
     distillation_id = distilled(database, "small", None)
     store(database, "student", [0.5, 0.6], distillation_id=distillation_id)
@@ -274,6 +277,7 @@ def test_an_evaluation_is_paused_resumed_and_cancelled(client: TestClient, data:
         assert client.get(f"{EVALUATIONS}{unknown}").status_code == 404
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_report_puts_seeds_together_and_published_rows_beside(
     client: TestClient, database: Database
 ) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from api.evaluations import run as evaluation_run
+from api.evaluations.command import EvaluationOutcome, check_saving, run_evaluation, save_models
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation, prepared_for
 from api.evaluations.report import build_report
-from api.evaluations.run import EvaluationOutcome, FinishedPair, run_evaluation
-from api.evaluations.saved_models import check_saving, save_models
+from api.evaluations.run import FinishedPair
 from api.evaluations.stored_report import stored_report
 from api.jobs.files import evaluation_folder
 from kdnas.db.engine import Database
@@ -22,6 +22,7 @@ from kdnas.db.migrate import open_database
 from kdnas.db.models import Evaluation
 from kdnas.db.queue import claims, leases
 from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.errors import (
     ConflictError,
@@ -104,6 +105,10 @@ def figures(outcome: EvaluationOutcome) -> list[tuple[str, int, float, bool]]:
     return [(p.result.task, p.result.seed, p.result.main, p.known) for p in outcome.finished]
 
 
+def records(outcome: EvaluationOutcome) -> list[EvaluationRecord]:
+    return [pair.record for pair in outcome.finished]
+
+
 def test_a_stopped_evaluation_goes_on_where_it_was(
     database: Database, models: Path, data: Path, settings: Settings, tmp_path: Path
 ) -> None:
@@ -143,9 +148,9 @@ def test_models_are_compared_on_the_same_examples(
     outcome = run_evaluation(small, database, settings)
     other = str(models / "large")
     with pytest.raises(NotFoundError, match="was not evaluated on SST-2 with these data"):
-        build_report(small, outcome, [other], database, settings)
+        build_report(small, records(outcome), [other], database, settings)
     theirs = run_evaluation(large, database, settings)
-    report = build_report(small, outcome, [other], database, settings)
+    report = build_report(small, records(outcome), [other], database, settings)
     own, teacher = report.rows[:2]
     (against,) = report.against
     assert own.cells["SST-2"].seeds == 2
@@ -237,7 +242,7 @@ def test_variants_are_models_of_their_own(
     assert [pair.known for pair in pairs] == [False] * 2
     assert [pair.record.model for pair in pairs] == [name, f"{name} (1 layer)"]
 
-    report = build_report(cut, outcomes[1], [name], database, settings)
+    report = build_report(cut, records(outcomes[1]), [name], database, settings)
     assert [row.model for row in report.rows[:2]] == [f"{name} (1 layer)", name]
     speed_up = report.against[0].speed_up
     assert speed_up is not None
@@ -247,7 +252,7 @@ def test_variants_are_models_of_their_own(
         stored = stored_report(session, settings, f"{name} (1 layer)", "glue", [name])
     assert stored.against[0].speed_up == speed_up
     known = run_evaluation(cut, database, settings)
-    again = build_report(cut, known, [name], database, settings)
+    again = build_report(cut, records(known), [name], database, settings)
     assert again.rows[0].figures == report.rows[0].figures
 
     beside = prepared_for(name, cut)
@@ -269,7 +274,7 @@ def test_int8_is_scored_after_the_same_fine_tuning(
         (pair,) = outcome.finished
         assert pair.record.model == f"{models / 'large'} (int8)"
         assert any(note.startswith("weights in int8") for note in pair.result.notes)
-        report = build_report(small, outcome, [], database, settings)
+        report = build_report(small, records(outcome), [], database, settings)
     found = report.rows[0].figures
     assert found is not None
     assert found.runtime == "onnx-int8"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from api.evaluations import service as evaluation_service
+from api.evaluations import run as evaluation_run
+from api.evaluations.command import run_evaluation
 from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
-from api.evaluations.run import run_evaluation, what_decides
-from api.evaluations.service import run_in
+from api.evaluations.run import run_in
 from api.jobs import runner
 from api.jobs.files import evaluation_checkpoints, evaluation_folder
 from api.jobs.work import do_job
@@ -207,7 +207,7 @@ def test_what_is_known_is_not_written_to_what_was_stopped(
         place.act(row_id, action)
         return prepared
 
-    monkeypatch.setattr(evaluation_service, "prepare_evaluation", act_then)
+    monkeypatch.setattr(evaluation_run, "prepare_evaluation", act_then)
     assert place.run(row_id) == after
     assert place.row(row_id).metrics == {}
     monkeypatch.undo()
@@ -302,7 +302,7 @@ def test_of_two_that_are_the_same_the_younger_one_waits(
             assert claim is not None
             assert claim.job_id == row_id
         if has_key:
-            about = what_decides(prepared, prepared.tasks[0], 0)
+            about = prepared.what_decides(prepared.tasks[0], 0)
             evaluations.note_prepared(session, older, about)
     settings = replace(place.settings, database_url=database_url)
     assert runner.run(younger, own.token, settings, lambda: False) == 75

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api.http import event_hub
-from api.http.event_hub import HELLO, KEEP_ALIVE, EventHub, Subject
+from api.http.event_hub import HELLO, KEEP_ALIVE, EventHub
 from kdnas.db.engine import Database
 from kdnas.db.repository import searches
 from kdnas.db.repository.events import append_event, last_event_id
@@ -61,7 +61,7 @@ def test_an_event_on_the_wire(database: Database) -> None:
 
     async def run() -> bytes:
         hub = EventHub(database)
-        async with aclosing(hub.listen(Subject(search_id), 0)) as stream:  # type: ignore[type-var]
+        async with aclosing(hub.listen(search_id, 0)) as stream:  # type: ignore[type-var]
             assert await anext(stream) == HELLO
             return await anext(stream)
 
@@ -89,10 +89,7 @@ def test_the_past_and_what_comes_meet_without_gap_or_repeat(
         hub = EventHub(database)
         writer.start()
         return await asyncio.gather(
-            *(
-                collect(hub.listen(Subject(), since), first + 79)
-                for since in (0, first + 9, first + 38)
-            )
+            *(collect(hub.listen(None, since), first + 79) for since in (0, first + 9, first + 38))
         )
 
     from_start, from_tenth, late = asyncio.run(run())
@@ -109,7 +106,7 @@ def test_a_slow_listener_loses_nothing(database: Database, monkeypatch: pytest.M
 
     async def run() -> list[int]:
         hub = EventHub(database)
-        slow, quick = hub.listen(Subject(), start), hub.listen(Subject(), start)
+        slow, quick = hub.listen(None, start), hub.listen(None, start)
         await anext(slow)
         hearing = asyncio.create_task(collect(quick, start + 30))
         await asyncio.sleep(0.3)
@@ -142,7 +139,7 @@ def test_listeners_who_come_back_together_lose_nothing(
     async def run() -> tuple[list[list[int]], int]:
         hub = EventHub(database)
         known = await asyncio.to_thread(newest, database)
-        leaving = asyncio.create_task(collect(hub.listen(Subject(), known), known + 5))
+        leaving = asyncio.create_task(collect(hub.listen(None, known), known + 5))
         await asyncio.sleep(0.5)
         await asyncio.to_thread(write, database, 5)
         assert len(await leaving) == 5
@@ -151,7 +148,7 @@ def test_listeners_who_come_back_together_lose_nothing(
 
         async def come_back(after_seconds: float) -> list[int]:
             await asyncio.sleep(after_seconds)
-            return await collect(hub.listen(Subject(), known + 2), last)
+            return await collect(hub.listen(None, known + 2), last)
 
         return await asyncio.gather(*map(come_back, (0.0, 0.1, 0.2))), known
 
@@ -165,11 +162,11 @@ def test_listeners_come_and_go(database: Database) -> None:
     async def run() -> tuple[list[int], list[int], int]:
         hub = EventHub(database)
         one = await asyncio.to_thread(write, database)
-        first = await collect(hub.listen(Subject(), one - 1), one)
+        first = await collect(hub.listen(None, one - 1), one)
         await everybody_gone(hub)
         assert hub.num_listeners == 0
         two = await asyncio.to_thread(write, database, 3)
-        second = await collect(hub.listen(Subject(), one), two)
+        second = await collect(hub.listen(None, one), two)
         return first, second, one
 
     first, second, one = asyncio.run(run())
@@ -184,7 +181,7 @@ def test_one_search_is_heard_alone(database: Database) -> None:
 
     async def run() -> list[int]:
         hub = EventHub(database)
-        listening = asyncio.create_task(collect(hub.listen(Subject(mine), start), start + 6))
+        listening = asyncio.create_task(collect(hub.listen(mine, start), start + 6))
         await asyncio.sleep(0.3)
         await asyncio.to_thread(write, database, 1, other)
         await asyncio.to_thread(write, database, 1, mine)
@@ -203,7 +200,7 @@ def test_a_silent_line_is_kept_open(database: Database, monkeypatch: pytest.Monk
         hub = EventHub(database)
         async with (
             asyncio.timeout(PATIENCE),
-            aclosing(hub.listen(Subject(search_id), start)) as stream,  # type: ignore[type-var]
+            aclosing(hub.listen(search_id, start)) as stream,  # type: ignore[type-var]
         ):
             await anext(stream)
             busy = asyncio.create_task(asyncio.to_thread(write, database, 20))
@@ -217,7 +214,7 @@ def test_a_silent_line_is_kept_open(database: Database, monkeypatch: pytest.Monk
 def test_closing_ends_every_stream(database: Database) -> None:
     async def run() -> None:
         hub = EventHub(database)
-        listening = [asyncio.create_task(collect(hub.listen(Subject(), 0), 99)) for _ in range(3)]
+        listening = [asyncio.create_task(collect(hub.listen(None, 0), 99)) for _ in range(3)]
         await asyncio.sleep(0.3)
         async with asyncio.timeout(PATIENCE):
             await hub.wait_closed()
@@ -236,7 +233,7 @@ def test_the_reader_outlives_a_database_that_is_away(
 
     async def run() -> list[int]:
         hub = EventHub(away)
-        listening = asyncio.create_task(collect(hub.listen(Subject(), start), start + 1))
+        listening = asyncio.create_task(collect(hub.listen(None, start), start + 1))
         await asyncio.sleep(0.3)
         assert not listening.done()
         hub._database = database
@@ -254,8 +251,7 @@ def test_two_hundred_listeners_hear_of_it_within_a_second(database: Database) ->
     async def run() -> float:
         hub = EventHub(database)
         listening = [
-            asyncio.create_task(collect(hub.listen(Subject(), start), start + 20))
-            for _ in range(200)
+            asyncio.create_task(collect(hub.listen(None, start), start + 20)) for _ in range(200)
         ]
         await asyncio.sleep(0.5)
         await asyncio.to_thread(write, database, 20)

@@ -51,6 +51,7 @@ def num_searches(database: Database) -> int:
         return len(searches.list_searches(session))
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_same_request_is_done_once(client: TestClient, database: Database) -> None:
     first, again = post(client, {}), post(client, {})
     assert first.status_code == again.status_code == 202
@@ -87,6 +88,7 @@ def test_a_failed_request_leaves_its_key_free(client: TestClient, database: Data
     assert num_searches(database) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_twins_at_the_same_moment_are_done_once(client: TestClient, database: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: post(client, {}), range(4)))
@@ -95,6 +97,7 @@ def test_twins_at_the_same_moment_are_done_once(client: TestClient, database: Da
     assert num_searches(database) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_key_is_forgotten_after_a_day(
     client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.inputs import preparation
 from api.inputs.preparation import (
     Pinned,
     build_space,
@@ -22,11 +23,12 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import build_corpus
 from kdnas.db.engine import Database
 from kdnas.distill.calibration import training_tokens
-from kdnas.errors import CancelledError, SearchSpaceError, SpecError
-from kdnas.latency.device_lock import training_lock
+from kdnas.errors import CancelledError, LatencyError, SearchSpaceError, SpecError
+from kdnas.latency.device_lock import measuring_lock, training_lock
+from kdnas.latency.table import build_latency_table
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import objective_problem
-from kdnas.records import LatencyEntry, TeacherShape
+from kdnas.records import LatencyEntry, LatencyTable, TeacherShape
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.objective_registry import objective_spec
@@ -140,6 +142,46 @@ def test_two_searches_that_begin_at_once_share_one_table(
     for table in found:
         assert table.teacher_ms == stored.teacher_ms
         assert {name: stored.entries[name] for name in table.entries} == table.entries
+
+
+def test_a_build_has_the_machine_for_itself_and_may_begin_anew(
+    lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path))
+    first = ensure_latencies(database, QUICK, lab.teacher, space(24))
+    asked: list[tuple[object, object]] = []
+
+    def build(*arguments: Any, **options: Any) -> LatencyTable:
+        with pytest.raises(LatencyError, match="still taken"), measuring_lock(wait_seconds=0):
+            pass
+        asked.append((options["budget_seconds"], options["exhaustive"]))
+        return replace(build_latency_table(*arguments, **options), teacher_ms=100.0)
+
+    monkeypatch.setattr(preparation, "build_latency_table", build)
+    again = ensure_latencies(database, QUICK, lab.teacher, space(24), anew=True)
+    assert asked == [(1, False)]
+    assert again.teacher_ms == 100.0 != first.teacher_ms
+    stored = stored_latencies(database, again.profile, lab.teacher)
+    assert stored is not None
+    assert (stored.teacher_ms, stored.entries) == (100.0, again.entries)
+
+
+def test_a_wait_for_trainings_is_said(
+    lab: TinyLab, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path))
+    said: list[str] = []
+    looked = iter(range(100))
+
+    def check() -> None:
+        if next(looked) > 1:
+            raise CancelledError("it was cancelled")
+
+    with training_lock(), pytest.raises(CancelledError):
+        ensure_latencies(
+            database, QUICK, lab.teacher, space(24), None, said.append, check, anew=True
+        )
+    assert said == ["waiting for trainings or another measurement on this machine to end"]
 
 
 def test_a_wait_for_trainings_ends_with_the_search(

@@ -14,8 +14,8 @@ from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from kdnas.corpus.tokenized import CorpusProgress
 from kdnas.db.engine import Database
 from kdnas.db.lists import job_pages
-from kdnas.db.models import Job
-from kdnas.db.repository import events, jobs, latency_builds, searches
+from kdnas.db.models import Job, LatencyBuild
+from kdnas.db.repository import events, jobs, searches
 from kdnas.errors import ConflictError, TrainingError
 from kdnas.settings import Settings
 
@@ -97,11 +97,13 @@ def test_a_phase_is_stored_with_its_beginning(
     before = datetime.now(UTC) - timedelta(seconds=1)
     context.latency(0.02, "1 of 50 blocks")
     first = read(database, job_id)
-    assert first["phase"] == "latency table"
+    assert first["phase"] == "latency table: 1 of 50 blocks"
     assert before < first["phase_since"] <= datetime.now(UTC)
     clock.now += 60
     context.latency(0.04, "2 of 50 blocks")  # the same phase: since when does not change
-    assert read(database, job_id)["phase_since"] == first["phase_since"]
+    second = read(database, job_id)
+    assert second["phase"] == "latency table: 2 of 50 blocks"
+    assert second["phase_since"] == first["phase_since"]
     context.phase("training")
     third = read(database, job_id)
     assert third["phase"] == "training"
@@ -146,7 +148,7 @@ def test_tokenising_is_told_and_a_corpus_that_is_there_is_not(
     assert told(database, job_id, "search_preparing") == [
         {"text": "tokenising the corpus: 7 sequences", "share": 0.25}
     ]
-    assert read(database, job_id)["phase"] == "tokenising the corpus"
+    assert read(database, job_id)["phase"] == "tokenising the corpus: 7 sequences"
 
 
 def test_a_phase_of_a_job_that_was_paused_meanwhile_is_not_stored(
@@ -172,13 +174,28 @@ def test_progress_is_stored_without_an_event(
         assert events.last_event_id(session) == before
 
 
+def test_how_far_the_work_is_is_stored_about_once_a_second_without_an_event(
+    database: Database, settings: Settings, job_id: str, clock: Clock
+) -> None:
+    context = context_of(database, settings, job_id)
+    with database.read() as session:
+        before = events.last_event_id(session)
+    for step in range(1, 31):
+        context.working(f"training: step {step} of 30", step, 30)
+        clock.now += 1 / 16
+    found = read(database, job_id)
+    assert (found["phase"], found["done"]) == ("training: step 17 of 30", 17)
+    with database.read() as session:
+        assert events.last_event_id(session) == before
+
+
 def test_an_event_has_its_kind_before_it(
     database: Database, settings: Settings, job_id: str
 ) -> None:
     context_of(database, settings, job_id).event("counted", {"number": 4})
     assert told(database, job_id, "search_counted") == [{"number": 4}]
     with database.write() as session:
-        build = latency_builds.create_build(session, {})
+        build = jobs.add_job(session, LatencyBuild, {})
     context_of(database, settings, build.id).event("counted", {"number": 5})
     assert told(database, build.id, "latency_build_counted") == [{"number": 5}]
 

@@ -25,8 +25,7 @@ from kdnas.db.queue import leases
 from kdnas.db.queue.transitions import apply_action
 from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.records import Proposal, SearchRecord
-from kdnas.search.protocols import NewCandidate
+from kdnas.records import NewCandidate, Proposal, SearchRecord
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 

@@ -65,7 +65,7 @@ from kdnas.db.migrate import open_database
 from kdnas.db.models import Job
 from kdnas.db.queue import claims
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import add_job
 from kdnas.settings import Settings
 
 *ours, last = kinds()
@@ -196,9 +196,6 @@ NAMES = frozenset(
 )
 
 LEFT_OVER = {
-    # A pipeline of the command line does its parts in this process, each on a screen of its own.
-    ("api/pipelines/run.py", "SearchRecord"),
-    ("api/pipelines/run.py", "DistillationRecord"),
     # Sections of kdnas.yaml: in a pipeline everything has its place.
     ("kdnas/cli/options/inputs.py", "pipeline"),
     ("kdnas/cli/options/inputs.py", "search"),

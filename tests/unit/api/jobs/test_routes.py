@@ -14,7 +14,7 @@ from api.jobs.schemas import JobDetail, JobShape
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.lists.job_pages import SORTS
-from kdnas.db.models import Job
+from kdnas.db.models import Job, LatencyBuild
 from kdnas.db.queue import claims
 from kdnas.db.queue.leases import LeaseOwner, this_host
 from kdnas.db.repository import (
@@ -22,7 +22,6 @@ from kdnas.db.repository import (
     evaluations,
     events,
     jobs,
-    latency_builds,
     pipelines,
     searches,
 )
@@ -58,7 +57,7 @@ def ids(database: Database) -> Ids:
         ).id
         pair = NewEvaluation("glue", "RTE", 3, {})
         (scored,) = evaluations.create_evaluations(session, [pair], model="minilm")
-        build = latency_builds.create_build(session, {}).id
+        build = jobs.add_job(session, LatencyBuild, {}).id
         jobs.set_status(session, part, "running")
         jobs.set_status(session, part, "succeeded")
         jobs.set_status(session, made, "running")
@@ -74,12 +73,14 @@ def listed(client: TestClient, query: str = "") -> list[str]:
     return [row["id"] for row in answer.json()["items"]]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_what_users_asked_for_is_listed_the_newest_first(client: TestClient, ids: Ids) -> None:
     assert listed(client) == [ids.build, ids.scored, ids.made, ids.alone, ids.whole]
     everything = [ids.build, ids.scored, ids.made, ids.alone, ids.part, ids.whole]
     assert listed(client, "roots=false") == everything
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -151,6 +152,7 @@ def test_what_a_list_refuses(
     assert said in answer.json()["detail"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_parent_counts_its_children(client: TestClient, database: Database, ids: Ids) -> None:
     with database.write() as session:
         searches.create_search(session, {}, name="second", parent_id=ids.whole)
@@ -160,6 +162,7 @@ def test_a_parent_counts_its_children(client: TestClient, database: Database, id
     assert (child["parent_id"], child["num_children"]) == (ids.whole, 0)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_is_read_by_id_and_by_name(client: TestClient, database: Database, ids: Ids) -> None:
     found = client.get(f"{JOBS}/{ids.alone}").json()
     assert_shape(JobDetail, found)
@@ -262,6 +265,7 @@ def test_one_is_named_noted_and_labelled(
     ]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_taken_name_is_refused_and_nothing_is_changed(client: TestClient, ids: Ids) -> None:
     answer = client.patch(f"{JOBS}/alone", json={"note": "late", "name": "part"})
     assert answer.status_code == 409
@@ -307,6 +311,7 @@ def test_a_wrong_change_is_refused(
     assert where in answer.json()["detail"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_is_deleted(client: TestClient, database: Database, ids: Ids) -> None:
     for path in (f"{JOBS}/{ids.build}", f"/api/v1/evaluations/{ids.scored}"):
         assert client.delete(path).status_code == 204
@@ -326,6 +331,7 @@ def test_one_that_runs_is_not_deleted(client: TestClient, ids: Ids, force: bool)
     )
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("path", [JOBS, "/api/v1/searches"])
 def test_what_others_stand_on_is_deleted_with_force_alone(
     client: TestClient, ids: Ids, path: str
@@ -343,6 +349,7 @@ def test_what_others_stand_on_is_deleted_with_force_alone(
     assert client.get("/api/v1/pipelines/whole").json()["search_id"] is None
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_parent_leaves_its_children(client: TestClient, database: Database, ids: Ids) -> None:
     with database.write() as session:
         late = searches.create_search(session, {}, name="late", parent_id=ids.whole).id

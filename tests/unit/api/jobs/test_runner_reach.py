@@ -20,10 +20,11 @@ from api.jobs import runner
 from api.jobs.children import child_environment
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
+from kdnas.db.models import LatencyBuild
 from kdnas.db.queue import claims
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.records import DistillationRecord, EvaluationRecord
-from kdnas.db.repository import distillations, evaluations, latency_builds
+from kdnas.db.repository import distillations, evaluations, jobs
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -206,12 +207,12 @@ def test_the_teacher_of_a_latency_table(service: Service) -> None:
     path = service.root / "later"
     path.symlink_to(service.outside / "teacher")
     with service.database.write() as session:
-        build_id = latency_builds.create_build(session, {"teacher": {"ref": str(path)}}).id
+        build_id = jobs.add_job(session, LatencyBuild, {"teacher": {"ref": str(path)}}).id
         owner = LeaseOwner.of_this_process("service", "claim")
         assert claims.claim_next(session, "latency_build", owner, 60)
     assert runner.run(build_id, "claim", service.settings, lambda: False) == 2
     with service.database.read() as session:
-        error = latency_builds.get_build(session, build_id).error or ""
+        error = jobs.get_job(session, build_id, LatencyBuild).error or ""
     assert error.startswith(f"'{path}' leads out of the folders")
 
 

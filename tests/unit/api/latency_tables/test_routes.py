@@ -14,7 +14,7 @@ from api.latency_tables.schemas import (
     SpaceShape,
 )
 from kdnas.db.engine import Database
-from kdnas.db.repository import latencies, latency_builds
+from kdnas.db.repository import latencies
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.search_space import SearchSpace
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_latencies, benchmark_ms
@@ -29,6 +29,7 @@ def table(database: Database) -> str:
         return latencies.save_latency_table(session, benchmark_latencies())
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_tables_are_listed_and_read_by_entry(client: TestClient, table: str) -> None:
     listed = client.get(TABLES).json()
     assert_shape(Page[LatencyTableShape], listed)
@@ -54,6 +55,7 @@ def test_tables_are_listed_and_read_by_entry(client: TestClient, table: str) -> 
         assert client.get(f"{TABLES}/{unknown}").status_code == 404
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_table_is_asked_for_and_its_build_followed(
     client: TestClient, database: Database, table: str
 ) -> None:
@@ -66,7 +68,7 @@ def test_a_table_is_asked_for_and_its_build_followed(
     location = answer.headers["location"]
     assert client.get(location).json() == made
     with database.write() as session:
-        latency_builds.set_built(session, made["id"], table)
+        latencies.set_built(session, made["id"], table)
     done = client.get(location).json()
     assert (done["status"], done["share"], done["latency_table_id"]) == ("succeeded", 1, table)
     builds = client.get("/api/v1/latency-builds?status=succeeded").json()

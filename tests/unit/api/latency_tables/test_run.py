@@ -16,8 +16,7 @@ from kdnas.db.models import LatencyBuild
 from kdnas.db.queue import claims, leases
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import apply_action
-from kdnas.db.records import LatencyBuildRecord
-from kdnas.db.repository import latency_builds
+from kdnas.db.repository import jobs
 from kdnas.errors import SpecError, TeacherError
 from kdnas.models.teacher import TeacherHandle
 from kdnas.reach import Reach
@@ -53,7 +52,7 @@ class Place:
             "space": {"kind": "custom", "axes": AXES},
         }
         with self.database.write() as session:
-            return latency_builds.create_build(session, spec).id
+            return jobs.add_job(session, LatencyBuild, spec).id
 
     def run(self, build_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
         owner = LeaseOwner.of_this_process("service")
@@ -71,10 +70,10 @@ class Place:
             stopped_status="running",
         )
 
-    def row(self, build_id: str) -> LatencyBuildRecord:
+    def row(self, build_id: str) -> LatencyBuild:
         with self.database.read() as session:
             assert leases.holder(session, LatencyBuild, build_id) is None
-            return latency_builds.get_build(session, build_id)
+            return jobs.get_job(session, build_id, LatencyBuild)
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def test_a_cancelled_build_stops(place: Place, monkeypatch: pytest.MonkeyPatch) 
 
     def cancel_and_wait() -> bool:
         with place.database.write() as session:
-            if latency_builds.get_build(session, build_id).status == "running":
+            if jobs.get_job(session, build_id, LatencyBuild).status == "running":
                 apply_action(session, build_id, "cancel")
         time.sleep(0.5)  # the watcher sees it
         return False

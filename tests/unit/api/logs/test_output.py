@@ -12,7 +12,7 @@ import pytest
 
 from api.jobs import children
 from api.jobs.children import Child, child_environment
-from api.logs.job_log import read_log
+from api.logs.job_log import log_so_far
 from kdnas.db.migrate import open_database
 from kdnas.db.queue import claims
 from kdnas.db.queue.claims import Claim
@@ -46,6 +46,10 @@ def settings(tmp_path: Path) -> Settings:
 def start(settings: Settings, job_id: str = "01job") -> Child:
     claim = Claim(job_id, "name", LeaseOwner.of_this_process("service", "claim"), {}, False)
     return Child.start("search", claim, child_environment(settings), settings)
+
+
+def read_log(settings: Settings, job_id: str, tail: int) -> str:
+    return log_so_far(settings, job_id, has_ended=True).newest(tail).decode()
 
 
 def finish(child: Child, timeout_seconds: float = 60.0) -> None:

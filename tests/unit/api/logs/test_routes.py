@@ -111,6 +111,7 @@ def test_a_viewer_may_read_it(settings: Settings, make_client: MakeClient, job_i
     assert (answer.status_code, answer.text[-12:]) == (200, "line 1999 é\n")
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_deleted_job_leaves_no_log(
     client: TestClient, settings: Settings, database: Database, job_id: str
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from api.logs import writer as log_writer
-from api.logs.job_log import JobLog, read_log, remove_log
+from api.logs.job_log import JobLog, log_so_far
 from api.logs.text import HEAD_BYTES, LONGEST_BYTES
 from api.logs.writer import LogWriter, publish_what_was_left
 from kdnas.db.engine import Database
@@ -66,6 +66,10 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)
+
+
+def read_log(settings: Settings, job_id: str, tail: int) -> str:
+    return log_so_far(settings, job_id, has_ended=True).newest(tail).decode()
 
 
 def log_of(settings: Settings) -> list[str]:
@@ -199,14 +203,14 @@ def test_a_deleted_job_has_no_log_and_gets_none(
         writer = begin(machine("a"))
         writer.add(b"something\n")
         wait_until(lambda: "something" in log_of(machine("b")))
-        remove_log(machine(deleted_by), JOB)
+        JobLog.of(machine(deleted_by), JOB).remove()
         writer.add(b"more\n")
         writer.end("ended")
         assert writer.wait(30)
         with pytest.raises(NotFoundError, match=f"there is no log of job '{JOB}'"):
             read_log(machine("a"), JOB, 10)
         assert not (machine("a").home / "jobs" / JOB).exists()
-    remove_log(machine("a"), JOB)
+    JobLog.of(machine("a"), JOB).remove()
 
 
 def test_a_store_out_of_reach_is_told_once_and_tried_again(

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from api.evaluations.paired_scores import Kept
 from api.pipelines.scores import ScoredModel, Scoring
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.paired import Kept
 from kdnas.evaluation.settings import published_settings
 from kdnas.evaluation.tasks.registry import find_task
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from api.pipelines.results import Beside, Estimate, ModelLine
 from api.pipelines.scores import Scoring
 from api.pipelines.verdict import Case, answer, choose_picks, findings
-from api.pipelines.words import share_text
 from kdnas.evaluation.reports.report import Cell
 from kdnas.records import MemberRole
 
@@ -181,8 +180,10 @@ def test_it_is_said_when_there_is_nothing_to_compare_with() -> None:
 
 
 def test_a_share_without_an_interval_has_none() -> None:
-    assert share_text(Estimate(0.9)) == "90.0 %"
-    assert share_text(Estimate(0.9, 0.8, 1.01)) == "90.0 % (95 % interval 80.0 to 101.0)"
+    assert Estimate(0.9).as_share("95 % interval ") == "90.0 %"
+    known = Estimate(0.9, 0.8, 1.01)
+    assert known.as_share() == "90.0 % (80.0 to 101.0)"
+    assert known.as_share("95 % interval ") == "90.0 % (95 % interval 80.0 to 101.0)"
 
 
 def test_models_that_no_example_tells_apart_are_a_warning() -> None:

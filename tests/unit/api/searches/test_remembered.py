@@ -17,8 +17,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches
-from kdnas.records import Proposal
-from kdnas.search.protocols import NewCandidate
+from kdnas.records import NewCandidate, Proposal
 from kdnas.settings import Settings
 from kdnas.testing.journal_contract import CONTEXT, KNOWN, LOSSES, result_of
 

@@ -115,6 +115,7 @@ def test_a_name_and_a_key_are_used_once(client: TestClient) -> None:
     assert len(client.get(SEARCHES).json()["items"]) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_searches_are_listed_with_their_figures(client: TestClient, many: str) -> None:
     for name in ("b", "a", "C_1"):
         client.post(SEARCHES, json={"name": name})
@@ -209,6 +210,7 @@ def test_a_search_is_paused_resumed_cancelled_and_deleted(client: TestClient) ->
     assert client.delete(f"{SEARCHES}/mine").status_code == 404
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_an_earlier_answer_does_not_name_what_was_deleted(client: TestClient) -> None:
     first, again = (
         client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"}) for _ in range(2)
@@ -238,6 +240,7 @@ def test_an_unknown_search_is_not_found(client: TestClient, path: str, reference
     assert (answer.status_code, answer.json()["status"]) == (404, 404)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_episodes_tell_rewards_by_source(client: TestClient, database: Database, many: str) -> None:
     pages = [client.get(f"{SEARCHES}/many/episodes?limit=20").json()]
     pages.append(
@@ -259,6 +262,7 @@ def test_episodes_tell_rewards_by_source(client: TestClient, database: Database,
             assert (figures["count"], figures["best_reward"]) == (len(own), max(known))
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_candidates_are_filtered_sorted_and_paged(client: TestClient, many: str) -> None:
     path = f"{SEARCHES}/many/candidates"
     query = "layers=3&layers=4&status=succeeded&max_latency_ms=3&sort=latency_ms&limit=7"

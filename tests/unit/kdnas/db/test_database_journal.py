@@ -5,15 +5,16 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import func, select
 
-from kdnas.db.engine import Database
-from kdnas.db.exploration import candidates, losses
+from kdnas.db.engine import Database, Session
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.models import Search
+from kdnas.db.models import Attempt, Candidate, DistillationLoss, Search
+from kdnas.db.models import MiniKDContext as StoredContext
 from kdnas.db.queue import leases
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import events, jobs, searches
-from kdnas.records import MiniKDContext
+from kdnas.records import CurvePoint, MiniKDContext
 from kdnas.search.protocols import Journal
 from kdnas.testing.journal_contract import (
     CONTEXT,
@@ -47,6 +48,11 @@ def search_id(database: Database) -> str:
         return searches.create_search(session, {"seed": 1}).id
 
 
+def stored_losses(session: Session, context: str) -> list[DistillationLoss]:
+    query = select(DistillationLoss).where(DistillationLoss.context == context)
+    return list(session.scalars(query.order_by(DistillationLoss.repeat)))
+
+
 class TestDatabaseJournal(JournalContract):
     """Runs the contract."""
 
@@ -68,13 +74,14 @@ def test_losses_are_kept_with_curve_and_repeat(
         journal.finish_candidate(candidate.id, context, result_of(candidate.id, SMALL), 0.1, None)
     journal.save_context(MEANING)
     with database.read() as session:
-        rows = losses.list_losses(session, context, SMALL)
-        meaning = losses.get_context(session, context)
-    assert [row.repeat for row in rows] == [1, 2]
-    assert rows[0].losses == LOSSES
-    assert rows[0].curve == result_of("", SMALL).curve
-    assert (rows[0].steps, rows[0].train_seconds) == (20, 1.25)
-    assert rows[0].loss_start == KNOWN.loss_start
+        rows = stored_losses(session, context)
+        meaning = session.get_one(StoredContext, context).content
+        assert [row.repeat for row in rows] == [1, 2]
+        assert {row.architecture for row in rows} == {str(SMALL)}
+        assert rows[0].losses == LOSSES
+        assert tuple(CurvePoint(*p) for p in rows[0].curve) == result_of("", SMALL).curve
+        assert (rows[0].num_steps, rows[0].train_seconds) == (20, 1.25)
+        assert rows[0].loss_start == KNOWN.loss_start
     assert meaning is not None
     assert meaning["objective"] == {"name": "hs", "mapping": {"1": [2, 4]}}
 
@@ -90,8 +97,8 @@ def test_a_dead_drivers_attempts_are_closed(
     assert journal.close_open_attempts(search_id, "the driver died") == 1
     assert journal.close_open_attempts(search_id, "the driver died") == 0
     with database.read() as session:
-        assert candidates.num_trainings(session, search_id) == 2
-        assert candidates.get_candidate(session, second.id).status == "proposed"
+        assert session.scalar(select(func.count()).select_from(Attempt)) == 2
+        assert session.get_one(Candidate, second.id).status == "proposed"
 
 
 def test_every_step_leaves_an_event(
@@ -154,8 +161,8 @@ def test_searches_that_end_the_same_state_at_once_get_repeats_of_their_own(
             )
         )
     with database.read() as session:
-        rows = losses.list_losses(session, CONTEXT)
-    assert [row.repeat for row in rows] == list(range(1, num_same + 1))
+        rows = stored_losses(session, CONTEXT)
+        assert [row.repeat for row in rows] == list(range(1, num_same + 1))
 
 
 def test_results_and_status_changes_do_not_block_each_other(

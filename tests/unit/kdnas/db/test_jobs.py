@@ -16,7 +16,7 @@ from kdnas.db.lists.job_pages import JobFilter
 from kdnas.db.models import Distillation, Evaluation, Job, JobLabel, Search
 from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.db.repository.names import add_job
+from kdnas.db.repository.jobs import add_job
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import SearchStatus
 from kdnas.testing.job_rows import KINDS, TABLES, make_job, status_of
@@ -108,9 +108,9 @@ def test_a_phase_is_noted_with_its_time_while_a_job_runs(database: Database, clo
     loading = clock.later(3)
     assert note("loads the teacher")
     clock.later(4)
-    assert not note("loads the teacher")
+    assert not note("loads the teacher: 3 of 6 layers")
     row = read(database, job_id)
-    assert (row.phase, row.phase_since) == ("loads the teacher", loading)
+    assert (row.phase, row.phase_since) == ("loads the teacher: 3 of 6 layers", loading)
     training = clock.later(5)
     assert note("trains")
     row = read(database, job_id)

@@ -60,14 +60,14 @@ def test_build_show_verify(space: SearchSpace) -> None:
 def test_a_build_has_the_machine_for_itself_and_takes_the_place_of_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    build = preparation.build_latencies
+    build = preparation.build_latency_table
 
     def watched(*arguments: Any, **options: Any) -> LatencyTable:
         with pytest.raises(LatencyError, match="still taken"), measuring_lock(wait_seconds=0):
             pass
         return build(*arguments, **options)
 
-    monkeypatch.setattr(preparation, "build_latencies", watched)
+    monkeypatch.setattr(preparation, "build_latency_table", watched)
     first, second = (run_json("build", "--budget-seconds", "0.01") for _ in range(2))
     assert run_json("show")["teacher_ms"] == second["teacher_ms"] != first["teacher_ms"]
 

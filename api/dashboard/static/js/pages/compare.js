@@ -1,12 +1,12 @@
 // Up to four searches side by side.
 
-import { ApiError, get, getAll } from "../api.js";
+import { get, getAll, tried } from "../api.js";
 import { Chart, seriesColour } from "../charts.js";
-import { byId, el, problem, show } from "../dom.js";
+import { byId, el, problem, show, throttled } from "../dom.js";
+import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
 import { chip } from "../parts.js";
-import { follow } from "../events.js";
-import { throttled } from "../dom.js";
+import { plainTable } from "../table.js";
 
 const MOST = 4;
 const DASHES = ["solid", "dash", "dot", "dashdot"]; // told apart without colour too
@@ -77,13 +77,9 @@ function timeOf(search) {
 }
 
 function figures(all) {
-  return el(
-    "table",
-    {},
-    el("caption", { class: "visually-hidden" }, "The searches in figures"),
-    el("thead", {}, el("tr", {}, el("td"), all.map(({ search }) => el("th", { scope: "col" }, el("a", { href: `/searches/${search.id}` }, search.name))))),
-    el("tbody", {}, ROWS.map(([label, cell]) => el("tr", {}, el("th", { scope: "row" }, label), all.map((one) => el("td", {}, cell(one)))))),
-  );
+  const name = ({ search }) => el("a", { href: `/searches/${search.id}` }, search.name);
+  const columns = all.map((one) => ({ label: name(one), cell: ([, cell]) => cell(one) }));
+  return plainTable([{ label: "", head: true, cell: ([label]) => label }, ...columns], ROWS, "The searches in figures");
 }
 
 /** Why rewards may not be set beside each other, or null. */
@@ -137,18 +133,18 @@ async function load() {
   byId("result").hidden = ids.length === 0;
   byId("problem").replaceChildren();
   if (!ids.length) return;
-  try {
+  const read = async () => {
     const all = await Promise.all(ids.map(readOne));
     if (asked !== last) return; // a later question is under way
     show(byId("problem"), caution(all));
     show(byId("figures"), figures(all));
     await Promise.all([best.update(all), fronts.update(all)]);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
+  };
+  await tried(read, (error) => {
     if (asked !== last) return;
     byId("result").hidden = true;
     show(byId("problem"), problem(error, load));
-  }
+  });
 }
 
 async function begin() {

@@ -1,19 +1,17 @@
 // The page of a full distillation: its curve grows as it trains.
 
-import { ApiError, get } from "../api.js";
+import { get, tried } from "../api.js";
 import { Chart, colour } from "../charts.js";
 import { byId, el, isOperator, problem, show, throttled } from "../dom.js";
-import { follow } from "../events.js";
-import { jobFrame } from "../job.js";
 import { fixed, moment, whole } from "../format.js";
-import { EventLog, actionButtons, bar, chip, facts, tiles } from "../parts.js";
+import { jobFrame, showHead } from "../job.js";
+import { bar, facts, tiles } from "../parts.js";
 import { showScores } from "../scores.js";
 
 const reference = document.body.dataset.subject;
 const path = `/distillations/${encodeURIComponent(reference)}`;
-const log = new EventLog(byId("log").querySelector("[data-log]"));
+const placeOfScores = byId("scores").querySelector("[data-scores]");
 let shown = null; // the distillation as it was read last
-const standing = byId("job"); // stays when the rest is shown anew
 
 const training = new Chart(byId("training"), ({ points }) => {
   if (!points.length) return { empty: shown?.total_steps === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
@@ -54,41 +52,18 @@ const heldOut = new Chart(byId("held-out"), ({ held_out: readings }) => {
 });
 
 function showSummary(it) {
-  const focused = document.activeElement?.dataset?.action;
-  document.title = `${it.name} · kdnas`;
-  const origin = it.search_id
-    ? ["from ", el("a", { href: `/searches/${it.search_id}` }, "its search"), " · "]
-    : [];
-  const head = el(
-    "div",
-    { class: "head" },
-    el(
-      "div",
-      {},
-      el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
-      el("p", { class: "muted" }, `${it.architecture} · `, origin, `${it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`}`),
-    ),
-    el("div", { class: "actions" }, evaluateButton(it), actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
-  );
+  const origin = it.search_id ? ["from ", el("a", { href: `/searches/${it.search_id}` }, "its search"), " · "] : [];
+  const begun = it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`;
   const total = it.total_steps;
   const share = it.status === "succeeded" ? 1 : total ? it.step / total : 0;
-  const row = el(
-    "div",
-    { class: "progress-row" },
-    el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet"),
-  );
-  const student =
-    it.status === "succeeded" && it.output
-      ? el("p", { class: "notice" }, "The student is in ", el("code", {}, it.output))
-      : null;
-  show(
-    byId("summary"),
-    head,
-    standing,
-    it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
-    row,
+  const steps = total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet";
+  const isMade = it.status === "succeeded" && it.output;
+  showHead(
+    it,
+    { path, about: [`${it.architecture} · `, ...origin, begun], changed: readState, buttons: evaluateButton(it) },
+    el("div", { class: "progress-row" }, el("span", {}, steps)),
     bar(share, "Progress of the distillation"),
-    student,
+    isMade ? el("p", { class: "notice" }, "The student is in ", el("code", {}, it.output)) : null,
     tiles([
       ["Architecture", it.architecture.replaceAll(",", ", ")],
       ["Relative loss", fixed(it.losses?.relative), el("small", {}, " held out")],
@@ -96,7 +71,6 @@ function showSummary(it) {
       ["Steps", whole(it.step), total ? el("small", {}, ` of ${whole(total)}`) : null],
     ]),
   );
-  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
 }
 
 function evaluateButton({ id, status, output }) {
@@ -107,30 +81,30 @@ function evaluateButton({ id, status, output }) {
 
 /** Its scores over each suite, beside its teacher's where there are such. */
 async function readScores() {
-  const place = byId("scores").querySelector("[data-scores]");
-  try {
-    const { items } = await get("/evaluations/models");
-    const own = items.filter((m) => m.distillation_id === shown?.id);
-    byId("scores").hidden = own.length === 0;
-    const parts = own.map((m) => {
-      if (!m.num_succeeded) {
-        return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite })}` }, m.num_unfinished ? "under way" : "without a result"));
-      }
-      const part = el("div", {});
-      const teacher = shown.spec.teacher?.ref;
-      const isThere = items.some((o) => o.model === teacher && o.suite === m.suite && o.num_succeeded);
-      showScores(part, { model: `distillation:${shown.id}`, suite: m.suite, against: isThere ? [teacher] : [] }, m.suite);
-      return part;
-    });
-    show(place, parts);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    byId("scores").hidden = false;
-    show(place, problem(error, renewScores));
-  }
+  const { items } = await get("/evaluations/models");
+  const own = items.filter((m) => m.distillation_id === shown?.id);
+  byId("scores").hidden = own.length === 0;
+  const parts = own.map((m) => {
+    if (!m.num_succeeded) {
+      return el("p", { class: "muted" }, `${m.suite}: `, el("a", { href: `/evaluations?${new URLSearchParams({ model: m.model, suite: m.suite })}` }, m.num_unfinished ? "under way" : "without a result"));
+    }
+    const part = el("div", {});
+    const teacher = shown.spec.teacher?.ref;
+    const isThere = items.some((o) => o.model === teacher && o.suite === m.suite && o.num_succeeded);
+    showScores(part, { model: `distillation:${shown.id}`, suite: m.suite, against: isThere ? [teacher] : [] }, m.suite);
+    return part;
+  });
+  show(placeOfScores, parts);
 }
 
-const renewScores = throttled(readScores, 1500);
+const renewScores = throttled(
+  () =>
+    tried(readScores, (error) => {
+      byId("scores").hidden = false;
+      show(placeOfScores, problem(error, renewScores));
+    }),
+  1500,
+);
 
 function showSpec({ spec }) {
   if (!spec) return;
@@ -153,48 +127,31 @@ function showSpec({ spec }) {
 }
 
 async function read() {
-  try {
-    const [it, curve] = await Promise.all([get(path), get(`${path}/curve`)]);
-    byId("problem").replaceChildren();
-    shown = it;
-    showSummary(it);
-    showSpec(it);
-    await Promise.all([training.update(curve), heldOut.update(curve)]);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    show(byId("problem"), problem(error, readState));
-    byId("summary").replaceChildren();
-    for (const chart of [training, heldOut]) chart.fail(error);
-  }
+  const [it, curve] = await Promise.all([get(path), get(`${path}/curve`)]);
+  byId("problem").replaceChildren();
+  shown = it;
+  showSummary(it);
+  showSpec(it);
+  await Promise.all([training.update(curve), heldOut.update(curve)]);
 }
 
-const readState = throttled(read, 1500);
-const frame = jobFrame(reference, readState);
-
-async function begin() {
-  try {
-    await read();
-  } finally {
-    watch(); // also where a chart has failed
-  }
+function failed(error) {
+  show(byId("problem"), problem(error, readState));
+  byId("summary").replaceChildren();
+  for (const chart of [training, heldOut]) chart.fail(error);
 }
 
-function watch() {
+const readState = throttled(() => tried(read, failed), 1500);
+const watch = jobFrame(reference, readState);
+
+function renew() {
+  readState();
+  renewScores();
+}
+
+try {
+  await tried(read, failed);
+} finally { // also where a chart has failed
   if (shown) renewScores();
-  const since = Number(document.body.dataset.logSince);
-  follow(
-    { job: shown?.id ?? reference },
-    since,
-    (event, isNew) => {
-      log.add(event);
-      if (isNew) frame.happened();
-      if (isNew) (event.type.startsWith("evaluation") ? renewScores : readState)();
-    },
-    () => {
-      readState();
-      renewScores();
-    },
-  );
+  watch(shown?.id ?? reference, (event) => (event.type.startsWith("evaluation") ? renewScores : readState)(), renew);
 }
-
-begin();

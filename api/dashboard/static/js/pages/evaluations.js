@@ -1,7 +1,7 @@
 // All evaluations: the scores of a chosen model, and the runs they come from.
 
 import { get } from "../api.js";
-import { byId, el, problem, show, throttled } from "../dom.js";
+import { byId, el, nothing, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, plural } from "../format.js";
 import { actionButtons, bar, chip } from "../parts.js";
@@ -76,7 +76,7 @@ function noteChoice() {
 async function showReport() {
   const it = chosen();
   if (!it.num_succeeded) {
-    showNoScores(scores, el("div", { class: "empty slim" }, it.num_unfinished ? "The scores appear with the first finished run." : "No run of this model has succeeded."));
+    showNoScores(scores, nothing(it.num_unfinished ? "The scores appear with the first finished run." : "No run of this model has succeeded."));
     return;
   }
   const model = it.distillation_id ? `distillation:${it.distillation_id}` : it.model;

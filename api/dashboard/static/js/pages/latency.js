@@ -2,7 +2,7 @@
 
 import { ApiError, get, getAll } from "../api.js";
 import { Chart, colour, seriesColour } from "../charts.js";
-import { byId, debounced, el, problem, show } from "../dom.js";
+import { byId, debounced, el, nothing, problem, show } from "../dom.js";
 import { follow } from "../events.js";
 import { fixed, moment, ms, parts, percent, whole } from "../format.js";
 import { actionButtons, bar, chip, tiles } from "../parts.js";
@@ -128,7 +128,7 @@ function find() {
     (Number.isNaN(limit) || row.latency_ms <= limit);
   const found = entries.filter(fits);
   if (!found.length) {
-    show(byId("entries"), el("div", { class: "empty slim" }, "No architecture of this table fits."));
+    show(byId("entries"), nothing("No architecture of this table fits."));
     return;
   }
   const columns = [

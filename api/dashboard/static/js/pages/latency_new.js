@@ -1,33 +1,17 @@
 // The form that asks for a latency table.
 
-import { get } from "../api.js";
-import { byId, problem, show } from "../dom.js";
+import { SPACE, formPage, teacher } from "../fields.js";
 import { SpecForm } from "../form.js";
 
-const form = byId("form");
-
-async function begin() {
-  let schema;
-  try {
-    schema = await get("/schemas/search"); // a table is asked for in the words of a search
-  } catch (error) {
-    show(form, problem(error, begin));
-    return;
-  }
+// A table is asked for in the words of a search.
+formPage(["/schemas/search"], (form, schema) => {
   new SpecForm(form, schema, {
     path: "/latency-tables",
     submit: "Measure",
     done: () => location.assign("/latency"),
     hidden: ["teacher.fingerprint"],
-    labels: {},
     main: [
-      {
-        title: "Of which students",
-        fields: [
-          { path: "teacher.ref", label: "Teacher", help: "An encoder: minilm, a hub id such as bert-base-uncased, or a folder below the data roots." },
-          { path: "space.kind", label: "Search space", choices: ["scaled", "paper"], help: "The paper's 2400 architectures, or the same proportions scaled to the teacher." },
-        ],
-      },
+      { title: "Of which students", fields: [teacher(), SPACE] },
       {
         title: "Under which conditions",
         fields: [
@@ -37,11 +21,6 @@ async function begin() {
         ],
       },
     ],
-    advanced: [
-      { title: "Latency", path: "latency" },
-      { title: "Teacher", path: "teacher" },
-    ],
+    advanced: [{ title: "Latency", path: "latency" }, { title: "Teacher", path: "teacher" }],
   });
-}
-
-begin();
+});

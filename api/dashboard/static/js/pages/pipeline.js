@@ -1,11 +1,9 @@
 // The page of a pipeline: its models fill as they are distilled and scored, the report below.
 
-import { ApiError, get } from "../api.js";
+import { get, tried } from "../api.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
-import { follow } from "../events.js";
-import { jobFrame } from "../job.js";
 import { duration, moment } from "../format.js";
-import { EventLog, actionButtons, chip } from "../parts.js";
+import { jobFrame, showHead } from "../job.js";
 import { showMembers } from "../pipeline/members.js";
 import { showAnswer, showReport } from "../pipeline/report.js";
 import { stageBar } from "../pipeline/stages.js";
@@ -16,14 +14,12 @@ const path = `/pipelines/${encodeURIComponent(reference)}`;
 const members = byId("members").querySelector("[data-members]");
 const details = byId("report").querySelector("[data-report]");
 const tradeoff = tradeoffChart(byId("tradeoff"));
-const log = new EventLog(byId("log").querySelector("[data-log]"), about);
 const NEVER_LOGGED = ["attempts_started", "candidate_finished", "episode_started", "distillation_progress"];
 const CHANGING_SCORES = ["evaluation_status", "evaluation_created", "distillation_status", "pipeline_status", "pipeline_members", "search_status"];
 const REPORT_MS = 4000;
 
 let shown = null; // the pipeline as it was read last
 let report = null;
-const standing = byId("job"); // stays when the rest is shown anew
 
 /** Which part of the pipeline an event is about, in words. */
 function about(event) {
@@ -36,28 +32,14 @@ function about(event) {
 }
 
 function showSummary(it) {
-  const focused = document.activeElement?.dataset?.action;
-  document.title = `${it.name} · kdnas`;
   const { teacher, corpus } = it.spec.search;
-  show(
-    byId("summary"),
-    el(
-      "div",
-      { class: "head" },
-      el(
-        "div",
-        {},
-        el("div", { class: "title" }, el("h1", {}, it.name), chip(it.status)),
-        el("p", { class: "muted" }, `${teacher.ref} · ${corpus.source.join(", ")} · ${it.spec.evaluation.suite} · ${timeOf(it)}`),
-      ),
-      el("div", { class: "actions" }, actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
-    ),
-    standing,
-    it.error && el("p", { class: "notice bad", role: "alert" }, it.error),
+  const about = `${teacher.ref} · ${corpus.source.join(", ")} · ${it.spec.evaluation.suite} · ${timeOf(it)}`;
+  showHead(
+    it,
+    { path, about, changed: readState },
     stageBar(it, report?.stages ?? []),
     it.notes.length ? el("ul", { class: "notes list" }, it.notes.map((note) => el("li", {}, note))) : null,
   );
-  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
 }
 
 function timeOf({ created_at: created, started_at: started, finished_at: finished }) {
@@ -72,58 +54,49 @@ function showAll() {
 }
 
 async function read() {
-  try {
-    shown = await get(path);
-    byId("problem").replaceChildren();
-    showAll();
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    show(byId("problem"), problem(error, readState));
-    if (shown) return; // what is shown stays
-    for (const id of ["answer", "members", "tradeoff", "report", "log"]) byId(id).hidden = true;
-    byId("summary").replaceChildren();
-  }
+  shown = await get(path);
+  byId("problem").replaceChildren();
+  showAll();
+}
+
+function failed(error) {
+  show(byId("problem"), problem(error, readState));
+  if (shown) return; // what is shown stays
+  for (const id of ["answer", "members", "tradeoff", "report", "log"]) byId(id).hidden = true;
+  byId("summary").replaceChildren();
 }
 
 async function readReport() {
-  try {
-    report = await get(`${path}/report`);
-    if (shown) showAll();
-    showAnswer(byId("answer"), report);
-    showReport(details, report);
-    byId("tradeoff").hidden = !report.models.some((line) => line.score);
-    await tradeoff.update(report);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (error.status === 404) return; // the page says so already
-    show(details, problem(error, renewReport));
-    tradeoff.fail(error);
-  }
+  report = await get(`${path}/report`);
+  if (shown) showAll();
+  showAnswer(byId("answer"), report);
+  showReport(details, report);
+  byId("tradeoff").hidden = !report.models.some((line) => line.score);
+  await tradeoff.update(report);
 }
 
-const readState = throttled(read, 1500);
-const frame = jobFrame(reference, readState);
-const renewReport = throttled(readReport, REPORT_MS);
+function failedReport(error) {
+  if (error.status === 404) return; // the page says so already
+  show(details, problem(error, renewReport));
+  tradeoff.fail(error);
+}
 
-async function begin() {
-  await read();
-  if (!shown) return;
+const readState = throttled(() => tried(read, failed), 1500);
+const watch = jobFrame(reference, readState, { about, isLogged: ({ type }) => !NEVER_LOGGED.includes(type) });
+const renewReport = throttled(() => tried(readReport, failedReport), REPORT_MS);
+
+function renew() {
+  readState();
   renewReport();
-  follow(
-    { job: shown.id },
-    Number(document.body.dataset.logSince),
-    (event, isNew) => {
-      if (!NEVER_LOGGED.includes(event.type)) log.add(event);
-      if (!isNew) return;
-      frame.happened();
-      readState();
-      if (CHANGING_SCORES.includes(event.type)) renewReport();
-    },
-    () => {
-      readState();
-      renewReport();
-    },
-  );
 }
 
-begin();
+function happened(event) {
+  readState();
+  if (CHANGING_SCORES.includes(event.type)) renewReport();
+}
+
+await tried(read, failed);
+if (shown) {
+  renewReport();
+  watch(shown.id, happened, renew);
+}

@@ -1,9 +1,7 @@
 // The page of a search: it reads the state once, then follows the search's events.
 
-import { ApiError, get, getAll } from "../api.js";
+import { get, getAll, tried } from "../api.js";
 import { byId, problem, show, throttled } from "../dom.js";
-import { EventLog } from "../parts.js";
-import { follow } from "../events.js";
 import { jobFrame } from "../job.js";
 import { CandidateTable } from "../search/candidates.js";
 import { Coverage } from "../search/coverage.js";
@@ -26,9 +24,7 @@ const parallel = new Parallel(byId("parallel"), chooseId);
 const coverage = new Coverage(byId("coverage"), path);
 const candidates = new CandidateTable(byId("candidates"), path, chooseId);
 const ranking = new Ranking(byId("ranking"), path, reference);
-const log = new EventLog(byId("log").querySelector("[data-log]"));
-
-const frame = jobFrame(reference, () => readState());
+const watch = jobFrame(reference, () => readState());
 
 let search = null;
 let episodes = [];
@@ -54,28 +50,17 @@ async function readPoints() {
   parallel.update(points, front, loss);
 }
 
-/** Run a reading; what fails says so in its place, and leaves the rest alone. */
-async function tried(read, failed) {
-  try {
-    await read();
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    failed(error);
-  }
+async function readHead() {
+  await readSearch();
+  byId("problem").replaceChildren();
 }
 
 const readState = throttled(
   () =>
-    tried(
-      async () => {
-        await readSearch();
-        byId("problem").replaceChildren();
-      },
-      (error) => {
-        show(byId("problem"), problem(error, readState));
-        if (error.status === 404) byId("summary").replaceChildren();
-      },
-    ),
+    tried(readHead, (error) => {
+      show(byId("problem"), problem(error, readState));
+      if (error.status === 404) byId("summary").replaceChildren();
+    }),
   1000,
 );
 const readProgress = throttled(() => tried(readEpisodes, (error) => rewards.fail(error)), 1500);
@@ -99,11 +84,8 @@ function readAll() {
   readRanking();
 }
 
-function happened(event, isNew) {
-  log.add(event);
-  if (!isNew) return;
+function happened(event) {
   readState();
-  frame.happened();
   if (event.type.startsWith("episode") || event.type === "candidate_finished") readProgress();
   if (event.type === "candidate_finished") {
     readCharts();
@@ -113,21 +95,15 @@ function happened(event, isNew) {
   if (event.type !== "search_preparing") readTable();
 }
 
-async function begin() {
-  try {
-    await readSearch();
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    show(byId("problem"), problem(error, () => location.reload()));
-    byId("summary").replaceChildren();
-    if (error.status === 404) {
-      for (const id of ["charts", "ranking", "candidates", "log"]) byId(id).hidden = true;
-      return;
-    }
-  }
+let isThere = true;
+await tried(readSearch, (error) => {
+  show(byId("problem"), problem(error, () => location.reload()));
+  byId("summary").replaceChildren();
+  isThere = error.status !== 404;
+  if (isThere) return;
+  for (const id of ["charts", "ranking", "candidates", "log"]) byId(id).hidden = true;
+});
+if (isThere) {
   readAll();
-  const since = Number(document.body.dataset.logSince);
-  follow({ job: search?.id ?? reference }, since, happened, readAll);
+  watch(search?.id ?? reference, happened, readAll);
 }
-
-begin();

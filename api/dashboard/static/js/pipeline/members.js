@@ -1,8 +1,10 @@
 // The models of a pipeline: a row for each, which fills as it is distilled and scored.
 
-import { el, show } from "../dom.js";
+import { el, nothing, show } from "../dom.js";
 import { fixed, millions, ms, percent, signed } from "../format.js";
 import { bar, chip } from "../parts.js";
+import { score } from "../scores.js";
+import { plainTable } from "../table.js";
 
 export const ROLES = {
   teacher: "teacher", variant: "undistilled teacher", chosen: "chosen", baseline: "baseline", random: "random pick",
@@ -17,63 +19,46 @@ export function showMembers(place, pipeline, report) {
     const text = ["failed", "cancelled"].includes(pipeline.status)
       ? "The search chose no students."
       : "The students are chosen when the search has ended.";
-    show(place, el("div", { class: "empty slim" }, text));
+    show(place, nothing(text));
     return;
   }
   const lines = new Map((report?.models ?? []).map((line) => [line.id, line]));
   const picks = new Set((report?.picks ?? []).map((pick) => pick.name));
-  const scoreName = report?.score_name || "Score";
-  const heads = [
-    ["Model"], [scoreName, true], ["Retained", true], ["Gained by distilling", true], ["Latency", true], ["Parameters", true], ["Distillation"],
-    ["Evaluation"], ["Reward", true], ["Loss in search", true], ["Held-out loss", true],
-  ];
-  const known = place.querySelector(".scroll");
-  const left = known?.scrollLeft ?? 0;
-  const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  show(
-    place,
-    el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Models" },
-      el(
-        "table",
-        { class: "scores members" },
-        el("caption", { class: "visually-hidden" }, "Models of the pipeline"),
-        el("thead", {}, el("tr", {}, heads.map(([text, num]) => el("th", { scope: "col", class: num && "num" }, text)))),
-        el("tbody", {}, pipeline.members.map((member) => row(member, lines.get(member.id), picks))),
-      ),
+  const number = (label, cell, small = () => null) => ({ label, num: true, cell: (member) => figure(cell(member, lines.get(member.id)), small(member, lines.get(member.id))) });
+  const columns = [
+    { label: "Model", head: true, cell: (member) => modelOf(member, lines.get(member.id), picks) },
+    number(report?.score_name || "Score", (_, line) => score(line?.score)),
+    number("Retained", (_, line) => percent(line?.retained?.value, 1), (_, line) => interval(line?.retained)),
+    number(
+      "Gained by distilling",
+      (_, line) => (line?.gained ? signed(line.gained.value) : NONE),
+      (_, line) => (line?.gained?.low == null ? null : `${signed(line.gained.low)} to ${signed(line.gained.high)}`),
     ),
-  );
+    number("Latency", ({ figures: f }) => ms(f.latency_ms), ({ figures: f, role }) => (f.latency_ratio == null || role === "teacher" ? null : `${fixed(f.latency_ratio, 2)} × teacher`)),
+    number("Parameters", ({ figures: f }, line) => millions(line?.params_millions ?? f.params_millions)),
+    { label: "Distillation", cell: (member) => (member.architecture && member.role !== "undistilled" ? distillation(member.distillation) : start(member)) },
+    { label: "Evaluation", cell: evaluations },
+    number("Reward", ({ figures: f }) => fixed(f.reward)),
+    number("Loss in search", ({ figures: f }) => fixed(f.loss_relative)),
+    number("Held-out loss", ({ distillation: made }, line) => fixed(line?.held_out_loss ?? made?.losses?.relative)),
+  ];
+  const attributes = (member) => ({ "data-role": member.role, "data-pick": picks.has(lines.get(member.id)?.name ?? nameOf(member)) });
+  const left = place.querySelector(".scroll")?.scrollLeft ?? 0;
+  const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  show(place, plainTable(columns, pipeline.members, "Models of the pipeline", { name: "scores members", attributes }));
   place.querySelector(".scroll").scrollLeft = left;
   if (focused) place.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
-function row(member, line, picks) {
-  const { figures: f, distillation: made } = member;
+function modelOf(member, line, picks) {
+  const { distillation: made, role } = member;
   const name = line?.name ?? nameOf(member);
   const reasons = member.reasons.map(({ about }) => about).filter((about) => about !== name);
-  const held = line?.held_out_loss ?? made?.losses?.relative;
-  return el(
-    "tr",
-    { "data-role": member.role, "data-pick": picks.has(name) },
-    el(
-      "th",
-      { scope: "row" },
-      made ? el("a", { class: "name", href: `/distillations/${made.id}` }, name) : name,
-      picks.has(name) ? el("span", { class: "tag" }, "take") : null,
-      el("div", { class: "muted" }, el("span", { class: "mark", "data-role": member.role }), [ROLES[member.role], ...reasons].join(" · ")),
-    ),
-    number(score(line?.score)),
-    number(percent(line?.retained?.value, 1), interval(line?.retained)),
-    number(line?.gained ? signed(line.gained.value) : NONE, line?.gained?.low == null ? null : `${signed(line.gained.low)} to ${signed(line.gained.high)}`),
-    number(ms(f.latency_ms), f.latency_ratio == null || member.role === "teacher" ? null : `${fixed(f.latency_ratio, 2)} × teacher`),
-    number(millions(line?.params_millions ?? f.params_millions)),
-    el("td", {}, member.architecture && member.role !== "undistilled" ? distillation(made) : start(member)),
-    el("td", {}, evaluations(member)),
-    number(fixed(f.reward)),
-    number(fixed(f.loss_relative)),
-    number(fixed(held)),
-  );
+  return [
+    made ? el("a", { class: "name", href: `/distillations/${made.id}` }, name) : name,
+    picks.has(name) ? el("span", { class: "tag" }, "take") : null,
+    el("div", { class: "muted" }, el("span", { class: "mark", "data-role": role }), [ROLES[role], ...reasons].join(" · ")),
+  ];
 }
 
 /** The name that the report gives a model, before there is one. */
@@ -87,12 +72,7 @@ function start({ distillation: made }) {
   return made && made.status !== "succeeded" ? el("span", { title: made.error }, chip(made.status)) : NONE;
 }
 
-const number = (text, small = null) => el("td", { class: "num" }, text, small && el("div", { class: "muted small" }, small));
-
-function score(cell) {
-  if (!cell) return NONE;
-  return fixed(100 * cell.mean, 1) + (cell.deviation == null ? "" : ` ± ${fixed(100 * cell.deviation, 1)}`);
-}
+const figure = (text, small) => [text, small && el("div", { class: "muted small" }, small)];
 
 const interval = (share) =>
   share?.low == null ? null : `${fixed(100 * share.low, 1)} to ${fixed(100 * share.high, 1)}`;

@@ -1,9 +1,8 @@
 // The report of a pipeline: the answer above everything, how it was found below.
 
-import { address } from "../api.js";
 import { el, show } from "../dom.js";
 import { duration, signed, whole } from "../format.js";
-import { facts } from "../parts.js";
+import { downloads, facts } from "../parts.js";
 import { measured, scoreTable } from "../scores.js";
 import { plainTable } from "../table.js";
 import { ROLES } from "./members.js";
@@ -28,7 +27,7 @@ export function showReport(place, report) {
     ...part("How it was made", facts(Object.entries(report.setup), true)),
     ...part("How long it took", times(report)),
     ...part("Notes", listed(report.notes)),
-    downloads(report),
+    el("p", { class: "notes" }, "Download the report: ", ...downloads(FORMATS, `/pipelines/${report.id}/report`, {}, report.name)),
   );
 }
 
@@ -99,10 +98,3 @@ function times({ stages }) {
   return plainTable(columns, stages, "How long each stage took");
 }
 
-function downloads({ id, name }) {
-  const links = Object.entries(FORMATS).flatMap(([format, word], i) => [
-    i ? " · " : "",
-    el("a", { href: address(`/pipelines/${id}/report`, { format }), download: `${name}.${format}` }, word),
-  ]);
-  return el("p", { class: "notes" }, "Download the report: ", ...links);
-}

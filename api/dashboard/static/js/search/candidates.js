@@ -1,7 +1,7 @@
 // All candidates of a search: filtered, sorted and paged by the API.
 
 import { address } from "../api.js";
-import { debounced, el } from "../dom.js";
+import { debounced, el, nothing } from "../dom.js";
 import { fixed, millions, ms } from "../format.js";
 import { LOSS_START, chip } from "../parts.js";
 import { PagedTable } from "../table.js";
@@ -37,7 +37,7 @@ export class CandidateTable {
       { label: "Picked by", cell: (c) => c.source },
     ];
     this.#table = new PagedTable(section.querySelector("[data-table]"), `${path}/candidates`, columns, {
-      sort: "-reward", limit: 25, caption: "Candidates", empty: () => el("div", { class: "empty slim" }, "The first candidates come with the first episode."),
+      sort: "-reward", limit: 25, caption: "Candidates", empty: () => nothing("The first candidates come with the first episode."),
     });
     const refilter = () => this.#table.filter(this.#filters());
     this.#form.addEventListener("input", debounced(refilter, 250));

@@ -1,7 +1,7 @@
 // How often each pair of values was tried, as a table whose cells are tinted.
 
 import { get } from "../api.js";
-import { el, problem, show } from "../dom.js";
+import { el, nothing, problem, show } from "../dom.js";
 import { whole } from "../format.js";
 
 export class Coverage {
@@ -46,12 +46,12 @@ export class Coverage {
   #draw() {
     const [down, across] = [this.#down.value, this.#across.value];
     if (down === across) {
-      show(this.#heat, el("div", { class: "empty slim" }, "Choose two different axes."));
+      show(this.#heat, nothing("Choose two different axes."));
       return;
     }
     const { axes } = this.#found;
     if (!axes[down].length || !axes[across].length) {
-      show(this.#heat, el("div", { class: "empty slim" }, "Nothing was tried yet."));
+      show(this.#heat, nothing("Nothing was tried yet."));
       return;
     }
     const counts = countsOf(this.#found, down, across);

@@ -1,6 +1,6 @@
 // Parallel coordinates as lines of our own: an axis for each part, a line for each architecture.
 
-import { el, show, svg } from "../dom.js";
+import { el, nothing, show, svg } from "../dom.js";
 import { fixed, parts } from "../format.js";
 
 const WIDTH = 1200;
@@ -37,7 +37,7 @@ export class Parallel {
   #draw() {
     const { points, front, loss } = this.#data;
     if (!points.length) {
-      show(this.#place, el("div", { class: "empty slim" }, "No architecture has been trained yet."));
+      show(this.#place, nothing("No architecture has been trained yet."));
       return;
     }
     const ranked = [...points].sort((a, b) => b.reward - a.reward);

@@ -1,7 +1,7 @@
 // The search's states ranked under another α and β, as the sliders move.
 
 import { get } from "../api.js";
-import { debounced, el, isOperator, problem, show } from "../dom.js";
+import { debounced, el, isOperator, nothing, problem, show } from "../dom.js";
 import { fixed, millions, ms, percent, whole } from "../format.js";
 import { LOSS_START } from "../parts.js";
 import { plainTable } from "../table.js";
@@ -79,7 +79,7 @@ export class Ranking {
 
   #render({ items, loss, warning }) {
     if (!items.length) {
-      show(this.#place, el("div", { class: "empty slim" }, "The first results come with the first finished candidates."));
+      show(this.#place, nothing("The first results come with the first finished candidates."));
       return;
     }
     const columns = [

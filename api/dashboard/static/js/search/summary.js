@@ -1,36 +1,15 @@
 // The head of a search's page: state, progress, what is left to do, the best so far.
 
-import { byId, el, problem, show } from "../dom.js";
-import { fixed, millions, moment, ms, percent, plural, whole } from "../format.js";
-import { actionButtons, bar, chip, tiles } from "../parts.js";
-
-const standing = byId("job"); // stays when the rest is shown anew
+import { el } from "../dom.js";
+import { fixed, moment, ms, percent, plural, whole } from "../format.js";
+import { showHead } from "../job.js";
+import { bar, tiles } from "../parts.js";
 
 /** Show a search; `changed` is called after its state was changed by a button. */
 export function showSummary(search, { path, changed }) {
-  const focused = document.activeElement?.dataset?.action;
-  document.title = `${search.name} · kdnas`;
-  const failed = (error) => show(byId("problem"), problem(error));
-  const head = el(
-    "div",
-    { class: "head" },
-    el(
-      "div",
-      {},
-      el("div", { class: "title" }, el("h1", {}, search.name), chip(search.status)),
-      el("p", { class: "muted" }, about(search)),
-    ),
-    el(
-      "div",
-      { class: "actions" },
-      el("a", { class: "button", href: `/compare?search=${encodeURIComponent(search.id)}` }, "Compare"),
-      actionButtons(path, search.status, changed, failed),
-    ),
-  );
-  const error = search.error && el("p", { class: "notice bad", role: "alert" }, search.error);
+  const buttons = el("a", { class: "button", href: `/compare?search=${encodeURIComponent(search.id)}` }, "Compare");
   const warnings = search.warnings.map((text) => el("p", { class: "notice warn" }, text));
-  show(byId("summary"), head, standing, error, warnings, progress(search), figures(search));
-  if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
+  showHead(search, { path, about: about(search), changed, buttons }, ...warnings, progress(search), figures(search));
 }
 
 function about(search) {

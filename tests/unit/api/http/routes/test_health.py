@@ -52,6 +52,7 @@ def test_the_process_answers(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_ready_once_a_coordinator_says_that_it_lives(
     client: TestClient, database: Database
 ) -> None:
@@ -83,6 +84,7 @@ def test_not_ready_when_the_coordinator_is_dead(client: TestClient) -> None:
     app_of(client).state.coordinator = None
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_not_ready_without_the_database(
     client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "free at least 1 GiB" in (full.detail or "")
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_figures(client: TestClient, database: Database) -> None:
     with database.write() as session:
         searches.create_search(session, {}, owner_kind="service")

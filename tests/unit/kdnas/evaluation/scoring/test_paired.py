@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.evaluations.paired_scores import Kept, compare, compare_together
 from kdnas.evaluation.scoring.metrics import score
+from kdnas.evaluation.scoring.paired import Kept, compare, compare_together
 from kdnas.evaluation.tasks.task import Task, own_task
 
 SENTENCES = own_task("s", "classification", metrics=("matthews",))

@@ -1,13 +1,10 @@
-"""What two models said about the same examples, set against each other; loads no torch.
-
-Predictions lie on the machine that made them, below ``KDNAS_HOME/evaluations``.
-"""
+"""What two models said about the same examples, set against each other; loads no torch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from api.jobs.files import PREDICTIONS_FILE, evaluation_folder
-from kdnas.db.engine import Session
-from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.significance import (
     ENDS,
@@ -28,13 +21,27 @@ from kdnas.evaluation.scoring.significance import (
     resampled_scores,
 )
 from kdnas.evaluation.scoring.tally import Tally, average, mean_of, tally
-from kdnas.settings import Settings
+
+PREDICTIONS_FILE = "predictions.jsonl"
+"""In an evaluation's folder: what was said about each example, a line each."""
 
 _REMEMBERED = 512
 _SAME = 1e-6
 
 Line = Mapping[str, Any]
 """What a model said about an example: a line of a file of predictions."""
+
+
+def write_predictions(folder: Path, result: TaskResult) -> None:
+    """Keep what was said about each example, a line each; all of it or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{PREDICTIONS_FILE}.draft"
+    with draft.open("w", encoding="utf-8") as stream:
+        for name, predictions in result.predictions.items():
+            for one in predictions:
+                line = {"set": name, **asdict(one)}
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+    draft.replace(folder / PREDICTIONS_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,12 @@ class Kept:
     main: float
     metric: str | None
     sets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, result: TaskResult) -> Kept:
+        """A file with the result that it belongs to."""
+        metric, sets = result.main_metric() or (None, ())
+        return cls(path, result.main, metric, sets)
 
 
 Files = Mapping[tuple[str, int], Kept]
@@ -86,33 +99,6 @@ class _Aligned:
 
     sets: tuple[Pair, ...]
     metric: str | None
-
-
-def prediction_files(
-    session: Session, records: Iterable[EvaluationRecord], settings: Settings
-) -> dict[tuple[str, int], Kept]:
-    """Find the predictions that lie on this machine.
-
-    What was looked up in place of being done again has them where it was done first.
-
-    Args:
-        session: of any transaction.
-        records: evaluations of one model that have succeeded.
-        settings: of this process.
-    """
-    found = {}
-    for record in records:
-        file = evaluation_folder(settings, record.id) / PREDICTIONS_FILE
-        key = record.decides.get(evaluations.KEY)
-        if not file.is_file() and key is not None:
-            first = evaluations.find_finished(session, key, record.task, record.seed)
-            if first is not None:
-                file = evaluation_folder(settings, first.id) / PREDICTIONS_FILE
-        if file.is_file():
-            result = TaskResult.from_json(record.metrics)
-            metric, sets = result.main_metric() or (None, ())
-            found[record.task, record.seed] = Kept(file, result.main, metric, sets)
-    return found
 
 
 def compare(first: Files, second: Files) -> dict[str, Comparison]:

@@ -14,23 +14,19 @@ MOST_PAIRS = 500
 """Tasks times seeds of a request."""
 
 
-def check_pairs(spec: EvaluationSpec, tasks: Sequence[Task]) -> None:
-    """Refuse a request whose settings do not go together, or that is too much at a time.
+def evaluation_pairs(spec: EvaluationSpec, tasks: Sequence[Task]) -> list[NewEvaluation]:
+    """Return a row for each task and seed; where nothing is learned, one seed is enough.
 
     Raises:
-        RequestError: says what, and what to do.
+        RequestError: settings do not go together, or it is too much at a time.
     """
     for task in tasks:
-        settings_for(task, spec, "float32")
+        settings_for(task, spec, "float32")  # what does not go together fails here
     if len(tasks) * len(spec.seeds) > MOST_PAIRS:
         raise RequestError(
             f"{len(tasks)} tasks with {len(spec.seeds)} seeds each are more than {MOST_PAIRS} "
             "evaluations; ask for fewer at a time"
         )
-
-
-def evaluation_pairs(spec: EvaluationSpec, tasks: Sequence[Task]) -> list[NewEvaluation]:
-    """Return a row for each task and seed; where nothing is learned, one seed is enough."""
     return [
         NewEvaluation(
             task.suite,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import AutoConfig, AutoModelForMaskedLM
 
-from api.inputs.objective_preparation import check_objective, prepare_objective
+from api.inputs.preparation import check_objective, prepare_objective
 from kdnas.architecture import Architecture
 from kdnas.errors import TeacherError
 from kdnas.models.lm_head import has_lm_head

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.distillations.learned import learned_nothing
+from api.inputs.results import learned_nothing
 from kdnas.architecture import Architecture
 from kdnas.db.records import DistillationRecord
 from kdnas.search.checks import not_learned

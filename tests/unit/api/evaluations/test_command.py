@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from api.evaluations import parallel as evaluation_jobs
-from api.evaluations.parallel import _room, evaluate_with_jobs
+from api.evaluations import command
+from api.evaluations.command import _room, run_evaluation
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
@@ -58,7 +58,7 @@ def test_fine_tunings_go_beside_each_other_where_it_pays(
     cores: int,
     wanted: int,
 ) -> None:
-    monkeypatch.setattr(evaluation_jobs, "available_cores", lambda: cores)
+    monkeypatch.setattr(command, "available_cores", lambda: cores)
     monkeypatch.setattr("workers.machine.available_cores", lambda: cores)
     (planned,) = prepared.tasks
     longer = replace(planned, settings=replace(planned.settings, epochs=epochs, max_steps=None))
@@ -70,9 +70,9 @@ def test_a_short_evaluation_needs_no_cluster(
     prepared: PreparedEvaluation, database: Database, tmp_path: Path
 ) -> None:
     settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path)})
-    outcome = evaluate_with_jobs(prepared, database, settings, None)
+    outcome = run_evaluation(prepared, database, settings, None)
     assert [(pair.result.seed, pair.known) for pair in outcome.finished] == [(0, False), (1, False)]
-    again = evaluate_with_jobs(prepared, database, settings, 4)
+    again = run_evaluation(prepared, database, settings, 4)
     assert [pair.known for pair in again.finished] == [True, True]
     ray = sys.modules.get("ray")
     assert ray is None or not ray.is_initialized()

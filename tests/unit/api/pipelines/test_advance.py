@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.pipelines.state import OPEN, MemberState, PipelineState, Step, next_step
+from api.pipelines.advance import OPEN, MemberState, PipelineState, Step, next_step
 from kdnas.records import SearchStatus
 
 ANY = st.sampled_from(get_args(SearchStatus))
