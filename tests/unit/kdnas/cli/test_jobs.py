@@ -46,6 +46,19 @@ def rest(settings: Settings, database: Database) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as soon as somebody who follows a job waits for more of it."""
+    waiting, sleep = threading.Event(), time.sleep
+
+    def noted(seconds: float) -> None:
+        waiting.set()
+        sleep(seconds)
+
+    monkeypatch.setattr("kdnas.cli.screens.following.time.sleep", noted)
+    return waiting
+
+
 def run(*arguments: str, code: int = 0, answer: str | None = None) -> str:
     result = CliRunner().invoke(app, arguments, input=answer, catch_exceptions=False)
     assert result.exit_code == code, result.output
@@ -349,12 +362,14 @@ def test_what_is_not_there_is_told_with_the_nearest(settings: Settings, database
     run("jobs", "list", "--limit", "0", code=2)
 
 
-def test_watching_until_it_is_over(settings: Settings, database: Database) -> None:
+def test_watching_until_it_is_over(
+    settings: Settings, database: Database, waits: threading.Event
+) -> None:
     made = add(database, "one")
     set_status(database, made, "running")
 
     def later() -> None:
-        time.sleep(0.3)
+        waits.wait(60)
         with database.write() as session:
             jobs.note_phase(session, made, "training")
         set_status(database, made, "succeeded")
@@ -380,12 +395,13 @@ def test_watching_tells_of_parts_and_fails_with_them(
     assert run("jobs", "watch", pipeline, "--tail", "0", code=1) == ""
 
 
-def test_a_job_that_is_deleted_while_it_is_watched(settings: Settings, database: Database) -> None:
+def test_a_job_that_is_deleted_while_it_is_watched(
+    settings: Settings, database: Database, waits: threading.Event
+) -> None:
     made = add(database, "one")
-    run("jobs", "show", "one")  # loads what watching it would load while it is deleted
 
     def later() -> None:
-        time.sleep(0.3)
+        waits.wait(60)
         with database.write() as session:
             jobs.delete_job(session, made)
 
@@ -401,7 +417,7 @@ def test_events_have_words_where_the_dashboard_has_them(of: str, words: dict[str
     assert set(re.findall(r"^  (\w+): \(p\)", table, re.MULTILINE)) == set(words)
 
 
-def test_logs(settings: Settings, database: Database) -> None:
+def test_logs(settings: Settings, database: Database, waits: threading.Event) -> None:
     made = add(database, "one")
     assert run("jobs", "logs", "one") == ""
     JobLog.of(settings, made).publish(b"first\nsecond\nthird\n")
@@ -410,7 +426,7 @@ def test_logs(settings: Settings, database: Database) -> None:
     assert "keeps no log" in refused("jobs", "logs", by_hand, error=NotFoundError)
 
     def later() -> None:
-        time.sleep(0.5)
+        waits.wait(60)
         JobLog.of(settings, made).publish("first\nsecond\nthird\nfünfte\n".encode())
         set_status(database, made, "cancelled")
 
