@@ -113,5 +113,5 @@ def cancel(distillation: common.Reference, as_json: common.JsonOfService = False
         return f"cancelled {found.name}{after}"
 
     job_actions.act(
-        *(distillation, "cancel", as_json), table=Distillation, read=read_distillation, said=said
+        distillation, "cancel", as_json, table=Distillation, read=read_distillation, said=said
     )

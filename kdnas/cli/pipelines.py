@@ -122,4 +122,4 @@ def cancel(pipeline: common.Reference, as_json: common.JsonOfService = False) ->
     def said(found: Job, *_: object) -> str:
         return f"cancelled {found.name}; what had succeeded is kept"
 
-    job_actions.act(*(pipeline, "cancel", as_json), table=Pipeline, read=read_pipeline, said=said)
+    job_actions.act(pipeline, "cancel", as_json, table=Pipeline, read=read_pipeline, said=said)

@@ -232,7 +232,9 @@ def _consequences(session: Session, found: Job, standing: Sequence[Job]) -> list
 def rename(reference: str, name: str, as_json: bool) -> None:
     """Give a job another name."""
     _change(
-        *(reference, "jobs rename", as_json),
+        reference,
+        "jobs rename",
+        as_json,
         lambda _: {"name": name},
         lambda before, _: f"{before} is now {name!r}",
     )
@@ -242,7 +244,9 @@ def note(reference: str, text: str, as_json: bool) -> None:
     """Write the note of a job, or take it away."""
     what = "wrote the note of" if text else "took away the note of"
     _change(
-        *(reference, "jobs note", as_json),
+        reference,
+        "jobs note",
+        as_json,
         lambda _: {"note": text},
         lambda called, _: f"{what} {called}",
     )
