@@ -4,7 +4,7 @@
 import { get, send, tried } from "./api.js";
 import { announce, byId, el, isOperator, problem, show, throttled } from "./dom.js";
 import { follow } from "./events.js";
-import { duration, plural, whole } from "./format.js";
+import { duration, percent, plural } from "./format.js";
 import { EventLog, actionButtons, chip } from "./parts.js";
 
 const TICK_MS = 1000;
@@ -19,7 +19,7 @@ export function standingOf(job, counted = true) {
   if (OVER.includes(job.status)) return endOf(job);
   const words = [job.standing];
   if (job.phase_since) words.push(`for ${since(job.phase_since)}`);
-  if (counted && job.status === "running" && job.total) words.push(`${whole(job.done)} of ${whole(job.total)}`);
+  if (counted && job.status === "running" && job.total) words.push(percent(job.done / job.total));
   if (job.remaining_seconds != null) words.push(`about ${duration(1000 * job.remaining_seconds)} left`);
   return words.join(" · ");
 }
