@@ -58,12 +58,13 @@ class SearchScreen:
             self._bar = None
 
     def _on_latency(self, share: float, text: str) -> None:
+        if share >= 1.0:  # told several times at the end
+            self._close_bar()
+            return
         if self._bar is None:
             self._on_waiting("measuring the students")
             self._bar = Bar("latency", 1.0)
         self._bar.at(share, 1.0, text)
-        if share >= 1.0:
-            self._close_bar()
 
     def _on_waiting(self, text: str) -> None:
         say(f"latency    no table for this device yet; {text}")

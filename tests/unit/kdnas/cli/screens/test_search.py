@@ -51,6 +51,13 @@ def test_it_says_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_measuring_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with SearchScreen() as screen:
+        for share in (0.0, 0.5, 1.0, 1.0):
+            screen.watchers.latency(share, "whole students")
+    assert capsys.readouterr().err.count("measuring the students") == 1
+
+
 def test_a_failed_candidate_says_why_also_with_losses() -> None:
     assert candidate_line(RUINED).split() == (
         ["12,12,768,3072,gelu", "failed:", "has", "not", "learned:", "1.03"]
