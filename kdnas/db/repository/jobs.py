@@ -174,33 +174,14 @@ def status_of(session: Session, job_id: str) -> SearchStatus | None:
 
 
 def set_status(
-    session: Session,
-    job_id: str,
-    status: SearchStatus,
-    error: str | None = None,
-    *,
-    expected: Collection[SearchStatus] | None = None,
+    session: Session, job_id: str, status: SearchStatus, error: str | None = None
 ) -> None:
     """Change the status of a job, as :func:`change_status` does.
 
-    Args:
-        session: of a write transaction.
-        job_id: the job.
-        status: the new status.
-        error: why it failed.
-        expected: change it only if the status is one of these.
-
     Raises:
         NotFoundError: no such job.
-        ConflictError: its status is not among ``expected``.
     """
-    row = locked_job(session, job_id)
-    if expected is not None and row.status not in expected:
-        raise ConflictError(
-            f"{row.called} is {row.status}, so it cannot become {status}; that takes "
-            f"{' or '.join(expected)}"
-        )
-    change_status(session, row, status, error)
+    change_status(session, locked_job(session, job_id), status, error)
 
 
 def change_status(
