@@ -298,9 +298,10 @@ def _finish(
 def _append_for_group(
     session: Session, kind: str, rows: Sequence[Candidate], payload: dict[str, Any]
 ) -> None:
-    for search_id in sorted({row.search_id for row in rows}):
-        ids = [row.id for row in rows if row.search_id == search_id]
-        append_event(session, kind, {"candidates": ids, **payload}, job_id=search_id)
+    """Tell what happened to candidates of one search."""
+    if rows:
+        told = {"candidates": [row.id for row in rows], **payload}
+        append_event(session, kind, told, job_id=rows[0].search_id)
 
 
 def _episode(row: Episode) -> records.Episode:

@@ -174,14 +174,28 @@ def status_of(session: Session, job_id: str) -> SearchStatus | None:
 
 
 def set_status(
-    session: Session, job_id: str, status: SearchStatus, error: str | None = None
-) -> None:
-    """Change the status of a job, as :func:`change_status` does.
+    session: Session,
+    job_id: str,
+    status: SearchStatus,
+    error: str | None = None,
+    among: Collection[SearchStatus] | None = None,
+) -> SearchStatus:
+    """Change the status of a job, as :func:`change_status` does, and return what it is then.
+
+    Args:
+        session: of a write transaction.
+        job_id: the job.
+        status: the new status.
+        error: why it failed.
+        among: change it only if the status is one of these.
 
     Raises:
         NotFoundError: no such job.
     """
-    change_status(session, locked_job(session, job_id), status, error)
+    row = locked_job(session, job_id)
+    if among is None or row.status in among:
+        change_status(session, row, status, error)
+    return cast(SearchStatus, row.status)
 
 
 def change_status(
