@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session, selectinload
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import new_id, utc_now
+from kdnas.db.base import locked, new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode, Job
 from kdnas.db.records import record_of
-from kdnas.db.repository.events import ROW_LOCK, append_event
+from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import locked_job, require_job
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import KnownLosses, MiniKDResult, NewCandidate
@@ -210,9 +210,8 @@ def finish_candidate(
     if result.losses is not None:
         row.distillation_loss_id = add_losses(session, context, result, result.losses)
         row.losses = result.losses
-    row.loss_start = result.loss_start
+    row.loss_start, row.error = result.loss_start, result.error
     _close_attempts(session, [candidate_id], status, result.error)
-    row.error = result.error
     return _finish(session, row, status, reward, note)
 
 
@@ -277,8 +276,7 @@ def _count_up(session: Session, search_id: str) -> None:
 
     The end of the episode counts anew.
     """
-    lock = {**ROW_LOCK, "skip_locked": True}
-    job = session.get(Job, search_id, with_for_update=lock, populate_existing=True)
+    job = locked(session, Job, search_id, skip_locked=True)
     if job is not None:
         job.done = (job.done or 0) + 1
 

@@ -11,13 +11,6 @@ from sqlalchemy.orm import Session
 from kdnas.db.models import Event, Job
 from kdnas.db.records import EventRecord, record_of
 
-ROW_LOCK = {"key_share": True}
-"""How repositories lock a row: ``FOR NO KEY UPDATE``.
-
-A plain ``FOR UPDATE`` would keep others from writing events of that row's search while its holder
-waits for their lock on the numbering: a deadlock. SQLite ignores it, having one writer.
-"""
-
 _LOCK = 0x6B646E6165  # key of the advisory lock that orders events
 
 
