@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -111,6 +111,26 @@ def one_of(column: str, values: Sequence[str]) -> CheckConstraint:
     """Constrain a text column to known values."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+Row = TypeVar("Row")
+
+
+def locked(
+    session: Session, table: type[Row], key: object, *, skip_locked: bool = False
+) -> Row | None:
+    """Read a row anew and keep it from other writers until the end of the transaction.
+
+    It is locked ``FOR NO KEY UPDATE``: a plain ``FOR UPDATE`` would keep others from writing events
+    of that row's job while its holder waits for their lock on the numbering, a deadlock. SQLite
+    ignores it, having one writer.
+
+    Returns:
+        None if there is no such row, or if somebody else has its lock and ``skip_locked`` says
+        not to wait.
+    """
+    lock = {"key_share": True, "skip_locked": skip_locked}
+    return session.get(table, key, with_for_update=lock, populate_existing=True)
 
 
 def insert(session: Session, table: type[Base] | Table) -> postgresql.Insert | sqlite.Insert:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.orm import Session
 
 from kdnas.db.engine import Database
 from kdnas.db.exploration import candidates, losses
 from kdnas.db.repository import jobs, searches
-from kdnas.records import SearchStatus
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -30,20 +29,6 @@ def _method(
             return act(session, *args, **kwargs)
 
     return method
-
-
-def _set_status(
-    session: Session,
-    search_id: str,
-    status: SearchStatus,
-    error: str | None = None,
-    among: Collection[SearchStatus] | None = None,
-) -> SearchStatus:
-    """Change a search's status, with an event, if it is one of ``among``; return what it is."""
-    row = jobs.locked_job(session, search_id)
-    if among is None or row.status in among:
-        jobs.change_status(session, row, status, error)
-    return cast(SearchStatus, row.status)
 
 
 class DatabaseJournal:
@@ -69,4 +54,4 @@ class DatabaseJournal:
     finish_candidate = _method(Database.write, candidates.finish_candidate)
     reuse_losses = _method(Database.write, candidates.reuse_losses)
     end_episode = _method(Database.write, candidates.end_episode)
-    set_status = _method(Database.write, _set_status)
+    set_status = _method(Database.write, jobs.set_status)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
@@ -22,7 +22,7 @@ def record_of(row: object, kind: type[Record], **own: Any) -> Record:
         kind: a dataclass.
         own: fields that the row has not, or holds otherwise.
     """
-    names = [field.name for field in fields(cast(Any, kind)) if field.name not in own]
+    names = [name for name in cast(Any, kind).__dataclass_fields__ if name not in own]
     return kind(**{name: getattr(row, name) for name in names}, **own)
 
 
@@ -68,7 +68,7 @@ class PipelineRecord(JobRecord):
 
     stage: PipelineStage
     search_id: str | None
-    notes: tuple[str, ...]
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

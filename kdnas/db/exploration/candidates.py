@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import new_id, utc_now
+from kdnas.db.base import locked, new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
@@ -65,32 +65,28 @@ def begin_episode(
         epsilon=epsilon,
         global_best=global_best,
         previous_best=previous_best,
+        candidates=[
+            Candidate(
+                id=new_id(),
+                position=position,
+                state_index=new.proposal.index,
+                architecture=str(new.architecture),
+                **asdict(new.architecture),
+                source=new.proposal.source,
+                predicted_reward=new.proposal.predicted_reward,
+                status="proposed",
+                latency_ms=new.latency_ms,
+                latency_ratio=new.latency_ratio,
+                params_millions=new.params_millions,
+            )
+            for position, new in enumerate(candidates)
+        ],
     )
     session.add(row)
-    session.flush()
-    rows = [
-        Candidate(
-            id=new_id(),
-            search_id=search_id,
-            episode=number,
-            position=position,
-            state_index=new.proposal.index,
-            architecture=str(new.architecture),
-            **asdict(new.architecture),
-            source=new.proposal.source,
-            predicted_reward=new.proposal.predicted_reward,
-            status="proposed",
-            latency_ms=new.latency_ms,
-            latency_ratio=new.latency_ratio,
-            params_millions=new.params_millions,
-        )
-        for position, new in enumerate(candidates)
-    ]
-    session.add_all(rows)
-    note_proposed(session, search_id, rows)
-    payload = {"episode": number, "epsilon": epsilon, "num_candidates": len(rows)}
+    note_proposed(session, search_id, row.candidates)
+    payload = {"episode": number, "epsilon": epsilon, "num_candidates": len(candidates)}
     append_event(session, "episode_started", payload, job_id=search_id)
-    return _episode(row, rows)
+    return _episode(row)
 
 
 def end_episode(
@@ -120,7 +116,7 @@ def end_episode(
     )
     payload = {"episode": number, "controller_loss": controller_loss}
     append_event(session, "episode_finished", payload, job_id=search_id)
-    return _episode(row, _candidates(session, search_id, number))
+    return _episode(row)
 
 
 def list_episodes(session: Session, search_id: str) -> list[records.Episode]:
@@ -130,13 +126,10 @@ def list_episodes(session: Session, search_id: str) -> list[records.Episode]:
         NotFoundError: no such search.
     """
     require_job(session, search_id)
-    rows = session.scalars(
-        select(Episode).where(Episode.search_id == search_id).order_by(Episode.number)
-    ).all()
-    by_number: dict[int, list[Candidate]] = {row.number: [] for row in rows}
-    for candidate in _candidates(session, search_id):
-        by_number[candidate.episode].append(candidate)
-    return [_episode(row, by_number[row.number]) for row in rows]
+    query = select(Episode).where(Episode.search_id == search_id).order_by(Episode.number)
+    return [
+        _episode(row) for row in session.scalars(query.options(selectinload(Episode.candidates)))
+    ]
 
 
 def controller_state(session: Session, search_id: str) -> bytes | None:
@@ -216,9 +209,8 @@ def finish_candidate(
     if result.losses is not None:
         row.distillation_loss_id = add_losses(session, context, result, result.losses)
         row.losses = result.losses
-    row.loss_start = result.loss_start
+    row.loss_start, row.error = result.loss_start, result.error
     _close_attempts(session, [candidate_id], status, result.error)
-    row.error = result.error
     return _finish(session, row, status, reward, note)
 
 
@@ -242,15 +234,6 @@ def reuse_losses(
     row.reused, row.error = True, error
     row.losses, row.loss_start = known.losses, known.loss_start
     return _finish(session, row, "failed" if error else "succeeded", reward, note)
-
-
-def _candidates(
-    session: Session, search_id: str, episode: int | None = None
-) -> Iterable[Candidate]:
-    query = select(Candidate).where(Candidate.search_id == search_id)
-    if episode is not None:
-        query = query.where(Candidate.episode == episode)
-    return session.scalars(query.order_by(Candidate.episode, Candidate.position))
 
 
 def _locked(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
@@ -301,17 +284,18 @@ def _finish(
 def _append_for_group(
     session: Session, kind: str, rows: Sequence[Candidate], payload: dict[str, Any]
 ) -> None:
-    for search_id in sorted({row.search_id for row in rows}):
-        ids = [row.id for row in rows if row.search_id == search_id]
-        append_event(session, kind, {"candidates": ids, **payload}, job_id=search_id)
+    """Tell what happened to candidates of one search."""
+    if rows:
+        told = {"candidates": [row.id for row in rows], **payload}
+        append_event(session, kind, told, job_id=rows[0].search_id)
 
 
-def _episode(row: Episode, candidates: Iterable[Candidate]) -> records.Episode:
+def _episode(row: Episode) -> records.Episode:
     return record_of(
         row,
         records.Episode,
         finished=row.finished_at is not None,
-        candidates=tuple(_record(candidate) for candidate in candidates),
+        candidates=tuple(map(_record, row.candidates)),
     )
 
 
@@ -320,5 +304,7 @@ def _record(row: Candidate) -> records.Candidate:
         row,
         records.Candidate,
         index=row.state_index,
-        architecture=Architecture.parse(row.architecture),
+        architecture=Architecture(
+            row.layers, row.heads, row.hidden, row.intermediate, row.activation
+        ),
     )

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Candidate, Event, Search, SearchState
-from kdnas.db.records import record_of
-from kdnas.records import ExploredState, StateCounts
+from kdnas.records import ExploredState, Losses, StateCounts
 
 
 def explored_states(session: Session, search_id: str) -> list[ExploredState]:
     """States that have a reward, in the order of their index."""
+    columns: list[Any] = [
+        Candidate.id,
+        Candidate.state_index,
+        Candidate.architecture,
+        Candidate.source,
+        Candidate.episode,
+        Candidate.predicted_reward,
+        Candidate.reward,
+        Candidate.loss_training,
+        Candidate.loss_mean,
+        Candidate.loss_relative,
+        Candidate.loss_output,
+        Candidate.latency_ms,
+        Candidate.latency_ratio,
+        Candidate.params_millions,
+        Candidate.loss_start,
+    ]
     query = (
-        select(
-            Candidate.id.label("candidate_id"),
-            Candidate.state_index.label("index"),
-            Candidate.architecture,
-            Candidate.source,
-            Candidate.episode,
-            Candidate.predicted_reward,
-            Candidate.reward,
-            Candidate.losses,
-            Candidate.latency_ms,
-            Candidate.latency_ratio,
-            Candidate.params_millions,
-            Candidate.loss_start,
-        )
+        select(*columns)
         .join(SearchState, SearchState.candidate_id == Candidate.id)
         .where(SearchState.search_id == search_id)
         .order_by(SearchState.state_index)
     )
-    return [record_of(row, ExploredState) for row in session.execute(query)]
+    rows: Iterable[Any] = session.execute(query)
+    return [ExploredState(*(*row[:7], Losses(*row[7:11]), *row[11:])) for row in rows]
 
 
 def newest_events(session: Session, search_ids: Collection[str]) -> dict[str, int]:

@@ -10,10 +10,9 @@ from sqlalchemy.orm import Session
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import insert
+from kdnas.db.base import insert, locked
 from kdnas.db.models import DistillationLoss, MiniKDContext
 from kdnas.db.records import record_of
-from kdnas.db.repository.events import ROW_LOCK
 from kdnas.records import KnownLosses, Losses, MiniKDResult
 
 _VALUES_A_STATEMENT = 10_000  # SQLite takes 32 766 at most, PostgreSQL 65 535
@@ -80,6 +79,6 @@ def add_losses(session: Session, context: str, result: MiniKDResult, losses: Los
 def _locked_context(session: Session, fingerprint: str) -> MiniKDContext:
     new = insert(session, MiniKDContext).values(fingerprint=fingerprint)
     session.execute(new.on_conflict_do_nothing())
-    return session.get_one(
-        MiniKDContext, fingerprint, with_for_update=ROW_LOCK, populate_existing=True
-    )
+    row = locked(session, MiniKDContext, fingerprint)
+    assert row is not None  # just written, or there before
+    return row

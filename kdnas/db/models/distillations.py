@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, func, select
-from sqlalchemy.orm import Mapped, Session, composite, declared_attr, mapped_column
+from sqlalchemy.orm import (
+    Mapped,
+    Session,
+    composite,
+    declared_attr,
+    mapped_column,
+    relationship,
+)
 
 from kdnas.db.base import Base
 from kdnas.db.models.evaluations import Evaluation
@@ -26,6 +33,12 @@ class Distillation(Job):
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     artefact: Mapped[str | None]
     output_path: Mapped[str | None]
+    curve: Mapped[list[DistillationCurvePoint]] = relationship(
+        order_by="DistillationCurvePoint.step", viewonly=True
+    )
+    readings: Mapped[list[DistillationReading]] = relationship(
+        order_by="DistillationReading.step", viewonly=True
+    )
 
     resumed_by = "kdnas full-distill --resume {name}"
     listed_by = "distillations list"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from kdnas.db.base import Base, new_id, one_of
+from kdnas.db.models.distillations import Distillation
+from kdnas.db.models.evaluations import Evaluation
 from kdnas.db.models.jobs import Job, job_key
 from kdnas.db.models.values import MEMBER_ROLES, PIPELINE_STAGES
 
@@ -66,3 +68,5 @@ class PipelineMember(Base):
     distillation_id: Mapped[str | None] = mapped_column(
         ForeignKey("distillations.id", ondelete="SET NULL")
     )
+    distillation: Mapped[Distillation | None] = relationship(viewonly=True)
+    evaluations: Mapped[list[Evaluation]] = relationship(order_by=Evaluation.id, viewonly=True)

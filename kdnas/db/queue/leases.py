@@ -19,9 +19,8 @@ import psutil
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import LeaseColumns
+from kdnas.db.base import LeaseColumns, locked
 from kdnas.db.records import LeaseHolder, OwnerKind
-from kdnas.db.repository.events import ROW_LOCK
 from kdnas.errors import ConflictError, NotFoundError
 
 LeasedTable = type[LeaseColumns]
@@ -68,11 +67,10 @@ def acquire(
         NotFoundError: no such row.
         ConflictError: somebody else holds it; says who, and until when.
     """
-    row = _row(session, table, row_id, ROW_LOCK)
+    row = _found(locked(session, table, row_id), table, row_id)
     now = database_time(session)
-    mine = row.lease_token == owner.token
     held = live_holder(row, now)
-    if held is not None and not mine:
+    if held is not None and row.lease_token != owner.token:
         raise ConflictError(
             f"{row.called} is being worked on by the {held.kind} in process "
             f"{held.pid} on {held.host} until {row.lease_expires_at:%H:%M:%S} UTC; stop that "
@@ -95,7 +93,7 @@ def renew(
         NotFoundError: no such row.
         ConflictError: the lease was lost to somebody else; stop working on the row.
     """
-    row = _row(session, table, row_id, ROW_LOCK)
+    row = _found(locked(session, table, row_id), table, row_id)
     if row.lease_token != owner.token:
         taker = f"process {row.lease_pid} took it over" if row.lease_token else "it was released"
         raise ConflictError(f"the lease on {row.called} is lost: {taker}; nothing more is written")
@@ -104,7 +102,7 @@ def renew(
 
 def release(session: Session, table: LeasedTable, row_id: str, owner: LeaseOwner) -> None:
     """Give a lease back; one that was lost meanwhile is left to its new owner."""
-    row = _row(session, table, row_id, ROW_LOCK)
+    row = _found(locked(session, table, row_id), table, row_id)
     if row.lease_token == owner.token:
         row.lease_token = row.lease_owner_kind = row.lease_host = None
         row.lease_pid = row.lease_process_started = row.lease_expires_at = None
@@ -116,7 +114,8 @@ def holder(session: Session, table: LeasedTable, row_id: str) -> LeaseHolder | N
     Raises:
         NotFoundError: no such row.
     """
-    return live_holder(_row(session, table, row_id), database_time(session))
+    row = _found(session.get(table, row_id), table, row_id)
+    return live_holder(row, database_time(session))
 
 
 def database_time(session: Session) -> datetime:
@@ -128,10 +127,7 @@ def database_time(session: Session) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _row(
-    session: Session, table: LeasedTable, row_id: str, lock: dict[str, bool] | None = None
-) -> LeaseColumns:
-    row = session.get(table, row_id, with_for_update=lock, populate_existing=lock is not None)
+def _found(row: LeaseColumns | None, table: LeasedTable, row_id: str) -> LeaseColumns:
     if row is None:
         noun = re.sub(r"(?<!^)(?=[A-Z])", " ", table.__name__).lower()  # one word each
         raise NotFoundError(f"there is no {noun} {row_id!r}")

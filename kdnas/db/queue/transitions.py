@@ -56,7 +56,11 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     status = cast(SearchStatus, row.status)
     after = TRANSITIONS[action].get(status)
     if after is None:
-        raise ConflictError(_refusal(row, status, action))
+        said = "has succeeded" if status == "succeeded" else f"is {status}"
+        raise ConflictError(
+            f"{row.called} {said}, so it cannot be {_PARTICIPLES[action]}; "
+            f"{_advice(row, status, action)}"
+        )
     if action == "resume" and row.owner_kind == "cli":
         how = row.resumed_by.format(name=row.name)
         raise ConflictError(
@@ -69,13 +73,6 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
         if child_after is not None:
             change_status(session, child, child_after)
     return after
-
-
-def _refusal(row: Job, status: SearchStatus, action: Action) -> str:
-    said = {"succeeded": "has succeeded"}.get(status, f"is {status}")
-    return f"{row.called} {said}, so it cannot be {_PARTICIPLES[action]}; " + _advice(
-        row, status, action
-    )
 
 
 def _advice(row: Job, status: SearchStatus, action: Action) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.orm import Session
@@ -23,8 +23,6 @@ from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
 from kdnas.errors import ConflictError
 from kdnas.records import CurvePoint, SearchStatus
-
-Step = TypeVar("Step", DistillationCurvePoint, DistillationReading)
 
 UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
 """Statuses of work that may be gone on with, or cancelled."""
@@ -68,7 +66,7 @@ def create_distillation(
         search_id=search_id,
         metrics={},
     )
-    return _record(row)
+    return distillation_record(row)
 
 
 def _refuse_shared_output(session: Session, output: str | None) -> None:
@@ -94,15 +92,7 @@ def get_distillation(session: Session, reference: str) -> DistillationRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    return _record(get_job(session, reference, Distillation))
-
-
-def distillations_of(
-    session: Session, distillation_ids: Collection[str]
-) -> dict[str, DistillationRecord]:
-    """Distillations by their ids."""
-    query = select(Distillation).where(Distillation.id.in_(distillation_ids))
-    return {row.id: _record(row) for row in session.scalars(query)}
+    return distillation_record(get_job(session, reference, Distillation))
 
 
 def list_distillations(
@@ -121,7 +111,7 @@ def list_distillations(
         statuses=[] if status is None else [status],
         limit=limit,
     )
-    return [_record(row) for row in found]
+    return [distillation_record(row) for row in found]
 
 
 def set_distillation_progress(
@@ -201,8 +191,8 @@ def distillation_curve(session: Session, distillation_id: str) -> list[CurvePoin
     Raises:
         NotFoundError: no such distillation.
     """
-    rows = _steps_of(session, distillation_id, DistillationCurvePoint)
-    return [record_of(row, CurvePoint) for row in rows]
+    row = get_job(session, distillation_id, Distillation)
+    return [record_of(point, CurvePoint) for point in row.curve]
 
 
 def distillation_readings(session: Session, distillation_id: str) -> list[HeldOutReading]:
@@ -211,14 +201,8 @@ def distillation_readings(session: Session, distillation_id: str) -> list[HeldOu
     Raises:
         NotFoundError: no such distillation.
     """
-    rows = _steps_of(session, distillation_id, DistillationReading)
-    return [record_of(row, HeldOutReading) for row in rows]
-
-
-def _steps_of(session: Session, distillation_id: str, table: type[Step]) -> Iterable[Step]:
-    get_job(session, distillation_id, Distillation)
-    query = select(table).where(table.distillation_id == distillation_id)
-    return session.scalars(query.order_by(table.step))
+    row = get_job(session, distillation_id, Distillation)
+    return [record_of(reading, HeldOutReading) for reading in row.readings]
 
 
 def overviews(
@@ -235,11 +219,11 @@ def overviews(
     return [DistillationOverview(one, newest.get(one.id), holders[one.id]) for one in records]
 
 
-def _record(row: Distillation) -> DistillationRecord:
+def distillation_record(row: Distillation) -> DistillationRecord:
+    """What is stored of a distillation, but for its curve."""
     return record_of(
         row,
         DistillationRecord,
-        name=row.name or row.id,
         architecture=Architecture.parse(row.architecture),
         step=row.done or 0,
         total_steps=row.total,

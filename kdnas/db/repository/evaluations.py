@@ -108,7 +108,7 @@ def take_evaluation(
             distillation_id=_if_known(session, distillation_id),
         )
         row.resolved = dict(spec)
-    return _record(row)
+    return evaluation_record(row)
 
 
 def _add(session: Session, new: NewEvaluation, **values: Any) -> Evaluation:
@@ -133,7 +133,7 @@ def _if_known(session: Session, distillation_id: str | None) -> str | None:
 def find_finished(session: Session, key: str, task: str, seed: int) -> EvaluationRecord | None:
     """Return the evaluation of a key if it has succeeded."""
     row = session.scalar(_of_key(task, seed, key).where(Evaluation.status == "succeeded"))
-    return None if row is None else _record(row)
+    return None if row is None else evaluation_record(row)
 
 
 def _of_key(task: str, seed: int, key: str) -> Any:
@@ -156,7 +156,7 @@ def get_evaluation(session: Session, evaluation_id: str) -> EvaluationRecord:
     Raises:
         NotFoundError: no such evaluation.
     """
-    return _record(get_job(session, evaluation_id, Evaluation))
+    return evaluation_record(get_job(session, evaluation_id, Evaluation))
 
 
 def list_evaluations(
@@ -176,18 +176,7 @@ def list_evaluations(
     )
     named = [column == value for column, value in wanted if value is not None]
     found = newest_jobs(session, Evaluation, *named, statuses=statuses, limit=limit)
-    return [_record(row) for row in found]
-
-
-def evaluations_of(
-    session: Session, member_ids: Collection[str]
-) -> dict[str, list[EvaluationRecord]]:
-    """Evaluations by the members of a pipeline that asked for them, the oldest first."""
-    query = select(Evaluation).where(Evaluation.pipeline_member_id.in_(member_ids))
-    found: dict[str, list[EvaluationRecord]] = {member_id: [] for member_id in member_ids}
-    for row in session.scalars(query.order_by(Evaluation.id)):
-        found[str(row.pipeline_member_id)].append(_record(row))
-    return found
+    return [evaluation_record(row) for row in found]
 
 
 def set_figures(
@@ -203,7 +192,7 @@ def set_figures(
     row.total = row.total or 1
     row.done = row.total
     change_status(session, row, "succeeded")
-    return _record(row)
+    return evaluation_record(row)
 
 
 def note_evaluation_progress(
@@ -289,7 +278,8 @@ def _comes_to_the_same(one: Evaluation, other: Evaluation) -> bool:
     return other.resolved is not None and one.resolved[KEY] == other.resolved[KEY]
 
 
-def _record(row: Evaluation) -> EvaluationRecord:
+def evaluation_record(row: Evaluation) -> EvaluationRecord:
+    """What is stored of an evaluation."""
     return record_of(
         row,
         EvaluationRecord,

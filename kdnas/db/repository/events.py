@@ -11,13 +11,6 @@ from sqlalchemy.orm import Session
 from kdnas.db.models import Event, Job
 from kdnas.db.records import EventRecord, record_of
 
-ROW_LOCK = {"key_share": True}
-"""How repositories lock a row: ``FOR NO KEY UPDATE``.
-
-A plain ``FOR UPDATE`` would keep others from writing events of that row's search while its holder
-waits for their lock on the numbering: a deadlock. SQLite ignores it, having one writer.
-"""
-
 _LOCK = 0x6B646E6165  # key of the advisory lock that orders events
 
 
@@ -77,22 +70,16 @@ def last_event_id(session: Session) -> int:
     return session.scalar(select(func.max(Event.id))) or 0
 
 
-def start_of_tail(session: Session, reference: str, count: int) -> int:
-    """The id after which come the newest ``count`` events of a job and its parts.
+def start_of_tail(session: Session, job_id: str, count: int) -> int:
+    """The id after which come the newest ``count`` events, at least 1, of a job and its parts.
 
-    Args:
-        session: of any transaction.
-        reference: id or name of a job; an unknown one has no events.
-        count: how many events, at least 1.
+    An unknown job has none.
     """
-    if "\0" in reference:  # PostgreSQL's texts have none
+    if "\0" in job_id:  # PostgreSQL's texts have none
         return last_event_id(session)
-    newest: list[int] = []
-    jobs = select(Job.id).where(or_(Job.id == reference, Job.name == reference))
-    for job_id in session.scalars(jobs):
-        query = select(Event.id).where(_about(job_id)).order_by(Event.id.desc()).limit(count)
-        newest += session.scalars(query)
-    return min(sorted(newest)[-count:]) - 1 if newest else last_event_id(session)
+    query = select(Event.id).where(_about(job_id)).order_by(Event.id.desc()).limit(count)
+    newest = session.scalars(query).all()
+    return newest[-1] - 1 if newest else last_event_id(session)
 
 
 def _about(job_id: str) -> ColumnElement[bool]:

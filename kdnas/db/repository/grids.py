@@ -11,9 +11,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from kdnas.db.base import insert
+from kdnas.db.base import insert, locked
 from kdnas.db.models import Grid
-from kdnas.db.repository.events import ROW_LOCK
 
 
 def open_grid(session: Session, key: str, *, model: str, task: str) -> Grid:
@@ -45,4 +44,6 @@ def choose(session: Session, key: str, trial: Mapping[str, Any]) -> Mapping[str,
 
 
 def _locked(session: Session, key: str) -> Grid:
-    return session.get_one(Grid, key, with_for_update=ROW_LOCK, populate_existing=True)
+    row = locked(session, Grid, key)
+    assert row is not None  # whoever asks has opened it
+    return row

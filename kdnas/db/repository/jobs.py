@@ -15,10 +15,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from typing_extensions import TypeVar
 
-from kdnas.db.base import insert, new_id, utc_now
+from kdnas.db.base import insert, locked, new_id, utc_now
 from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
 from kdnas.db.repository import names
-from kdnas.db.repository.events import ROW_LOCK, append_event
+from kdnas.db.repository.events import append_event
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
 
@@ -129,7 +129,7 @@ def locked_job(
     Raises:
         NotFoundError: no such job.
     """
-    row = session.get(table, job_id, with_for_update=ROW_LOCK, populate_existing=True)
+    row = locked(session, table, job_id)
     if row is None:
         raise names.unknown(session, table, job_id)
     return row
@@ -158,7 +158,7 @@ def newest_jobs(
 def locked_children(session: Session, job_id: str) -> list[Job]:
     """The jobs that a job asked for, all of them locked, in the order of their ids."""
     query = select(Job).where(Job.parent_id == job_id).order_by(Job.id)
-    locking = query.with_for_update(key_share=ROW_LOCK["key_share"])
+    locking = query.with_for_update(key_share=True)
     return list(session.scalars(locking.execution_options(populate_existing=True)))
 
 
@@ -178,29 +178,24 @@ def set_status(
     job_id: str,
     status: SearchStatus,
     error: str | None = None,
-    *,
-    expected: Collection[SearchStatus] | None = None,
-) -> None:
-    """Change the status of a job, as :func:`change_status` does.
+    among: Collection[SearchStatus] | None = None,
+) -> SearchStatus:
+    """Change the status of a job, as :func:`change_status` does, and return what it is then.
 
     Args:
         session: of a write transaction.
         job_id: the job.
         status: the new status.
         error: why it failed.
-        expected: change it only if the status is one of these.
+        among: change it only if the status is one of these.
 
     Raises:
         NotFoundError: no such job.
-        ConflictError: its status is not among ``expected``.
     """
     row = locked_job(session, job_id)
-    if expected is not None and row.status not in expected:
-        raise ConflictError(
-            f"{row.called} is {row.status}, so it cannot become {status}; that takes "
-            f"{' or '.join(expected)}"
-        )
-    change_status(session, row, status, error)
+    if among is None or row.status in among:
+        change_status(session, row, status, error)
+    return cast(SearchStatus, row.status)
 
 
 def change_status(

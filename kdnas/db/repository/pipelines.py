@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from kdnas.architecture import Architecture
 from kdnas.db.models import Pipeline, PipelineMember
@@ -24,8 +24,8 @@ from kdnas.db.records import (
     Reason,
     record_of,
 )
-from kdnas.db.repository.distillations import distillations_of
-from kdnas.db.repository.evaluations import evaluations_of
+from kdnas.db.repository.distillations import distillation_record
+from kdnas.db.repository.evaluations import evaluation_record
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
 from kdnas.records import PipelineStage, SearchStatus
@@ -46,7 +46,7 @@ def create_pipeline(
     row = add_job(
         session, Pipeline, spec, name=name, owner_kind=owner_kind, stage="search", notes=[]
     )
-    return _record(row)
+    return record_of(row, PipelineRecord)
 
 
 def get_pipeline(session: Session, reference: str) -> PipelineRecord:
@@ -55,7 +55,7 @@ def get_pipeline(session: Session, reference: str) -> PipelineRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    return _record(get_job(session, reference, Pipeline))
+    return record_of(get_job(session, reference, Pipeline), PipelineRecord)
 
 
 def list_pipelines(
@@ -68,7 +68,7 @@ def list_pipelines(
     """Pipelines of the service, or of the command line, the newest first."""
     own = Pipeline.owner_kind == owner_kind
     found = newest_jobs(session, Pipeline, own, statuses=statuses, limit=limit)
-    return [_record(row) for row in found]
+    return [record_of(row, PipelineRecord) for row in found]
 
 
 def set_pipeline_stage(session: Session, pipeline_id: str, stage: PipelineStage) -> None:
@@ -140,10 +140,14 @@ def set_member_distillation(session: Session, member_id: str, distillation_id: s
 
 def list_members(session: Session, pipeline_id: str) -> list[MemberRecord]:
     """A pipeline's members in their order, with where their parts stand."""
-    query = select(PipelineMember).where(PipelineMember.pipeline_id == pipeline_id)
-    rows = session.scalars(query.order_by(PipelineMember.position)).all()
-    distilled = distillations_of(session, [r.distillation_id for r in rows if r.distillation_id])
-    scored = evaluations_of(session, [row.id for row in rows])
+    parts = (PipelineMember.distillation, PipelineMember.evaluations)
+    query = (
+        select(PipelineMember)
+        .where(PipelineMember.pipeline_id == pipeline_id)
+        .order_by(PipelineMember.position)
+        .options(*map(selectinload, parts))
+        .execution_options(populate_existing=True)
+    )
     return [
         record_of(
             row,
@@ -151,12 +155,8 @@ def list_members(session: Session, pipeline_id: str) -> list[MemberRecord]:
             reasons=tuple(Reason(**reason) for reason in row.reasons),
             architecture=row.architecture and Architecture.parse(row.architecture),
             figures=MemberFigures(**row.figures),
-            distillation=distilled.get(row.distillation_id or ""),
-            evaluations=tuple(scored[row.id]),
+            distillation=row.distillation and distillation_record(row.distillation),
+            evaluations=tuple(map(evaluation_record, row.evaluations)),
         )
-        for row in rows
+        for row in session.scalars(query)
     ]
-
-
-def _record(row: Pipeline) -> PipelineRecord:
-    return record_of(row, PipelineRecord, name=row.name or row.id, notes=tuple(row.notes))

@@ -27,9 +27,8 @@ def create_search(
     Raises:
         ConflictError: the name is taken.
     """
-    return _record(
-        add_job(session, Search, spec, name=name, owner_kind=owner_kind, parent_id=parent_id)
-    )
+    row = add_job(session, Search, spec, name=name, owner_kind=owner_kind, parent_id=parent_id)
+    return record_of(row, SearchRecord)
 
 
 def get_search(session: Session, reference: str) -> SearchRecord:
@@ -38,12 +37,12 @@ def get_search(session: Session, reference: str) -> SearchRecord:
     Raises:
         NotFoundError: there is neither.
     """
-    return _record(get_job(session, reference, Search))
+    return record_of(get_job(session, reference, Search), SearchRecord)
 
 
 def list_searches(session: Session, limit: int = 100) -> list[SearchRecord]:
     """Searches, the newest first."""
-    return [_record(row) for row in newest_jobs(session, Search, limit=limit)]
+    return [record_of(row, SearchRecord) for row in newest_jobs(session, Search, limit=limit)]
 
 
 def set_search_facts(session: Session, search_id: str, facts: SearchFacts) -> None:
@@ -59,7 +58,3 @@ def search_facts(session: Session, search_id: str) -> SearchFacts | None:
     """Return what preparing a search has found out; None before."""
     found = session.scalar(select(Search.facts).where(Search.id == search_id))
     return None if found is None else SearchFacts(**found)
-
-
-def _record(row: Search) -> SearchRecord:
-    return record_of(row, SearchRecord, name=row.name or row.id)

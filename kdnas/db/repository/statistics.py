@@ -64,10 +64,7 @@ def read_statistics(session: Session) -> Statistics:
     num_in_training, num_workers = session.execute(training).one()
     return Statistics(
         jobs=_by_kind(session),
-        candidates={
-            **dict.fromkeys(CANDIDATE_STATUSES, 0),
-            **dict(session.execute(counted).tuples()),
-        },
+        candidates=dict.fromkeys(CANDIDATE_STATUSES, 0) | dict(session.execute(counted).all()),
         num_reused=session.scalar(reused) or 0,
         num_episodes_finished=session.scalar(episodes) or 0,
         num_in_training=num_in_training,

@@ -89,7 +89,7 @@ def test_the_best_of_known_trials_is_chosen_once_and_for_all(
         kept = grids.open_grid(session, key(prepared), model="m", task="SST-2")
         assert [Trial.from_json(trial) for trial in kept.trials] == TRIALS
         better = Trial(GridPoint(1e-5, 1), "finished", (1.0, 1.0, 1.0)).to_json()
-        assert Trial.from_json(grids.choose(session, kept.key, better)) == TRIALS[2]
+        assert Trial.from_json(grids.choose(session, kept.id, better)) == TRIALS[2]
     assert run(prepared, database, settings) == TRIALS[2]
 
 

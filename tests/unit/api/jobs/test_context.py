@@ -195,7 +195,7 @@ def test_an_event_has_its_kind_before_it(
     context_of(database, settings, job_id).event("counted", {"number": 4})
     assert told(database, job_id, "search_counted") == [{"number": 4}]
     with database.write() as session:
-        build = jobs.add_job(session, LatencyBuild, {})
+        build = jobs.add_job(session, LatencyBuild, {}, stem="latency")
     context_of(database, settings, build.id).event("counted", {"number": 5})
     assert told(database, build.id, "latency_build_counted") == [{"number": 5}]
 

@@ -57,7 +57,7 @@ def ids(database: Database) -> Ids:
         ).id
         pair = NewEvaluation("glue", "RTE", 3, {})
         (scored,) = evaluations.create_evaluations(session, [pair], model="minilm")
-        build = jobs.add_job(session, LatencyBuild, {}).id
+        build = jobs.add_job(session, LatencyBuild, {}, stem="latency").id
         jobs.set_status(session, part, "running")
         jobs.set_status(session, part, "succeeded")
         jobs.set_status(session, made, "running")

@@ -207,7 +207,9 @@ def test_the_teacher_of_a_latency_table(service: Service) -> None:
     path = service.root / "later"
     path.symlink_to(service.outside / "teacher")
     with service.database.write() as session:
-        build_id = jobs.add_job(session, LatencyBuild, {"teacher": {"ref": str(path)}}).id
+        build_id = jobs.add_job(
+            session, LatencyBuild, {"teacher": {"ref": str(path)}}, stem="latency"
+        ).id
         owner = LeaseOwner.of_this_process("service", "claim")
         assert claims.claim_next(session, "latency_build", owner, 60)
     assert runner.run(build_id, "claim", service.settings, lambda: False) == 2

@@ -52,7 +52,7 @@ class Place:
             "space": {"kind": "custom", "axes": AXES},
         }
         with self.database.write() as session:
-            return jobs.add_job(session, LatencyBuild, spec).id
+            return jobs.add_job(session, LatencyBuild, spec, stem="latency").id
 
     def run(self, build_id: str, should_stop: Callable[[], bool] = lambda: False) -> SearchStatus:
         owner = LeaseOwner.of_this_process("service")

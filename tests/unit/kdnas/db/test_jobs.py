@@ -86,16 +86,6 @@ def test_times_follow_the_status(database: Database, kind: str, clock: Clock) ->
     assert (row.started_at, row.finished_at, row.worked_seconds) == (began, ended, 50)
 
 
-def test_an_expected_status_guards_a_change_of_any_kind(database: Database) -> None:
-    job_id = make_job(database, "latency_build", "paused")
-    with (
-        pytest.raises(ConflictError, match="is paused, so it cannot become succeeded; that takes"),
-        database.write() as session,
-    ):
-        jobs.set_status(session, job_id, "succeeded", expected=("queued", "running"))
-    assert status_of(database, job_id) == "paused"
-
-
 def test_a_phase_is_noted_with_its_time_while_a_job_runs(database: Database, clock: Clock) -> None:
     job_id = make_job(database, "search")
 

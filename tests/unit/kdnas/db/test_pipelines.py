@@ -62,7 +62,7 @@ def test_members_come_back_in_order_with_their_parts(database: Database) -> None
         record = pipelines.get_pipeline(session, "whole")
         teacher, chosen, other = pipelines.list_members(session, record.id)
     assert (record.id, record.status, record.stage) == (made["pipeline"], "running", "distillation")
-    assert record.notes == ("a note to read",)
+    assert record.notes == ["a note to read"]
     assert (teacher.role, teacher.architecture, teacher.distillation) == ("teacher", None, None)
     assert (chosen.role, chosen.figures, chosen.architecture) == ("chosen", FIGURES, SMALL)
     assert chosen.reasons == (Reason("chosen", "top 1"), Reason("baseline", "half"))
@@ -150,7 +150,7 @@ def test_events_of_all_parts_are_the_pipelines(database: Database) -> None:
         jobs.set_status(session, made["queued"], "running")
     with database.read() as session:
         own = events.events_since(session, job_id=made["pipeline"])
-        tail = events.start_of_tail(session, "whole", 2)
+        tail = events.start_of_tail(session, made["pipeline"], 2)
     assert [event.type for event in own[:3]] == [
         "pipeline_created",
         "search_status",
