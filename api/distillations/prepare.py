@@ -46,6 +46,7 @@ class PreparedDistillation:
     about_the_start: tuple[str, ...] = ()
     about_the_store: tuple[str, ...] = ()
 
+    @property
     def warnings(self) -> list[str]:
         """What the user should know before hours are spent."""
         return [

@@ -148,7 +148,7 @@ def _train(
     told = watchers.checked(context.check)
     unnamed = stored.model_copy(update={"output": None})  # the folder was looked at before
     prepared = prepare_distillation(unnamed, settings, told.corpus, told.preparing)
-    for text in prepared.warnings():
+    for text in prepared.warnings:
         watchers.warning(text)
     context.check()
     absolute = str(Path(stored.output).absolute()) if stored.output else None

@@ -208,7 +208,7 @@ def _start(
             prepared = prepare_distillation(spec, settings, on_corpus, on_preparing)
         for line in chosen_layer_lines(prepared.spec.objective):
             say(line)
-        for warning in prepared.warnings():
+        for warning in prepared.warnings:
             say(f"warning: {warning}")
         record = create_distillation(prepared, database)
         say(f"student    goes to {output_folder(settings, prepared.spec, record.id)}")

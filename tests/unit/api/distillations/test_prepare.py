@@ -26,7 +26,7 @@ def warnings(lab: TinyLab, objective: Any, rate: float, student: str = "1,2,24,4
     values = objective_spec(objective).to_json()
     spec = lab.distillation(student, values, learning_rate=rate)
     pinned = Pinned(lab.teacher, lab.corpus, spec.teacher, spec.corpus)
-    return PreparedDistillation(spec, pinned, None, "cpu", "float32").warnings()
+    return PreparedDistillation(spec, pinned, None, "cpu", "float32").warnings
 
 
 def test_output_distributions_want_a_small_rate(lab: TinyLab) -> None:
