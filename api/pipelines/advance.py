@@ -303,8 +303,9 @@ def _evaluate(
     """Ask for the evaluations of a member whose model is there."""
     made, teacher = member.distillation, spec.search.teacher
     model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
-    if made is not None:  # which has succeeded
-        model = ModelSpec(ref=str(Path(made.output_path or "").absolute()))
+    if made is not None:
+        assert made.output_path is not None  # it has succeeded
+        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
     request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,
