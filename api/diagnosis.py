@@ -155,15 +155,23 @@ def _data_roots(settings: Settings) -> list[Finding]:
 @_check("data roots")
 def _data_root(root: str) -> Answer:
     folder = Path(root).expanduser()
-    if "://" in root:
-        return "ok", f"{root} (a URL, not looked at)"
-    if not folder.is_dir():
-        return "fail", f"{root} is no folder; make it, or correct KDNAS_DATA_ROOTS"
-    if folder.resolve() == Path(folder.resolve().anchor):
-        return "warn", f"{root} lets requests name every file; take a folder that holds data only"
-    if not os.access(folder, os.R_OK | os.X_OK):
-        return "fail", f"{root} cannot be read by this user; change its permissions"
-    return "ok", root
+    whole = folder.is_dir() and folder.resolve() == Path(folder.resolve().anchor)
+    ways: tuple[tuple[bool, State, str], ...] = (
+        ("://" in root, "ok", f"{root} (a URL, not looked at)"),
+        (not folder.is_dir(), "fail", f"{root} is no folder; make it, or correct KDNAS_DATA_ROOTS"),
+        (
+            whole,
+            "warn",
+            f"{root} lets requests name every file; take a folder that holds data only",
+        ),
+        (
+            not os.access(folder, os.R_OK | os.X_OK),
+            "fail",
+            f"{root} cannot be read by this user; change its permissions",
+        ),
+        (True, "ok", root),
+    )
+    return next((state, text) for holds, state, text in ways if holds)
 
 
 @_check("tokens")

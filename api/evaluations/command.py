@@ -34,7 +34,6 @@ from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import evaluations
 from kdnas.errors import ConflictError, RequestError, StoreError
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
-from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.results import TaskResult
 from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
@@ -150,16 +149,9 @@ def _beside_each_other(
     """Do pairs in their order on a cluster, the next one as soon as one has ended."""
     from workers.cluster import cluster
 
+    crew = _Crew(evaluator, jobs, on_finished)
     with cluster(evaluator.settings.ray_address):
-        crew = _Crew(evaluator, jobs, on_finished)
-        try:
-            for planned, seed in todo:
-                crew.wait(crew.has_room)
-                if not crew.begin(planned, seed):
-                    break
-            crew.wait(crew.is_idle)
-        finally:
-            crew.end()
+        crew.work(todo)
     if crew.error is not None:
         raise crew.error
 
@@ -172,57 +164,58 @@ class _Crew:
     """
 
     def __init__(self, evaluator: Evaluator, jobs: int, on_finished: OnFinished) -> None:
-        self._should_stop, self._stopping = evaluator.should_stop, threading.Event()
-        self._evaluator = replace(evaluator, should_stop=self._is_ending)
-        self._jobs, self._on_finished = jobs, on_finished
+        self._evaluator, self._jobs, self._on_finished = evaluator, jobs, on_finished
+        self._stopping = threading.Event()
         self._told: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._task = ""
-        self._ready: Ready | None = None
         self.error: Exception | None = None
 
-    def has_room(self) -> bool:
-        """Whether another pair may begin, or none will."""
-        return self._is_ending() or self._at_work() < self._jobs
-
-    def is_idle(self) -> bool:
-        """Whether everybody has ended."""
-        self._is_ending()  # the wish to stop is passed on
-        return self._at_work() == 0
-
-    def _is_ending(self) -> bool:
-        if self._should_stop():
+    def work(self, todo: Sequence[Pair]) -> None:
+        """Do pairs until one was stopped or has failed, and see that nobody works after that."""
+        try:
+            for planned, pairs in groupby(todo, key=itemgetter(0)):
+                self._wait(self._jobs - 1)
+                ready = None if self._stopping.is_set() else self._made_ready(planned)
+                for _, seed in pairs:
+                    self._wait(self._jobs - 1)
+                    if ready is not None and not self._stopping.is_set():
+                        thread = threading.Thread(
+                            target=self._look_after,
+                            args=(planned, seed, ready),
+                            name=f"seed-{seed}",
+                            daemon=True,
+                        )
+                        self._threads.append(thread)
+                        thread.start()
+            self._wait(0)
+        finally:
             self._stopping.set()
-        return self._stopping.is_set()
+            deadline = time.monotonic() + GOODBYE_SECONDS
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _at_work(self) -> int:
-        return sum(thread.is_alive() for thread in self._threads)
-
-    def begin(self, planned: PlannedTask, seed: int) -> bool:
-        """Start on a pair, with a task's first one on its data and grid; False if it is over."""
-        if self._is_ending():
-            return False
-        if planned.task.name != self._task:
-            self._task, self._ready = planned.task.name, self._made_ready(planned)
-        if self._ready is None:
-            return False
-        thread = threading.Thread(
-            target=self._look_after,
-            args=(planned, seed, self._ready),
-            name=f"seed-{seed}",
-            daemon=True,
-        )
-        self._threads.append(thread)
-        thread.start()
-        return True
+    def _wait(self, most: int) -> None:
+        """Pass on what is told, and the wish to stop, until at most so many are at work."""
+        at_work = most + 1
+        while at_work > most:
+            at_work = sum(thread.is_alive() for thread in self._threads)
+            if self._evaluator.should_stop():
+                self._stopping.set()
+            while not self._told.empty():
+                self._told.get()()
+            if at_work > most:
+                time.sleep(POLL_SECONDS)
 
     def _made_ready(self, planned: PlannedTask) -> Ready | None:
+        """Read a task's data and try its grid, once for all of its seeds."""
         from workers.finetuning import finetune_on_cluster, handed_over, threads_each
 
-        ready = self._evaluator.made_ready(planned)
+        asked, stopping = self._evaluator.should_stop, self._stopping.is_set
+        evaluator = replace(self._evaluator, should_stop=lambda: asked() or stopping())
+        ready = evaluator.made_ready(planned)
         if ready is None:
             return None
-        prepared, settings = self._evaluator.prepared, self._evaluator.settings
+        prepared, settings = evaluator.prepared, evaluator.settings
         address, device = settings.ray_address, prepared.device
         fine_tune = partial(
             finetune_on_cluster,
@@ -233,10 +226,12 @@ class _Crew:
         return replace(ready, fine_tune=fine_tune)
 
     def _look_after(self, planned: PlannedTask, seed: int, ready: Ready) -> None:
-        def tell(planned: PlannedTask, seed: int, progress: FinetuneProgress) -> None:
-            self._told.put(partial(self._evaluator.on_progress, planned, seed, progress))
-
-        evaluator = replace(self._evaluator, on_progress=tell, should_stop=self._stopping.is_set)
+        tell = self._evaluator.on_progress
+        evaluator = replace(
+            self._evaluator,
+            on_progress=lambda *told: self._told.put(partial(tell, *told)),
+            should_stop=self._stopping.is_set,
+        )
         try:
             pair = evaluator.take_and_do(planned, seed, ready)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -245,23 +240,6 @@ class _Crew:
             self._stopping.set()
         else:
             self._told.put(partial(self._on_finished, pair))
-
-    def wait(self, until: Callable[[], bool]) -> None:
-        """Pass on what is told until something holds."""
-        while True:
-            holds = until()
-            while not self._told.empty():
-                self._told.get()()
-            if holds:
-                return
-            time.sleep(POLL_SECONDS)
-
-    def end(self) -> None:
-        """See that nobody works when the cluster goes."""
-        self._stopping.set()
-        deadline = time.monotonic() + GOODBYE_SECONDS
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def check_saving(prepared: PreparedEvaluation, folder: Path) -> None:

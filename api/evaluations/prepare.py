@@ -39,8 +39,6 @@ class PlannedTask:
         train_examples: examples to learn from.
         evaluation_examples: evaluation set → its examples.
         official_split: whether training and evaluation sets are the benchmark's own.
-        sources: files or data sets.
-        notes: what a reader of the figures should know.
     """
 
     task: Task
@@ -49,8 +47,6 @@ class PlannedTask:
     train_examples: int
     evaluation_examples: dict[str, int]
     official_split: bool
-    sources: tuple[str, ...]
-    notes: tuple[str, ...]
 
     def seeds(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Return the seeds to work with: where nothing is learned, there is nothing to draw."""
@@ -104,10 +100,8 @@ class PreparedEvaluation:
 
     def is_like(self, other: PreparedEvaluation) -> bool:
         """Whether two evaluations with the same tasks are of the same model."""
-        one, two = (
-            (prepared.model.fingerprint, prepared.spec.variant) for prepared in (self, other)
-        )
-        return one == two
+        same_model = self.model.fingerprint == other.model.fingerprint
+        return same_model and self.spec.variant == other.spec.variant
 
     def what_decides(self, planned: PlannedTask, seed: int) -> dict[str, Any]:
         """Say what decides the figures of a pair, with the key by which they are found again."""
@@ -174,7 +168,17 @@ def prepare_evaluation(
                 raise
             absent[task.name] = str(error)
         else:
-            planned.append(_planned(task, settings_for(task, spec, dtype), data))
+            settings = settings_for(task, spec, dtype)
+            planned.append(
+                PlannedTask(
+                    task=task,
+                    settings=settings,
+                    data=data_fingerprint(data, tuned=settings.tuned),
+                    train_examples=len(data.train),
+                    evaluation_examples={n: len(part) for n, part in data.evaluations.items()},
+                    official_split=data.official_split,
+                )
+            )
     if not planned:
         raise TaskDataError(next(iter(absent.values())))
     # Plain NER means any columns in the folder: others that were found are those.
@@ -213,19 +217,6 @@ def read_data(spec: EvaluationSpec, task: Task, reach: Reach = ANYWHERE) -> Task
     """Read a task's data: from the folder of the request, else from the hub."""
     folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
     return load_task(task, folder, reach=reach)
-
-
-def _planned(task: Task, settings: FinetuneSettings, data: TaskData) -> PlannedTask:
-    return PlannedTask(
-        task=task,
-        settings=settings,
-        data=data_fingerprint(data, tuned=settings.tuned),
-        train_examples=len(data.train),
-        evaluation_examples={name: len(part) for name, part in data.evaluations.items()},
-        official_split=data.official_split,
-        sources=data.sources,
-        notes=data.notes,
-    )
 
 
 def _name(model: TeacherHandle) -> str:

@@ -74,9 +74,9 @@ class PipelineState:
     @property
     def at_work(self) -> bool:
         """Whether a part is worked on, or will be as soon as there is room."""
-        parts = [self.search]
-        for member in self.members or ():
-            parts += [member.distillation, *member.evaluations]
+        members = self.members or ()
+        parts = [self.search, *(m.distillation for m in members)]
+        parts += [status for member in members for status in member.evaluations]
         return "queued" in parts or "running" in parts
 
 
@@ -246,15 +246,21 @@ def _next_step(
     record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
 ) -> Step:
     """What comes next; to stay as it is, of one that does not go on."""
-    states = []
-    for member in members:
-        distilled = None
-        if member.architecture is not None:
-            distilled = member.distillation.status if member.distillation else "cancelled"
-        scored = tuple(evaluation.status for evaluation in member.evaluations)
-        states.append(MemberState(distilled, scored, member.role == "undistilled"))
+    made: dict[str, SearchStatus] = {  # one that was deleted counts as one that was cancelled
+        member.id: member.distillation.status if member.distillation else "cancelled"
+        for member in members
+        if member.architecture is not None
+    }
+    states = tuple(
+        MemberState(
+            made.get(member.id),
+            tuple(evaluation.status for evaluation in member.evaluations),
+            member.role == "undistilled",
+        )
+        for member in members
+    )
     searched = None if search is None else search.status
-    state = PipelineState(record.status, searched, tuple(states) or None)
+    state = PipelineState(record.status, searched, states or None)
     return next_step(state) or Step(record.status, record.stage)
 
 
@@ -303,8 +309,9 @@ def _evaluate(
     """Ask for the evaluations of a member whose model is there."""
     made, teacher = member.distillation, spec.search.teacher
     model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
-    if made is not None:  # which has succeeded
-        model = ModelSpec(ref=str(Path(made.output_path or "").absolute()))
+    if made is not None:
+        assert made.output_path is not None  # it has succeeded
+        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
     request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,

@@ -30,24 +30,36 @@ Table = tuple[list[str], list[list[str]]]
 
 def as_markdown(report: PipelineReport) -> str:
     """Write a report for a document: the answer first, how it was found last."""
-    parts = [f"# Pipeline {report.name}", f"**{report.headline}**", _listed(report.findings)]
-    if report.models:
-        parts += ["## Models", markdown_table(*model_table(report)), _legend(report)]
-    if len(report.columns) > 1 or report.published:
-        parts += ["## Scores", SCORES_LEGEND, markdown_table(*score_table(report))]
-    if report.beside:
-        parts += ["## How sure the differences are", markdown_table(*difference_table(report))]
-    if len(report.columns) > 1 and any(one.tests for one in report.beside):
-        parts += ["### Task by task", _listed(test_lines(report))]
-    parts += ["## How it was made", _listed([f"{k}: {v}" for k, v in report.setup.items()])]
-    if report.stages:
-        parts += ["## How long it took", markdown_table(*time_table(report))]
-    if report.failures:
-        failed = [f"{one.part}: {one.error}" for one in report.failures]
-        parts += ["## What failed", _listed(failed), report.remedy]
-    if report.notes:
-        parts += ["## Notes", _listed(report.notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    several = len(report.columns) > 1
+    sections: list[tuple[object, list[str]]] = [
+        (True, [f"# Pipeline {report.name}", f"**{report.headline}**", _listed(report.findings)]),
+        (report.models, ["## Models", markdown_table(*model_table(report)), _legend(report)]),
+        (
+            several or report.published,
+            ["## Scores", SCORES_LEGEND, markdown_table(*score_table(report))],
+        ),
+        (
+            report.beside,
+            ["## How sure the differences are", markdown_table(*difference_table(report))],
+        ),
+        (
+            several and any(one.tests for one in report.beside),
+            ["### Task by task", _listed(test_lines(report))],
+        ),
+        (True, ["## How it was made", _listed([f"{k}: {v}" for k, v in report.setup.items()])]),
+        (report.stages, ["## How long it took", markdown_table(*time_table(report))]),
+        (
+            report.failures,
+            [
+                "## What failed",
+                _listed([f"{one.part}: {one.error}" for one in report.failures]),
+                report.remedy,
+            ],
+        ),
+        (report.notes, ["## Notes", _listed(report.notes)]),
+    ]
+    parts = [part for holds, parts in sections if holds for part in parts if part]
+    return "\n\n".join(parts) + "\n"
 
 
 def _listed(lines: Sequence[str]) -> str:

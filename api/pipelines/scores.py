@@ -16,7 +16,7 @@ from api.pipelines.results import Beside, Estimate
 from kdnas.evaluation.reports.report import Cell
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.averages import suite_averages
-from kdnas.evaluation.scoring.paired import Files, Together, compare, compare_together
+from kdnas.evaluation.scoring.paired import Files, compare, compare_together
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,11 @@ class Scoring:
 
     def retained(self, name: str, other: str) -> Estimate | None:
         """What share of another model's score a model has; None where that is not above 0."""
-        first, second = self._by_seed(name), self._by_seed(other)
-        if not first or not second or fmean(first) <= 0 or fmean(second) <= 0:
-            return None
-        share, together = fmean(first) / fmean(second), self._together(name, other)
-        if together is not None and together.share is not None:
-            return Estimate(share, *together.share, over="examples")
-        spread = _spread(first, second, relative=True)
-        if spread is None:
-            return Estimate(share)
-        return Estimate(share, share * exp(-spread), share * exp(spread), over="seeds")
+        return self._compared(name, other, relative=True)
+
+    def difference(self, name: str, other: str) -> Estimate | None:
+        """How far a model's score is above another's; None if one has none."""
+        return self._compared(name, other, relative=False)
 
     def beside(self, name: str, other: str) -> Beside | None:
         """Set a model beside another; None if one has no score."""
@@ -96,22 +91,25 @@ class Scoring:
         tests = compare(self._models[name].files, self._models[other].files)
         return Beside(name, other, difference, difference.verdict, tests)
 
-    def difference(self, name: str, other: str) -> Estimate | None:
-        """How far a model's score is above another's; None if one has none."""
+    def _compared(self, name: str, other: str, *, relative: bool) -> Estimate | None:
+        """Compare by examples, if the scores can be had from what was kept of them; or by seeds."""
         first, second = self._by_seed(name), self._by_seed(other)
-        if not first or not second:
+        if not first or not second or (relative and min(fmean(first), fmean(second)) <= 0):
             return None
-        value, together = fmean(first) - fmean(second), self._together(name, other)
+        value = fmean(first) / fmean(second) if relative else fmean(first) - fmean(second)
+        files = self._models[name].files, self._models[other].files
+        together = compare_together(*files, self.tasks)
+        ends = None
         if together is not None:
-            return Estimate(value, *together.difference, over="examples")
-        spread = _spread(first, second, relative=False)
+            ends = together.share if relative else together.difference
+        if ends is not None:
+            return Estimate(value, *ends, over="examples")
+        spread = _spread(first, second, relative=relative)
         if spread is None:
             return Estimate(value)
+        if relative:
+            return Estimate(value, value * exp(-spread), value * exp(spread), over="seeds")
         return Estimate(value, value - spread, value + spread, over="seeds")
-
-    def _together(self, name: str, other: str) -> Together | None:
-        """Compare by examples, if the scores can be had from what was kept of them."""
-        return compare_together(self._models[name].files, self._models[other].files, self.tasks)
 
 
 def _spread(first: Sequence[float], second: Sequence[float], *, relative: bool) -> float | None:

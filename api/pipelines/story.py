@@ -103,27 +103,28 @@ def _chosen(way: ChooseSpec) -> str:
 
 
 def _baselines(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:
-    said = [
-        f"{depth:g} of the teacher's layers at {width:g} of its width"
-        for depth, width in spec.baselines.proportions
-    ]
-    if spec.baselines.random:
-        picks = "random pick" + "s" * (spec.baselines.random != 1)
-        said.append(f"{spec.baselines.random} {picks} of the search's space")
+    asked = spec.baselines
+    picks = "random pick" + "s" * (asked.random != 1)
     # A pipeline that chose before there were undistilled ones has none, whatever its request says.
-    if spec.baselines.undistilled and (
-        not members or any(member.role == "undistilled" for member in members)
-    ):
-        said.append("each student undistilled, as it starts")
-    said += [
-        "the teacher itself"
-        + ("" if variant.layers is None else f" with {variant.layers:g} of its layers")
-        + " in 8 bits" * variant.int8
-        for variant in spec.baselines.variants
+    lacking = bool(members) and all(member.role != "undistilled" for member in members)
+    said = [
+        *(
+            f"{depth:g} of the teacher's layers at {width:g} of its width"
+            for depth, width in asked.proportions
+        ),
+        f"{asked.random} {picks} of the search's space" if asked.random else "",
+        "each student undistilled, as it starts" if asked.undistilled and not lacking else "",
+        *(
+            "the teacher itself"
+            + ("" if variant.layers is None else f" with {variant.layers:g} of its layers")
+            + " in 8 bits" * variant.int8
+            for variant in asked.variants
+        ),
+        "the smallest cut of the teacher that is not faster, of each student"
+        if asked.smallest_cuts
+        else "",
     ]
-    if spec.baselines.smallest_cuts:
-        said.append("the smallest cut of the teacher that is not faster, of each student")
-    return "; ".join(said)
+    return "; ".join(one for one in said if one)
 
 
 def _distillation(spec: PipelineSpec, members: Sequence[MemberRecord]) -> str:

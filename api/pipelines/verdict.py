@@ -276,40 +276,11 @@ def findings(case: Case) -> list[str]:
 
 
 def _of_pick(pick: Pick, case: Case) -> list[str]:
-    model = case.named(pick.name)
-    beside = case.differences(pick.name)
-    others = case.others(pick.name)
+    model, teacher = case.named(pick.name), case.teacher
+    beside, others = case.differences(pick.name), case.others(pick.name)
     fitting = [m for m in others if pick.budget_ms is None or m.is_within(pick.budget_ms)]
-    rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
-    lines = []
     alike = [m.name for m in others if m.is_student and _is_the_same(beside[m.name])]
-    if alike:
-        lines.append(
-            f"{model.name} is right on the very same examples as {' and '.join(alike)}, as models "
-            "are that have not learned the task; fine-tune longer before deciding."
-        )
     higher = max(_pool(case.models, pick.budget_ms), key=_rank)
-    if higher.name in beside and _is_clearly_faster(model, higher):
-        lines.append(
-            f"{model.name} is taken for {higher.with_role}, which scores "
-            f"{beside[higher.name].points} more, less than a standard error, and takes "
-            f"{_times(higher, model)} as long."
-        )
-    if model.role != "chosen":
-        best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
-        lines.append(_short_of(model, best, beside))
-    elif rivals:
-        parts = [_apart(model, rival, beside[rival.name]) for rival in rivals]
-        lines.append(f"{model.name} is {'; '.join(parts)}.")
-    elif pick.budget_ms is None:
-        lines.append("No baseline was scored, so what the search is worth is not known.")
-    for said, rival in (
-        ("the smallest scored cut of the teacher that is not faster", _smallest_cut(model, case)),
-        ("the best of all else that is no slower", _best_no_slower(model, case)),
-    ):
-        if rival is not None:
-            apart = _apart(model, rival, beside[rival.name])
-            lines.append(f"Beside {said}, {model.name} is {apart}.")
     bargains = [
         f"{m.name} ({ROLE_NAMES[m.role]}), {_times(model, m)} as fast"
         for m in others
@@ -317,13 +288,49 @@ def _of_pick(pick: Pick, case: Case) -> list[str]:
         and _is_clearly_faster(m, model)
         and beside[m.name].verdict == "within the noise"
     ]
-    if bargains:
-        lines.append(f"Faster than {model.name}, and within its noise: {'; '.join(bargains)}.")
-    teacher = case.teacher
-    difference = None if teacher is None else beside.get(teacher.name)
-    if teacher is not None and difference and difference.verdict == "within the noise":
-        lines.append(f"What sets {model.name} and {teacher.name} apart is within the noise.")
-    return lines
+    rivals = {
+        "the smallest scored cut of the teacher that is not faster": _smallest_cut(model, case),
+        "the best of all else that is no slower": _best_no_slower(model, case),
+    }
+    lines = [
+        f"{model.name} is right on the very same examples as {' and '.join(alike)}, as models are "
+        "that have not learned the task; fine-tune longer before deciding."
+        if alike
+        else "",
+        f"{model.name} is taken for {higher.with_role}, which scores {beside[higher.name].points} "
+        f"more, less than a standard error, and takes {_times(higher, model)} as long."
+        if higher.name in beside and _is_clearly_faster(model, higher)
+        else "",
+        _worth(model, fitting, beside, has_budget=pick.budget_ms is not None),
+        *(
+            f"Beside {said}, {model.name} is {_apart(model, rival, beside[rival.name])}."
+            for said, rival in rivals.items()
+            if rival is not None
+        ),
+        f"Faster than {model.name}, and within its noise: {'; '.join(bargains)}."
+        if bargains
+        else "",
+        f"What sets {model.name} and {teacher.name} apart is within the noise."
+        if teacher is not None
+        and teacher.name in beside
+        and beside[teacher.name].verdict == "within the noise"
+        else "",
+    ]
+    return [line for line in lines if line]
+
+
+def _worth(
+    model: ModelLine, fitting: Sequence[ModelLine], beside: Differences, *, has_budget: bool
+) -> str:
+    """Say what searching was worth, as far as what keeps within the budget tells."""
+    if model.role != "chosen":
+        best = max((m for m in fitting if m.role == "chosen"), key=_rank, default=None)
+        return _short_of(model, best, beside)
+    rivals = [m for m in fitting if m.role in ("baseline", "random", "variant")]
+    if rivals:
+        parts = [_apart(model, rival, beside[rival.name]) for rival in rivals]
+        return f"{model.name} is {'; '.join(parts)}."
+    return "" if has_budget else "No baseline was scored, so what the search is worth is not known."
 
 
 def _is_the_same(difference: Estimate) -> bool:

@@ -22,6 +22,11 @@ ExportFormat = Literal["csv", "parquet", "json"]
 Rows = list[dict[str, Any]]
 
 _BATCH, _CHUNK = 2000, 1 << 18
+_WHOLE = (
+    *("episode", "position", "index", "num_attempts"),
+    *("layers", "heads", "hidden", "intermediate"),
+)
+_TEXTS = ("id", "search_id", "architecture", "activation", "source", "status", "error", "note")
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -85,20 +90,13 @@ def _parquet(batches: Iterator[Rows]) -> Iterator[bytes]:
 def _schema() -> Any:
     import pyarrow as pa
 
-    whole = ("episode", "position", "index", "num_attempts")
-    sizes = ("layers", "heads", "hidden", "intermediate")
-    texts = ("id", "search_id", "architecture", "activation", "source", "status", "error", "note")
-
-    def kind(name: str) -> Any:
-        if name in whole + sizes:
-            return pa.int32()
-        if name in texts:
-            return pa.string()
-        if name.endswith("_at"):
-            return pa.timestamp("us", tz="UTC")
-        return pa.bool_() if name == "reused" else pa.float64()
-
-    return pa.schema([(name, kind(name)) for name in FIELDS])
+    types = {
+        **dict.fromkeys(_WHOLE, pa.int32()),
+        **dict.fromkeys(_TEXTS, pa.string()),
+        **{name: pa.timestamp("us", tz="UTC") for name in FIELDS if name.endswith("_at")},
+        "reused": pa.bool_(),
+    }
+    return pa.schema([(name, types.get(name, pa.float64())) for name in FIELDS])
 
 
 WRITERS: Final[dict[ExportFormat, Callable[[Iterator[Rows]], Iterator[bytes]]]] = {

@@ -13,7 +13,6 @@ from kdnas.db.exploration import losses
 from kdnas.distill.numerics import own_device
 from kdnas.latency.measure import current_profile
 from kdnas.models.cost import EmbeddingShape, flops_per_token, teacher_architecture
-from kdnas.records import LatencyTable, TeacherShape
 from kdnas.search.limits import allowed_states, state_facts
 from workers.layout import largest_student_bytes, teacher_bytes
 from workers.mini_kd import time_students
@@ -31,7 +30,10 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
     teacher, corpus = prepared.pinned.teacher, prepared.pinned.corpus
     controller, backend = spec.controller, spec.backend
     table = stored_latencies(database, current_profile(spec.latency), teacher)
-    num_allowed = _num_allowed(prepared, table)
+    num_allowed = None  # of a table that lacks states, limits on latency cannot be told
+    if table is not None and all(str(state) in table.entries for state in space.states):
+        facts = state_facts(space, table, prepared.params_millions)
+        num_allowed = len(allowed_states(facts, spec.limits))
     num_candidates = min(
         controller.episodes * controller.candidates,
         len(space) if num_allowed is None else num_allowed,
@@ -51,9 +53,9 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         min(backend.threads or 1, available_cores()),
     )
     tokens = timing.steps * spec.proxy.batch_size * statistics.fmean(corpus.lengths)
-    gated = EmbeddingShape.of(teacher.shape).gated
+    gated, own = EmbeddingShape.of(teacher.shape).gated, teacher_architecture(teacher.shape)
     student_flops = 3 * flops_per_token(middle, gated=gated) * tokens
-    teacher_flops = _teacher_flops(teacher.shape, gated) * tokens / group_size
+    teacher_flops = (flops_per_token(own, gated=gated) if own else 0) * tokens / group_size
     return {
         "num_states": len(space),
         "num_allowed": num_allowed,
@@ -77,15 +79,3 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         "training_seconds": num_candidates * timing.seconds_per_student / num_workers,
         "latency_known": table is not None,
     }
-
-
-def _num_allowed(prepared: PreparedSearch, table: LatencyTable | None) -> int | None:
-    if table is None or any(str(state) not in table.entries for state in prepared.space.states):
-        return None
-    facts = state_facts(prepared.space, table, prepared.params_millions)
-    return len(allowed_states(facts, prepared.spec.limits))
-
-
-def _teacher_flops(teacher: TeacherShape, gated: bool) -> int:
-    own = teacher_architecture(teacher)
-    return flops_per_token(own, gated=gated) if own else 0

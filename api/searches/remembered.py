@@ -33,14 +33,13 @@ class _Memory:
         self._found: WeakKeyDictionary[Database, OrderedDict[Hashable, tuple[int, object]]]
         self._found = WeakKeyDictionary()
 
-    def known(self, database: Database, key: Hashable, event: int) -> object | None:
-        """Return what was found after an event; None if that is not known, or from before."""
+    def known(self, database: Database, key: Hashable) -> tuple[int, object] | None:
+        """Return an entry with the number of its event."""
         with self._lock:
             entries = self._found.setdefault(database, OrderedDict())
             if key in entries:
                 entries.move_to_end(key)
-            found_after, found = entries.get(key, (None, None))
-            return found if found_after == event else None
+            return entries.get(key)
 
     def keep(self, database: Database, key: Hashable, event: int, found: object) -> None:
         """Keep an entry, unless it is older than what is there."""
@@ -76,9 +75,9 @@ def remembered(
     with _at_work_lock:
         working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
     with working:  # others who ask for the same wait for it
-        known = _answers.known(database, key, event)
-        if known is not None:
-            return cast(Found, known)
+        known = _answers.known(database, key)
+        if known is not None and known[0] == event:
+            return cast(Found, known[1])
         found = find()
         _answers.keep(database, key, event, found)
         return found
@@ -87,8 +86,12 @@ def remembered(
 def remembered_figures(database: Database, session: Session, searches: Asked) -> dict[str, Row]:
     """Return what :func:`search_pages.read_figures` does, for searches with news from there."""
     events = explored.newest_events(session, searches)
-    known = {one: _figures.known(database, one, events[one]) for one in searches}
-    found = {one: cast(Row, figures) for one, figures in known.items() if figures is not None}
+    known = {search_id: _figures.known(database, search_id) for search_id in searches}
+    found = {
+        search_id: cast(Row, entry[1])
+        for search_id, entry in known.items()
+        if entry is not None and entry[0] == events[search_id]
+    }
     news = {search_id: asked for search_id, asked in searches.items() if search_id not in found}
     for search_id, figures in read_figures(session, news).items() if news else ():
         _figures.keep(database, search_id, events[search_id], figures)

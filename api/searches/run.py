@@ -83,12 +83,6 @@ class PreparedSearch:
         """Parameters of a student with the teacher's vocabulary, in millions."""
         return count_parameters(architecture, EmbeddingShape.of(self.pinned.teacher.shape)) / 1e6
 
-    def small_enough(self) -> list[Architecture]:
-        """States within the limit on size; those on latency take a table that may not be there."""
-        most = self.spec.limits.max_params_millions
-        states = self.space.states
-        return [a for a in states if most is None or self.params_millions(a) <= most]
-
 
 def prepare_search(
     spec: SearchSpec,
@@ -160,16 +154,19 @@ def prepare_search(
         dtype=dtype,
         engine_version=ENGINE_VERSION,
     )
-    warnings = [
+    prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
+    # Of the limits that on size alone: one on latency takes a table that may not be there.
+    most = spec.limits.max_params_millions
+    small = [a for a in space.states if most is None or prepared.params_millions(a) <= most]
+    doubt = depth_warning(spec.reward.loss, small)
+    warnings = (
         *pinned.corpus.meta["warnings"],
         *about_the_start,
         *objective.doubts(proxy.learning_rate),
         *store_warnings(machine, settings),
-    ]
-    prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
-    if (doubt := depth_warning(spec.reward.loss, prepared.small_enough())) is not None:
-        warnings.append(doubt)
-    return replace(prepared, warnings=tuple(warnings))
+        *([] if doubt is None else [doubt]),
+    )
+    return replace(prepared, warnings=warnings)
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:

@@ -1,9 +1,8 @@
-"""Evaluations from the request to the stored row: begun, stopped, gone on with, looked up."""
+"""One evaluation of the service: done, looked up, stopped, gone on with, and failed."""
 
 from __future__ import annotations
 
-import json
-import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,319 +10,314 @@ from typing import Any
 import pytest
 
 from api.evaluations import run as evaluation_run
-from api.evaluations.command import EvaluationOutcome, check_saving, run_evaluation, save_models
-from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation, prepared_for
-from api.evaluations.report import build_report
-from api.evaluations.run import FinishedPair
-from api.evaluations.stored_report import stored_report
-from api.jobs.files import evaluation_folder
+from api.evaluations.command import run_evaluation
+from api.evaluations.kind import KIND
+from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
+from api.evaluations.run import run_in
+from api.jobs import runner
+from api.jobs.files import evaluation_checkpoints, evaluation_folder
+from api.jobs.work import do_job
 from kdnas.db.engine import Database
-from kdnas.db.migrate import open_database
-from kdnas.db.models import Evaluation
+from kdnas.db.models import Evaluation, Grid
 from kdnas.db.queue import claims, leases
 from kdnas.db.queue.leases import LeaseOwner
+from kdnas.db.queue.transitions import Action, apply_action
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import evaluations
-from kdnas.errors import (
-    ConflictError,
-    NotFoundError,
-    RequestError,
-    SpecError,
-    TaskDataError,
-    TeacherError,
-    TrainingError,
-)
-from kdnas.evaluation.prediction.predictor import Predictor
-from kdnas.evaluation.tasks.examples import TextExample
+from kdnas.db.repository import evaluations, events, grids
+from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.reach import Reach
+from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
+from kdnas.store import Store
+from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 # What is tried here is how work runs; that queries find the same is for the repository's tests.
 pytestmark = pytest.mark.databases("sqlite")
 
-WORDS = ("good", "bad", "film", "the", "was", "plot", "dull", "fun")
-
-
-def write_tasks(folder: Path) -> Path:
-    """SST-2 and RTE in the files of GLUE."""
-    draw = random.Random(0)
-
-    def text() -> str:
-        return " ".join(draw.choice(WORDS) for _ in range(6))
-
-    for part, count in (("train", 60), ("dev", 20)):
-        lines = [(sentence, int("good" in sentence)) for sentence in (text() for _ in range(count))]
-        table = "".join(f"{sentence}\t{label}\n" for sentence, label in lines)
-        (folder / "SST-2").mkdir(parents=True, exist_ok=True)
-        (folder / "SST-2" / f"{part}.tsv").write_text(f"sentence\tlabel\n{table}", "utf-8")
-        rows = "".join(
-            f"{i}\t{text()}\t{text()}\t{draw.choice(('entailment', 'not_entailment'))}\n"
-            for i in range(count)
-        )
-        (folder / "RTE").mkdir(exist_ok=True)
-        (folder / "RTE" / f"{part}.tsv").write_text(
-            f"index\tsentence1\tsentence2\tlabel\n{rows}", "utf-8"
-        )
-    return folder
+GRID = {"learning_rates": [1e-5, 1e-3], "epochs": [1, 2]}
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    make_tiny_teacher(folder / "large", words=WORDS)
-    make_tiny_teacher(folder / "small", words=WORDS, layers=1, hidden=24)
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_tiny_teacher(folder, words=WORDS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tasks(tmp_path_factory.mktemp("glue"))
+    return write_sst2(tmp_path_factory.mktemp("glue"))
+
+
+class Place:
+    """A database, a model and data; a claim is what a coordinator does."""
+
+    def __init__(self, database: Database, settings: Settings, model: Path, data: Path) -> None:
+        self.database, self.settings = database, settings
+        self.model, self.data = model, data
+
+    def spec(self, **changes: Any) -> EvaluationSpec:
+        request = {
+            "model": str(self.model),
+            "suite": "glue",
+            "tasks": ["SST-2"],
+            "data_dir": str(self.data),
+            "seeds": [0],
+            "max_steps": 4,
+            "batch_size": 8,
+            "device": "cpu",
+            "dtype": "float32",
+        }
+        return EvaluationSpec.read(request | changes, "test")
+
+    def queue(self, **changes: Any) -> str:
+        spec = self.spec(**changes)
+        pair = NewEvaluation("glue", "SST-2", spec.seeds[0], spec.to_json())
+        with self.database.write() as session:
+            (row_id,) = evaluations.create_evaluations(session, [pair], model=spec.model.ref)
+        return row_id
+
+    def run(
+        self,
+        row_id: str,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[FinetuneProgress], None] = lambda _: None,
+    ) -> SearchStatus:
+        with self.database.write() as session:
+            owner = LeaseOwner.of_this_process("service")
+            claim = claims.claim_next(session, "evaluation", owner, 60)
+        assert claim is not None
+        assert claim.job_id == row_id
+        return do_job(
+            row_id,
+            self.database,
+            self.settings,
+            lambda context: run_in(context, on_progress),
+            claim=owner.token,
+            should_stop=should_stop,
+            stopped_status="running",
+            clean_up=KIND.clean_up,
+        )
+
+    def act(self, row_id: str, action: Action) -> None:
+        with self.database.write() as session:
+            apply_action(session, row_id, action)
+
+    def row(self, row_id: str) -> EvaluationRecord:
+        with self.database.read() as session:
+            assert leases.holder(session, Evaluation, row_id) is None
+            return evaluations.get_evaluation(session, row_id)
+
+    def told(self, kind: str) -> list[Any]:
+        with self.database.read() as session:
+            found = events.events_since(session)
+        return [event.payload for event in found if event.type == kind]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings.from_environment({"KDNAS_HOME": str(tmp_path / "home")})
+def prepared_grid(place: Place) -> str:
+    """Key of the grid that an evaluation with a grid tries."""
+    prepared = prepare_evaluation(place.spec(grid=GRID))
+    return prepared.tasks[0].grid_key(prepared.model)
 
 
-def prepared(models: Path, data: Path, model: str = "large", **values: Any) -> PreparedEvaluation:
-    request = {
-        "model": str(models / model),
-        "suite": "glue",
-        "data_dir": str(data),
-        "seeds": 2,
-        "max_steps": 4,
-        "batch_size": 8,
-        "device": "cpu",
-        "dtype": "float32",
-        "threads": 1,
-    }
-    return prepare_evaluation(EvaluationSpec.read(request | values, "test"))
-
-
-def figures(outcome: EvaluationOutcome) -> list[tuple[str, int, float, bool]]:
-    return [(p.result.task, p.result.seed, p.result.main, p.known) for p in outcome.finished]
-
-
-def records(outcome: EvaluationOutcome) -> list[EvaluationRecord]:
-    return [pair.record for pair in outcome.finished]
-
-
-def test_a_stopped_evaluation_goes_on_where_it_was(
-    database: Database, models: Path, data: Path, settings: Settings, tmp_path: Path
-) -> None:
-    plan = prepared(models, data)
-    assert [p.task.name for p in plan.tasks] == ["SST-2", "RTE"]
-    assert "MNLI" in plan.absent
-    whole_settings = Settings.from_environment({"KDNAS_HOME": str(tmp_path / "other")})
-    asked = iter(range(1000))
-    told: list[int] = []
-    outcome = run_evaluation(
-        plan, database, settings, on_finished=lambda pair: told.append(pair.result.seed),
-        should_stop=lambda: next(asked) > 6,
-    )  # fmt: skip
-    assert outcome.stopped
-    assert (len(outcome.finished), told) == (1, [0])
-    with database.read() as session:
-        rows = evaluations.list_evaluations(session, suite="glue")
-    assert [(row.task, row.seed, row.status) for row in rows] == [
-        ("SST-2", 1, "paused"),
-        ("SST-2", 0, "succeeded"),
-    ]
-    assert list((evaluation_folder(settings, rows[0].id) / "checkpoints").iterdir())
-    resumed = run_evaluation(plan, database, settings)
-    assert not resumed.stopped
-    assert [row[3] for row in figures(resumed)] == [True, False, False, False]
-    again = run_evaluation(prepared(models, data), database, whole_settings)
-    assert figures(again) == [(*row[:3], True) for row in figures(resumed)]
-    assert not (evaluation_folder(settings, rows[0].id) / "checkpoints").exists()
-    changed = prepared(models, data, tasks=["sst2"], max_steps=3)
-    assert not run_evaluation(changed, database, settings).finished[0].known
-
-
-def test_models_are_compared_on_the_same_examples(
-    database: Database, models: Path, data: Path, settings: Settings
-) -> None:
-    large, small = (prepared(models, data, name, tasks=["SST-2"]) for name in ("large", "small"))
-    outcome = run_evaluation(small, database, settings)
-    other = str(models / "large")
-    with pytest.raises(NotFoundError, match="was not evaluated on SST-2 with these data"):
-        build_report(small, records(outcome), [other], database, settings)
-    theirs = run_evaluation(large, database, settings)
-    report = build_report(small, records(outcome), [other], database, settings)
-    own, teacher = report.rows[:2]
-    (against,) = report.against
-    assert own.cells["SST-2"].seeds == 2
-    assert against.retained["SST-2"] == pytest.approx(
-        own.cells["SST-2"].mean / teacher.cells["SST-2"].mean
+@pytest.fixture
+def place(database: Database, model: Path, data: Path, tmp_path: Path) -> Place:
+    roots = f"{model.parent}:{data}"
+    settings = Settings.from_environment(
+        {"KDNAS_HOME": str(tmp_path / "home"), "KDNAS_DATA_ROOTS": roots}
     )
-    means = [sum(row[2] for row in figures(o)) / 2 for o in (outcome, theirs)]
-    assert against.tests["SST-2"].difference == pytest.approx(means[0] - means[1])
-    assert against.tests["SST-2"].examples == 20
-    file = evaluation_folder(settings, outcome.finished[0].record.id) / "predictions.jsonl"
-    first = json.loads(file.read_text("utf-8").splitlines()[0])
-    assert (first["set"], first["id"]) == ("dev", outcome_ids(data)[0])
-    assert first["prediction"] in ("negative", "positive")
-    assert first["score"] == float(first["prediction"] == first["reference"])
-    assert against.tests["SST-2"].metric == "accuracy"
+    return Place(database, settings, model, data)
 
 
-def outcome_ids(data: Path) -> list[str]:
-    from kdnas.evaluation.data.loading import load_task
-    from kdnas.evaluation.tasks.registry import find_task
+def test_what_is_known_is_not_trained_again(place: Place) -> None:
+    first = place.queue()
+    assert place.run(first) == "succeeded"
+    done = place.row(first)
+    assert (done.metrics["steps"], done.share, done.error) == (4, 1.0, None)
+    assert set(done.resolved or {}) == {"key", "model", "variant", "data", "settings"}
+    assert (evaluation_folder(place.settings, first) / "predictions.jsonl").is_file()
+    assert not evaluation_checkpoints(place.settings, first).exists()
+    phases = [payload["phase"] for payload in place.told("evaluation_progress")]
+    assert list(dict.fromkeys(phases)) == ["reading data", "training", "dev"]
+    assert [payload["status"] for payload in place.told("evaluation_status")] == [
+        "running",
+        "succeeded",
+    ]
+    again = place.queue()
+    assert place.run(again) == "succeeded"
+    assert place.row(again).metrics == done.metrics
+    assert not evaluation_folder(place.settings, again).exists()
+    other = place.queue(seeds=[1])
+    assert place.run(other) == "succeeded"
+    assert place.row(other).metrics["seed"] == 1
 
-    return [example.id for example in load_task(find_task("SST-2"), data).evaluations["dev"]]
+
+def test_what_was_stopped_goes_on_to_the_same_figures(place: Place) -> None:
+    whole = place.queue()
+    place.run(whole)
+    with place.database.write() as session:  # so that it is not found again
+        row = session.get_one(Evaluation, whole)
+        row.resolved = {**(row.resolved or {}), "key": "another"}
+    row_id = place.queue()
+    asked = iter(range(1000))
+    assert place.run(row_id, lambda: next(asked) > 4) == "running"
+    assert list(evaluation_checkpoints(place.settings, row_id).iterdir())
+    assert place.run(row_id) == "succeeded"
+    assert place.row(row_id).metrics["metrics"] == place.row(whole).metrics["metrics"]
 
 
-def test_a_failure_is_written_down_and_may_be_tried_again(
-    database: Database,
-    models: Path,
-    data: Path,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("action", "kept"), [("pause", True), ("cancel", False)])
+def test_what_is_not_wanted_any_more_is_let_go_of(
+    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action, kept: bool
 ) -> None:
-    plan = prepared(models, data, tasks=["RTE"], seeds=1)
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 0.01)
+    row_id = place.queue(max_steps=100_000, epochs=100_000.0)
+    asked = iter(range(1_000_000))
 
-    def fail(*_: Any, **__: Any) -> None:
-        raise TrainingError("the loss is nan")
+    def act() -> bool:
+        if next(asked) == 5:
+            place.act(row_id, action)
+        return False
 
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluation_run, "finetune", fail)
-        with pytest.raises(TrainingError):
-            run_evaluation(plan, database, settings)
-    with database.read() as session:
-        (row,) = evaluations.list_evaluations(session)
-    assert (row.status, row.error) == ("failed", "the loss is nan")
-    (pair,) = run_evaluation(plan, database, settings).finished
-    assert (pair.record.id, pair.record.status, pair.record.error) == (row.id, "succeeded", None)
+    assert place.run(row_id, act) == ("paused" if kept else "cancelled")
+    assert evaluation_checkpoints(place.settings, row_id).exists() == kept
+    assert 0 <= place.row(row_id).share < 1
+
+
+@pytest.mark.parametrize(("action", "after"), [("pause", "paused"), ("cancel", "cancelled")])
+def test_what_is_known_is_not_written_to_what_was_stopped(
+    place: Place, monkeypatch: pytest.MonkeyPatch, action: Action, after: str
+) -> None:
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 60.0)
+    place.run(place.queue())
+    row_id = place.queue()
+
+    def act_then(
+        spec: EvaluationSpec,
+        on_task: Callable[[str], None],
+        store: Store | None,
+        reach: Reach,
+    ) -> PreparedEvaluation:
+        prepared = prepare_evaluation(spec, on_task, store, reach)
+        place.act(row_id, action)
+        return prepared
+
+    monkeypatch.setattr(evaluation_run, "prepare_evaluation", act_then)
+    assert place.run(row_id) == after
+    assert place.row(row_id).metrics == {}
+    monkeypatch.undo()
+    if action == "pause":
+        place.act(row_id, "resume")
+        assert place.run(row_id) == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("actions", "status"),
+    [(["pause"], "paused"), (["pause", "resume"], "queued"), (["cancel"], "cancelled")],
+)
+def test_what_is_stopped_at_its_last_moment_stays_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch, actions: list[Action], status: str
+) -> None:
+    monkeypatch.setattr("api.jobs.lease.WATCH_SECONDS", 60.0)
+    row_id = place.queue()
+    acted: list[str] = []
+
+    def act(progress: FinetuneProgress) -> None:
+        if progress.phase == "dev" and not acted:
+            for action in actions:
+                place.act(row_id, action)
+            acted.append(progress.phase)
+
+    assert place.run(row_id, on_progress=act) == place.row(row_id).status == status
+    assert place.row(row_id).metrics == {}
+    if status != "cancelled":
+        if status == "paused":
+            place.act(row_id, "resume")
+        assert place.run(row_id) == "succeeded"
+        assert place.row(row_id).metrics["steps"] == 4
+    assert not evaluation_checkpoints(place.settings, row_id).exists()
+
+
+@pytest.mark.parametrize(
+    ("action", "after", "waits"), [(None, "running", True), ("pause", "paused", False)]
+)
+def test_what_the_command_line_stops_goes_back_to_the_service(
+    place: Place, action: Action | None, after: str, waits: bool
+) -> None:
+    row_id = place.queue()
+    asked = iter(range(1000))
+    assert place.run(row_id, lambda: next(asked) > 4) == "running"
+    if action is not None:
+        place.act(row_id, action)
+    prepared = prepare_evaluation(place.spec())
+    again = iter(range(1000))
+    assert run_evaluation(
+        prepared, place.database, place.settings, should_stop=lambda: next(again) > 1
+    ).stopped
+    assert place.row(row_id).status == after
+    with place.database.read() as session:
+        assert [row.id for row in evaluations.list_evaluations(session)] == [row_id]
+        assert claims.waiting(session, "evaluation") == [row_id] * waits
+    (pair,) = run_evaluation(prepared, place.database, place.settings).finished
+    assert (pair.record.id, pair.record.status) == (row_id, "succeeded")
 
 
 @pytest.mark.databases("sqlite", "postgresql")
-def test_two_processes_do_not_work_on_the_same_pair(
-    database: Database, models: Path, data: Path, settings: Settings
+def test_one_that_waits_for_anothers_grid_is_left_for_later(
+    place: Place, database_url: str, prepared_grid: str
 ) -> None:
-    plan = prepared(models, data, tasks=["RTE"], seeds=1)
-    run_evaluation(plan, database, settings, should_stop=lambda: True)
-    with database.write() as session:
-        (row,) = evaluations.list_evaluations(session)
-        other = LeaseOwner("cli", "elsewhere", 1, 0.0, "token")
-        leases.acquire(session, Evaluation, row.id, other, 60)
-    with pytest.raises(ConflictError, match="being worked on by the cli in process 1"):
-        run_evaluation(plan, database, settings)
+    """It goes back to be tried again, and is no process that died."""
+    row_id = place.queue(grid=GRID)
+    with place.database.write() as session:
+        grids.open_grid(session, prepared_grid, model="m", task="SST-2")
+        leases.acquire(session, Grid, prepared_grid, LeaseOwner.of_this_process("service"), 60.0)
+        owner = LeaseOwner.of_this_process("service", "claim")
+        assert claims.claim_next(session, "evaluation", owner, 60)
+    settings = replace(place.settings, database_url=database_url)
+    assert runner.run(row_id, "claim", settings, lambda: False) == 75
+    row = place.row(row_id)
+    assert (row.status, row.error) == ("running", None)
+    *_, last = place.told("evaluation_preparing")
+    assert str(last["text"]).startswith("waiting for room: ")
+    with place.database.read() as session:
+        assert session.get_one(Evaluation, row_id).phase == "waiting for room"
 
 
-def test_wrong_requests_are_explained(models: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="unknown suite 'glu', did you mean 'glue'"):
-        prepared(models, data, suite="glu")
-    with pytest.raises(SpecError, match="unknown task of suite glue 'XNLI'"):
-        prepared(models, data, tasks=["XNLI"])
-    with pytest.raises(TaskDataError, match="CoLA"):
-        prepared(models, data, tasks=["CoLA"])
-    empty = tmp_path / "empty"
-    empty.mkdir()
+@pytest.mark.databases("sqlite", "postgresql")
+@pytest.mark.parametrize("has_key", [True, False])
+def test_of_two_that_are_the_same_the_younger_one_waits(
+    place: Place, database_url: str, has_key: bool
+) -> None:
+    older, younger = place.queue(), place.queue()
+    prepared = prepare_evaluation(place.spec())
+    other, own = (LeaseOwner.of_this_process("service") for _ in range(2))
+    with place.database.write() as session:
+        for owner, row_id in ((other, older), (own, younger)):
+            claim = claims.claim_next(session, "evaluation", owner, 60)
+            assert claim is not None
+            assert claim.job_id == row_id
+        if has_key:
+            about = prepared.what_decides(prepared.tasks[0], 0)
+            evaluations.note_prepared(session, older, about)
+    settings = replace(place.settings, database_url=database_url)
+    assert runner.run(younger, own.token, settings, lambda: False) == 75
+    row = place.row(younger)
+    assert (row.status, row.error) == ("running", None)
+    assert runner.run(older, other.token, settings, lambda: False) == 0
+    assert place.run(younger) == "succeeded"
+    assert place.row(younger).metrics == place.row(older).metrics
+    assert not evaluation_folder(place.settings, younger).exists()
+
+
+def test_a_failure_says_why(place: Place, tmp_path: Path) -> None:
+    row_id = place.queue(data_dir=str(tmp_path / "gone"))
     with pytest.raises(TaskDataError):
-        prepared(models, empty)
-
-
-def test_variants_are_models_of_their_own(
-    database: Database,
-    models: Path,
-    data: Path,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
-    whole = prepared(models, data, tasks=["SST-2"], seeds=1)
-    cut = prepared(models, data, tasks=["SST-2"], seeds=1, keep_layers=1)
-    name = str(models / "large")
-    outcomes = [run_evaluation(plan, database, settings) for plan in (whole, cut)]
-    pairs = [outcome.finished[0] for outcome in outcomes]
-    assert [pair.known for pair in pairs] == [False] * 2
-    assert [pair.record.model for pair in pairs] == [name, f"{name} (1 layer)"]
-
-    report = build_report(cut, records(outcomes[1]), [name], database, settings)
-    assert [row.model for row in report.rows[:2]] == [f"{name} (1 layer)", name]
-    speed_up = report.against[0].speed_up
-    assert speed_up is not None
-    assert speed_up > 1
-    # What was measured stands with the results, and is not measured again.
-    with database.read() as session:
-        stored = stored_report(session, settings, f"{name} (1 layer)", "glue", [name])
-    assert stored.against[0].speed_up == speed_up
-    known = run_evaluation(cut, database, settings)
-    again = build_report(cut, records(known), [name], database, settings)
-    assert again.rows[0].figures == report.rows[0].figures
-
-    beside = prepared_for(name, cut)
-    assert beside.is_like(whole)
-    assert not beside.is_like(cut)
-    assert run_evaluation(beside, database, settings).finished[0].known
-    with pytest.raises(TeacherError, match="2 layers cannot be kept of the 2"):
-        prepared(models, data, keep_layers=2)
-
-
-@pytest.mark.slow
-def test_int8_is_scored_after_the_same_fine_tuning(
-    models: Path, data: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
-    with open_database(settings) as database:
-        small = prepared(models, data, tasks=["SST-2"], seeds=1, int8=True)
-        outcome = run_evaluation(small, database, settings)
-        (pair,) = outcome.finished
-        assert pair.record.model == f"{models / 'large'} (int8)"
-        assert any(note.startswith("weights in int8") for note in pair.result.notes)
-        report = build_report(small, records(outcome), [], database, settings)
-    found = report.rows[0].figures
-    assert found is not None
-    assert found.runtime == "onnx-int8"
-    assert found.disk_bytes  # of a model this small the graph itself outweighs what int8 saves
-    assert found.latency_ms
-
-
-def test_fine_tuned_models_are_saved(
-    models: Path, data: Path, settings: Settings, tmp_path: Path
-) -> None:
-    plan = replace(prepared(models, data, "small", tasks=["SST-2"]), keeps=True)
-    folder = tmp_path / "saved"
-    check_saving(plan, folder)
-    with open_database(settings) as database:
-        finished = run_evaluation(plan, database, settings).finished
-        again: list[int] = []
-
-        def note(pair: FinishedPair) -> None:
-            again.append(pair.result.seed)
-
-        each = save_models(plan, finished, folder, "each", database, settings, on_retrain=note)
-        assert each == [folder / "SST-2-seed0", folder / "SST-2-seed1"]
-        assert again == []
-        assert not list((settings.home / "evaluations").glob("*/model"))
-        # What was not kept is trained again, to the same weights.
-        best = max(finished, key=lambda pair: pair.result.main)
-        ended: list[list[str]] = []
-
-        def look(*_: Any) -> None:
-            with database.read() as session:
-                ended.append(claims.ended(session, "evaluation"))
-
-        one = save_models(plan, finished, folder, "best", database, settings, look, note)
-        assert one == [folder / "SST-2"]
-        # Meanwhile its checkpoints are not taken for those of a row that nobody works on.
-        assert ended
-        assert not any(best.record.id in ids for ids in ended)
-        look()
-        assert best.record.id in ended[-1]
-    assert again == [best.result.seed]
-    twin = folder / f"SST-2-seed{best.result.seed}"
-    weights = "model.safetensors"
-    assert (folder / "SST-2" / weights).read_bytes() == (twin / weights).read_bytes()
-    # It says what was said when it was scored.
-    file = evaluation_folder(settings, best.record.id) / "predictions.jsonl"
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    rows = (data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
-    examples = [TextExample(str(i), row.split("\t")[0], None, None) for i, row in enumerate(rows)]
-    answers = Predictor(str(folder / "SST-2"), threads=1)(examples)
-    assert [a.value for a in answers] == [line["prediction"] for line in lines]
-    with pytest.raises(RequestError, match="leave out --int8 to save"):
-        check_saving(prepared(models, data, int8=True), folder)
+        place.run(row_id)
+    row = place.row(row_id)
+    assert row.status == "failed"
+    assert "gone' is not there" in (row.error or "")
