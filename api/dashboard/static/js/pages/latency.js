@@ -163,8 +163,6 @@ const FAILED_SHOWN_MS = 24 * 3600 * 1000;
 const isOpen = (build) => ["queued", "running", "paused"].includes(build.status);
 const isNews = (build) => isOpen(build) || (build.status === "failed" && Date.now() - Date.parse(build.finished_at) < FAILED_SHOWN_MS);
 
-const failed = (error) => show(byId("problem"), problem(error));
-
 /** Tables on their way; how far each is, is asked for. */
 async function watchBuilds() {
   clearTimeout(next);
@@ -183,7 +181,7 @@ async function watchBuilds() {
     { label: "Status", cell: (b) => chip(b.status) },
     { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
-    { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b.status, watchBuilds, failed)) },
+    { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b.status, watchBuilds)) },
   ];
   const focused = document.activeElement;
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));
