@@ -107,9 +107,15 @@ def _shown(page: str, kind: str | None) -> Callable[..., Response]:
             subject = reference and _id_of(session, reference, kind)
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
-        known = {"page": page, "role": role, "login_required": access.login_required}
         return render(
-            request, f"{page}.html", since=since, log_since=tail, subject=subject, **known
+            request,
+            f"{page}.html",
+            page=page,
+            role=role,
+            login_required=access.login_required,
+            subject=subject,
+            since=since,
+            log_since=tail,
         )
 
     return show
