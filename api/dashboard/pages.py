@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, RedirectResponse, Response
@@ -17,9 +17,8 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 
 import kdnas
-from api.http.dependencies import DatabaseDep, RoleDep
+from api.http.dependencies import AccessDep, DatabaseDep, RoleDep
 from api.http.errors import http_problem
-from api.http.security import Access
 from api.jobs.registry import kinds
 from kdnas.db.engine import Session
 from kdnas.db.models import Job
@@ -91,13 +90,8 @@ def _missing(request: Request, error: Exception) -> Response:
     wants_page = "text/html" in request.headers.get("accept", "")
     if not wants_page or request.url.path.startswith("/api/"):
         return http_problem(request, error)
-    return render(
-        request, "missing.html", 404, since=0, log_since=0, login_required=_login_required(request)
-    )
-
-
-def _login_required(request: Request) -> bool:
-    return cast(Access, request.app.state.access).login_required
+    login_required = request.app.state.access.login_required
+    return render(request, "missing.html", 404, since=0, log_since=0, login_required=login_required)
 
 
 def _shown(page: str, kind: str | None) -> Callable[..., Response]:
@@ -107,19 +101,21 @@ def _shown(page: str, kind: str | None) -> Callable[..., Response]:
     id from then on, so that a new name does not lose it.
     """
 
-    def show(request: Request, database: DatabaseDep, role: RoleDep) -> Response:
+    def show(request: Request, database: DatabaseDep, access: AccessDep, role: RoleDep) -> Response:
         reference = request.path_params.get("reference")
         with database.read() as session:
             subject = reference and _id_of(session, reference, kind)
             since = events.last_event_id(session)
             tail = events.start_of_tail(session, subject, NUM_LOGGED) if subject else since
-        known: dict[str, Any] = {
-            "page": page,
-            "role": role,
-            "login_required": _login_required(request),
-        }
         return render(
-            request, f"{page}.html", since=since, log_since=tail, subject=subject, **known
+            request,
+            f"{page}.html",
+            page=page,
+            role=role,
+            login_required=access.login_required,
+            subject=subject,
+            since=since,
+            log_since=tail,
         )
 
     return show

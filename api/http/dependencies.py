@@ -11,30 +11,33 @@ another thread and back, which costs more than many a route.
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.http.security import Role
+from api.http.security import Access, LoginLimiter, Role
 from kdnas.db.engine import Database
 from kdnas.settings import Settings
 
 
-async def get_database(request: Request) -> Database:
-    """Return the database of the application."""
-    return cast(Database, request.app.state.database)
+def _of_application(name: str) -> Callable[[Request], Awaitable[Any]]:
+    """What :func:`api.http.app.create_app` keeps under a name."""
+
+    async def get(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return get
 
 
-async def get_settings(request: Request) -> Settings:
-    """Return the settings of the application."""
-    return cast(Settings, request.app.state.settings)
-
-
-async def get_role(request: Request) -> Role:
+async def _get_role(request: Request) -> Role:
     """Return who is asking, as :mod:`api.http.guard` found."""
-    return cast(Role, request.state.role)
+    role: Role = request.state.role
+    return role
 
 
-DatabaseDep = Annotated[Database, Depends(get_database)]
-SettingsDep = Annotated[Settings, Depends(get_settings)]
-RoleDep = Annotated[Role, Depends(get_role)]
+AccessDep = Annotated[Access, Depends(_of_application("access"))]
+DatabaseDep = Annotated[Database, Depends(_of_application("database"))]
+LoginLimiterDep = Annotated[LoginLimiter, Depends(_of_application("login_limiter"))]
+SettingsDep = Annotated[Settings, Depends(_of_application("settings"))]
+RoleDep = Annotated[Role, Depends(_get_role)]

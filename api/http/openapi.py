@@ -63,16 +63,16 @@ def _completed(document: dict[str, Any], login_required: bool) -> dict[str, Any]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     _without_defaults_of_objects(schemas)
-    for path, method, operation in _operations(document):
-        for status in _statuses(path, method, operation, login_required):
-            operation["responses"].setdefault(str(status), {})
-            if status != 503 or path != "/readyz":
-                operation["responses"][str(status)] = _answer(status)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            for status in _statuses(path, method, operation, login_required):
+                operation["responses"].setdefault(str(status), {})
+                if status != 503 or path != "/readyz":
+                    operation["responses"][str(status)] = _answer(status)
+            if login_required and path not in _OPEN:
+                operation["security"] = [{name: []} for name in _SECURITY]
     if login_required:
         document["components"]["securitySchemes"] = _SECURITY
-        for path, _, operation in _operations(document):
-            if path not in _OPEN:
-                operation["security"] = [{name: []} for name in _SECURITY]
     return document
 
 
@@ -82,20 +82,13 @@ def _without_defaults_of_objects(part: Any) -> None:
     Programs that write clients from the document leave out whole requests that have any. Each
     schema of ``/api/v1/schemas`` has its defaults still.
     """
-    if isinstance(part, list):
-        for entry in part:
-            _without_defaults_of_objects(entry)
-    elif isinstance(part, dict):
+    entries = part if isinstance(part, list) else []
+    if isinstance(part, dict):
         if isinstance(part.get("default"), dict) and not {"properties", "items"} & part.keys():
             del part["default"]
-        for entry in part.values():
-            _without_defaults_of_objects(entry)
-
-
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, item in document["paths"].items():
-        for method, operation in item.items():
-            yield path, method, operation
+        entries = list(part.values())
+    for entry in entries:
+        _without_defaults_of_objects(entry)
 
 
 def _statuses(

@@ -49,13 +49,12 @@ class Lines:
             yield self._end()
 
     def _add(self, part: bytes) -> None:
-        if b"\r" in part.rstrip(b"\r"):
+        _, returned, last = part.rstrip(b"\r").rpartition(b"\r")
+        if returned or (part and self._line.endswith(b"\r")):
             self._line.clear()
             self._num_dropped = 0
-            part = part.rstrip(b"\r").rpartition(b"\r")[2] + b"\r" * part.endswith(b"\r")
-        elif self._line.endswith(b"\r") and part:
-            self._line.clear()
-            self._num_dropped = 0
+        if returned:
+            part = last + b"\r" * part.endswith(b"\r")
         room = max(0, self._most - len(self._line))
         self._line += part[:room]
         self._num_dropped += len(part) - len(part[:room])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from api.dashboard.pages import render
-from api.http.security import SESSION_COOKIE, SESSION_SECONDS, Access, LoginLimiter
+from api.http.dependencies import AccessDep, LoginLimiterDep
+from api.http.security import SESSION_COOKIE, SESSION_SECONDS
 
 router = APIRouter(include_in_schema=False)
 
@@ -23,18 +24,18 @@ FormDep = Annotated[dict[str, str], Depends(read_form)]
 
 
 @router.get("/login")
-def show_login(request: Request, next: str = "/") -> Response:
+def show_login(request: Request, access: AccessDep, next: str = "/") -> Response:
     """Show the login page, unless there is nothing to log in to."""
-    if not _access(request).login_required:
+    if not access.login_required:
         return RedirectResponse("/", status_code=303)
     return render(request, "login.html", next=_local(next))
 
 
 @router.post("/login")
-def log_in(request: Request, form: FormDep) -> Response:
+def log_in(
+    request: Request, access: AccessDep, limiter: LoginLimiterDep, form: FormDep
+) -> Response:
     """Begin a session, if the token is right."""
-    access = _access(request)
-    limiter = cast(LoginLimiter, request.app.state.login_limiter)
     target = _local(form.get("next", "/"))
     if not access.login_required:
         return RedirectResponse("/", status_code=303)
@@ -62,17 +63,12 @@ def log_in(request: Request, form: FormDep) -> Response:
 
 
 @router.post("/logout")
-def log_out(request: Request) -> Response:
+def log_out(request: Request, access: AccessDep) -> Response:
     """End the session."""
-    access = _access(request)
     access.end_session(request.cookies.get(SESSION_COOKIE, ""))
     answer = RedirectResponse("/login" if access.login_required else "/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return answer
-
-
-def _access(request: Request) -> Access:
-    return cast(Access, request.app.state.access)
 
 
 def _local(target: str) -> str:

@@ -33,12 +33,12 @@ export function send(method, path, body, key = null) {
   return answer(address(path), { method, headers, body: JSON.stringify(body) });
 }
 
-/** Read all pages of a list, `most` items at most. */
-export async function getAll(path, parameters = {}, most = 10_000) {
+/** Read all pages of a list, `most` items at most; `listOf` finds it in an answer that has more. */
+export async function getAll(path, parameters = {}, most = 10_000, listOf = (answer) => answer) {
   const items = [];
   let cursor = null;
   do {
-    const page = await get(path, { ...parameters, limit: 500, cursor });
+    const page = listOf(await get(path, { ...parameters, limit: 500, cursor }));
     items.push(...page.items);
     cursor = page.next_cursor;
   } while (cursor !== null && items.length < most);

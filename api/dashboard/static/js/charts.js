@@ -34,6 +34,9 @@ export function colour(name) {
 
 export const seriesColour = (index) => colour(`series-${(index % 4) + 1}`);
 
+/** A curve: `more` of Plotly's attributes go before those that are usual here. */
+export const curve = (name, x, y, line, more = {}) => ({ type: "scatter", mode: "lines", name, x, y, line: { width: 2, ...line }, ...more });
+
 /** The same colour, partly transparent. */
 export function faded(value, share) {
   const byte = Math.round(share * 255).toString(16).padStart(2, "0");

@@ -40,14 +40,13 @@ export const pageOf = (job) => {
 export function showHead({ name, status, error }, { path, about, changed, buttons = null }, ...rest) {
   const focused = document.activeElement?.dataset?.action;
   document.title = `${name} · kdnas`;
-  const failed = (reason) => show(byId("problem"), problem(reason));
   show(
     byId("summary"),
     el(
       "div",
       { class: "head" },
       el("div", {}, el("div", { class: "title" }, el("h1", {}, name), chip(status)), el("p", { class: "muted" }, about)),
-      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed, failed)),
+      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed)),
     ),
     line,
     error && el("p", { class: "notice bad", role: "alert" }, error),
@@ -124,9 +123,9 @@ function editJob(job, done) {
     field("Note", "note", job.note ?? ""),
     field("Labels", "labels", job.labels.join(" "), "Words with a space between."),
     wrong,
-    el("div", { class: "submit" }, el("button", { class: "primary", value: "save" }, "Save"), el("button", { type: "button", onclick: () => dialog.close() }, "Leave as it is")),
+    answers(el("button", { class: "primary", value: "save" }, "Save"), "Leave as it is", () => dialog.close()),
   );
-  const dialog = el("dialog", { "aria-label": "Name, note and labels" }, form);
+  const dialog = ask("Name, note and labels", form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const given = new FormData(form);
@@ -140,7 +139,6 @@ function editJob(job, done) {
       show(wrong, problem(error));
     }
   });
-  open(dialog);
 }
 
 /** Ask whether to delete a job for good; what stands on it is named by the service. */
@@ -160,21 +158,17 @@ function askToDelete(job) {
     }
   });
   const parts = job.num_children ? ` ${plural(job.num_children, "part")} of it are kept; those that wait are cancelled.` : "";
-  const dialog = el(
-    "dialog",
-    { "aria-label": "Delete" },
-    el("h2", {}, `Delete ${job.name ?? job.id}?`),
-    el("p", {}, `The ${job.kind.replaceAll("_", " ")} goes with its results, events and log.${parts}`),
-    said,
-    el("div", { class: "submit" }, button, el("button", { type: "button", onclick: () => dialog.close() }, "Keep it")),
-  );
-  open(dialog);
+  const what = el("p", {}, `The ${job.kind.replaceAll("_", " ")} goes with its results, events and log.${parts}`);
+  const dialog = ask("Delete", el("h2", {}, `Delete ${job.name ?? job.id}?`), what, said, answers(button, "Keep it", () => dialog.close()));
 }
 
-function open(dialog) {
-  dialog.addEventListener("close", () => dialog.remove());
+const answers = (button, no, close) => el("div", { class: "submit" }, button, el("button", { type: "button", onclick: close }, no));
+
+function ask(label, ...content) {
+  const dialog = el("dialog", { "aria-label": label, onclose: () => dialog.remove() }, ...content);
   document.body.append(dialog);
   dialog.showModal();
+  return dialog;
 }
 
 /** Show a job's log in a place, read when it is unfolded. */

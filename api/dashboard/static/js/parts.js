@@ -1,8 +1,8 @@
 // What several pages show alike: a status, progress, the buttons of a piece of work, its events.
 
-import { el, isOperator } from "./dom.js";
+import { byId, el, isOperator, problem, show } from "./dom.js";
 import { address, send } from "./api.js";
-import { exactMoment, fixed, ms, plural, whole } from "./format.js";
+import { exactMoment, fixed, ms, whole } from "./format.js";
 
 const ACTIONS = {
   queued: ["pause", "cancel"],
@@ -53,13 +53,16 @@ export function facts(pairs, left = false) {
 // would have forgotten that "Cancel for good?" was asked.
 const buttons = new Map();
 
+/** Say at the head of the page what did not work. */
+export const failed = (error) => show(byId("problem"), problem(error));
+
 /** The buttons that the state of a piece of work allows; cancelling is asked twice. */
-export function actionButtons(path, status, done, failed) {
+export function actionButtons(path, status, done) {
   if (!isOperator()) return [];
   return (ACTIONS[status] ?? []).map((action) => {
     const key = `${path} ${action}`;
     const { button } = buttons.get(key) ?? { button: actionButton(path, action, key) };
-    buttons.set(key, { button, done, failed });
+    buttons.set(key, { button, done });
     return button;
   });
 }
@@ -92,7 +95,7 @@ function actionButton(path, action, key) {
       done(answer);
     } catch (error) {
       button.disabled = false;
-      buttons.get(key)?.failed(error);
+      failed(error);
     }
   });
   return button;

@@ -6,7 +6,7 @@ import { get } from "./api.js";
 /**
  * @typedef {object} Column
  * @property {string} label heading, with the unit
- * @property {(row: object) => (Node|string)} cell content
+ * @property {(row: object) => (Node|string|Array)} cell content, or the whole cell
  * @property {string} [sort] key of the API; without one the column cannot be sorted
  * @property {boolean} [num] figures, set to the right
  * @property {boolean} [wrap] text that may take several lines
@@ -142,5 +142,7 @@ const plainHead = ({ label, num, help }, more = {}) => el("th", { scope: "col", 
 
 function cellOf({ num, wrap, head, cell }, row) {
   const looks = [num && "num", wrap && "wrap"].filter(Boolean).join(" ") || null;
-  return head ? el("th", { scope: "row", class: looks }, cell(row)) : el("td", { class: looks }, cell(row));
+  const content = cell(row);
+  if (content instanceof HTMLTableCellElement) return content;
+  return head ? el("th", { scope: "row", class: looks }, content) : el("td", { class: looks }, content);
 }

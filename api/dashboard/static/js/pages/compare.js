@@ -1,7 +1,7 @@
 // Up to four searches side by side.
 
 import { get, getAll, tried } from "../api.js";
-import { Chart, seriesColour } from "../charts.js";
+import { Chart, curve, seriesColour } from "../charts.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
@@ -11,6 +11,8 @@ import { plainTable } from "../table.js";
 const MOST = 4;
 const DASHES = ["solid", "dash", "dot", "dashdot"]; // told apart without colour too
 const MOST_OFFERED = 200;
+
+const stepped = (i) => ({ color: seriesColour(i), dash: DASHES[i], shape: "hv" });
 
 const best = new Chart(byId("best"), (all) => {
   const traces = all.map(({ search, episodes }, i) => {
@@ -22,11 +24,7 @@ const best = new Chart(byId("best"), (all) => {
         top = Math.max(top, e.best_reward);
         return [trained, top];
       });
-    return {
-      type: "scatter", mode: "lines", name: search.name, x: points.map((p) => p[0]), y: points.map((p) => p[1]),
-      line: { color: seriesColour(i), width: 2, dash: DASHES[i], shape: "hv" },
-      hovertemplate: `${"%{y:.3f}"} after %{x} candidates<extra></extra>`,
-    };
+    return curve(search.name, points.map((p) => p[0]), points.map((p) => p[1]), stepped(i), { hovertemplate: "%{y:.3f} after %{x} candidates<extra></extra>" });
   });
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a result yet." };
   return {
@@ -37,12 +35,12 @@ const best = new Chart(byId("best"), (all) => {
 });
 
 const fronts = new Chart(byId("fronts"), (all) => {
-  const traces = all.map(({ search, front }, i) => ({
-    type: "scatter", mode: "lines+markers", name: search.name,
-    x: front.map((p) => p.latency_ms), y: front.map((p) => p.loss_relative),
-    text: front.map((p) => p.architecture), hovertemplate: "%{text}<br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
-    line: { color: seriesColour(i), width: 2, dash: DASHES[i], shape: "hv" }, marker: { size: 7 },
-  }));
+  const traces = all.map(({ search, front }, i) =>
+    curve(search.name, front.map((p) => p.latency_ms), front.map((p) => p.loss_relative), stepped(i), {
+      mode: "lines+markers", marker: { size: 7 },
+      text: front.map((p) => p.architecture), hovertemplate: "%{text}<br>loss %{y:.3f}<br>%{x:.2f} ms<extra></extra>",
+    }),
+  );
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a Pareto front yet." };
   return {
     traces,

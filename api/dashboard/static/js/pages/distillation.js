@@ -1,7 +1,7 @@
 // The page of a full distillation: its curve grows as it trains.
 
 import { get, tried } from "../api.js";
-import { Chart, colour } from "../charts.js";
+import { Chart, colour, curve } from "../charts.js";
 import { byId, el, isOperator, problem, show, throttled } from "../dom.js";
 import { fixed, moment, whole } from "../format.js";
 import { jobFrame, showHead } from "../job.js";
@@ -18,15 +18,10 @@ const training = new Chart(byId("training"), ({ points }) => {
   const x = points.map((p) => p.step);
   return {
     traces: [
-      {
-        type: "scatter", mode: "lines", name: "learning rate", x, y: points.map((p) => p.learning_rate), yaxis: "y2",
-        line: { color: colour("series-dim"), width: 1, dash: "dot" },
-        hovertemplate: "%{y:.2e}<extra>learning rate</extra>",
-      },
-      {
-        type: "scatter", mode: "lines", name: "training loss", x, y: points.map((p) => p.loss),
-        line: { color: colour("series-1"), width: 2 }, hovertemplate: "step %{x}: %{y:.4f}<extra></extra>",
-      },
+      curve("learning rate", x, points.map((p) => p.learning_rate), { color: colour("series-dim"), width: 1, dash: "dot" }, {
+        yaxis: "y2", hovertemplate: "%{y:.2e}<extra>learning rate</extra>",
+      }),
+      curve("training loss", x, points.map((p) => p.loss), { color: colour("series-1") }, { hovertemplate: "step %{x}: %{y:.4f}<extra></extra>" }),
     ],
     layout: {
       xaxis: { title: { text: "step" } },
@@ -40,12 +35,12 @@ const training = new Chart(byId("training"), ({ points }) => {
 const heldOut = new Chart(byId("held-out"), ({ held_out: readings }) => {
   if (!readings.length) return { empty: "The held-out text is read with each checkpoint." };
   const x = readings.map((r) => r.step);
-  const line = (name, key, tint) => ({
-    type: "scatter", mode: "lines+markers", name, x, y: readings.map((r) => r[key]),
-    line: { color: colour(tint), width: 2 }, marker: { size: 5 }, hovertemplate: `step %{x}: %{y:.3f}<extra>${name}</extra>`,
-  });
+  const line = (name, tint) =>
+    curve(name, x, readings.map((r) => r[name]), { color: colour(tint) }, {
+      mode: "lines+markers", marker: { size: 5 }, hovertemplate: `step %{x}: %{y:.3f}<extra>${name}</extra>`,
+    });
   return {
-    traces: [line("relative", "relative", "series-1"), line("output", "output", "series-3")],
+    traces: [line("relative", "series-1"), line("output", "series-3")],
     layout: { xaxis: { title: { text: "step" } }, yaxis: { title: { text: "held-out loss" } } },
     label: `Held-out loss; at step ${whole(x.at(-1))} the relative loss is ${fixed(readings.at(-1).relative)}`,
   };
@@ -127,12 +122,12 @@ function showSpec({ spec }) {
 }
 
 async function read() {
-  const [it, curve] = await Promise.all([get(path), get(`${path}/curve`)]);
+  const [it, found] = await Promise.all([get(path), get(`${path}/curve`)]);
   byId("problem").replaceChildren();
   shown = it;
   showSummary(it);
   showSpec(it);
-  await Promise.all([training.update(curve), heldOut.update(curve)]);
+  await Promise.all([training.update(found), heldOut.update(found)]);
 }
 
 function failed(error) {

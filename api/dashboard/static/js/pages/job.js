@@ -1,10 +1,10 @@
 // One job of a kind that has no page of its own: what was asked for, what happened, its log.
 
 import { get, tried } from "../api.js";
-import { byId, el, problem, show, throttled } from "../dom.js";
+import { byId, el, show, throttled } from "../dom.js";
 import { moment } from "../format.js";
 import { jobFrame, showHead } from "../job.js";
-import { bar } from "../parts.js";
+import { bar, failed } from "../parts.js";
 
 const reference = document.body.dataset.subject;
 const path = `/jobs/${encodeURIComponent(reference)}`;
@@ -18,12 +18,12 @@ async function read() {
   show(byId("spec"), el("pre", {}, JSON.stringify(job.resolved ?? job.requested, null, 2)));
 }
 
-function failed(error) {
-  show(byId("problem"), problem(error));
+function gone(error) {
+  failed(error);
   byId("summary").replaceChildren();
 }
 
-const readState = throttled(() => tried(read, failed), 1000);
+const readState = throttled(() => tried(read, gone), 1000);
 const watch = jobFrame(reference, readState);
-await tried(read, failed);
+await tried(read, gone);
 watch(reference, readState, readState);

@@ -2,15 +2,14 @@
 // the job that asked for them.
 
 import { get } from "../api.js";
-import { byId, el, problem, show } from "../dom.js";
+import { el } from "../dom.js";
 import { moment, percent, whole } from "../format.js";
 import { labelsOf, pageOf, standingOf } from "../job.js";
 import { listPage } from "../lists.js";
-import { actionButtons, bar, chip } from "../parts.js";
+import { actionButtons, bar, chip, failed } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const noun = (kind) => kind.replaceAll("_", " ");
-const failed = (error) => show(byId("problem"), problem(error));
 const open = new Set(); // ids of the jobs whose parts are shown
 
 function name(job) {
@@ -62,7 +61,7 @@ const columns = [
   { label: "Done", cell: progress },
   { label: "Created", sort: "created_at", cell: (job) => moment(job.created_at) },
   { label: "", root: true, cell: fold },
-  { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job.status, () => table.load(), failed)) },
+  { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job.status, () => table.load())) },
 ];
 
 const table = listPage("/jobs", "Jobs", columns, () => true);

@@ -1,10 +1,10 @@
 // Latency tables: how long each architecture takes under one profile.
 
-import { ApiError, get, getAll } from "../api.js";
+import { ApiError, get, getAll, tried } from "../api.js";
 import { Chart, colour, seriesColour } from "../charts.js";
 import { byId, debounced, el, nothing, problem, show } from "../dom.js";
 import { follow } from "../events.js";
-import { fixed, moment, ms, parts, percent, whole } from "../format.js";
+import { fixed, moment, ms, parts, percent, plural, whole } from "../format.js";
 import { actionButtons, bar, chip, tiles } from "../parts.js";
 import { plainTable } from "../table.js";
 
@@ -28,15 +28,19 @@ const spread = new Chart(byId("spread"), ({ rows, teacher }) => ({
     showlegend: false,
     xaxis: { title: { text: "latency (ms)" }, rangemode: "tozero" },
     yaxis: { title: { text: "architectures" } },
-    shapes: teacher
-      ? [{ type: "line", x0: teacher, x1: teacher, yref: "paper", y0: 0, y1: 1, line: { color: colour("series-2"), width: 2, dash: "dash" } }]
-      : [],
-    annotations: teacher
-      ? [{ x: teacher, yref: "paper", y: 1, text: "teacher", showarrow: false, xanchor: "right", xshift: -5, font: { color: colour("series-2") } }]
-      : [],
+    ...(teacher && mark(teacher, "teacher")),
   },
   label: `Latencies of ${rows.length} architectures, from ${ms(rows[0]?.latency_ms)} to ${ms(rows.at(-1)?.latency_ms)}`,
 }));
+
+/** A line upright in the chart, with a word beside it. */
+function mark(x, text) {
+  const tint = colour("series-2");
+  return {
+    shapes: [{ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: { color: tint, width: 2, dash: "dash" } }],
+    annotations: [{ x, yref: "paper", y: 1, text, showarrow: false, xanchor: "right", xshift: -5, font: { color: tint } }],
+  };
+}
 
 const byLayers = new Chart(byId("by-layers"), ({ rows }) => {
   const widths = [...new Set(rows.map((r) => r.hidden))].sort((a, b) => a - b);
@@ -63,28 +67,29 @@ function median(values) {
 }
 
 const nameOf = (t) =>
-  [t.device, t.runtime, t.threads ? `${t.threads} thread${t.threads === 1 ? "" : "s"}` : null, t.dtype, `${t.length} tokens`]
-    .filter(Boolean)
-    .join(" · ");
+  [t.device, t.runtime, t.threads ? plural(t.threads, "thread") : null, t.dtype, `${t.length} tokens`].filter(Boolean).join(" · ");
 
 let last = 0; // number of the last question
 
 async function load(id) {
   const asked = ++last;
+  const path = `/latency-tables/${encodeURIComponent(id)}`;
   byId("problem").replaceChildren();
-  try {
-    const chosen = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 1 });
-    const found = await getAllEntries(id);
+  const read = async () => {
+    const chosen = await get(path, { limit: 1 });
+    const found = await getAll(path, { sort: "latency_ms" }, MOST_ENTRIES, (answer) => answer.entries);
+    if (asked === last) await showTable(chosen, found.map((row) => ({ ...row, ...parts(row.architecture) })));
+  };
+  await tried(read, (error) => {
     if (asked !== last) return; // a later question is under way
-    table = chosen;
-    entries = found.map((row) => ({ ...row, ...parts(row.architecture) }));
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (asked !== last) return;
     byId("content").hidden = true;
     show(byId("problem"), problem(error, () => load(id)));
-    return;
-  }
+  });
+}
+
+async function showTable(chosen, rows) {
+  table = chosen;
+  entries = rows;
   byId("content").hidden = false;
   const quality = table.quality ?? {};
   show(
@@ -106,17 +111,6 @@ async function load(id) {
       byLayers.update({ rows: entries }),
     ]);
   }
-}
-
-async function getAllEntries(id) {
-  const rows = [];
-  let cursor = null;
-  do {
-    const page = await get(`/latency-tables/${encodeURIComponent(id)}`, { limit: 500, sort: "latency_ms", cursor });
-    rows.push(...page.entries.items);
-    cursor = page.entries.next_cursor;
-  } while (cursor !== null && rows.length < MOST_ENTRIES);
-  return rows;
 }
 
 function find() {
@@ -169,11 +163,6 @@ const FAILED_SHOWN_MS = 24 * 3600 * 1000;
 const isOpen = (build) => ["queued", "running", "paused"].includes(build.status);
 const isNews = (build) => isOpen(build) || (build.status === "failed" && Date.now() - Date.parse(build.finished_at) < FAILED_SHOWN_MS);
 
-function buttonsOf({ id, status }) {
-  const failed = (error) => show(byId("problem"), problem(error));
-  return actionButtons(`/latency-builds/${id}`, status, watchBuilds, failed);
-}
-
 /** Tables on their way; how far each is, is asked for. */
 async function watchBuilds() {
   clearTimeout(next);
@@ -192,7 +181,7 @@ async function watchBuilds() {
     { label: "Status", cell: (b) => chip(b.status) },
     { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
-    { label: "", cell: (b) => el("span", { class: "actions" }, buttonsOf(b)) },
+    { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b.status, watchBuilds)) },
   ];
   const focused = document.activeElement;
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { el, nothing, problem, show } from "../dom.js";
 import { whole } from "../format.js";
+import { plainTable } from "../table.js";
 
 export class Coverage {
   #path;
@@ -56,20 +57,10 @@ export class Coverage {
     }
     const counts = countsOf(this.#found, down, across);
     const most = Math.max(1, ...counts.flat());
-    const head = el("tr", {}, el("th", { scope: "col" }, `${down} \\ ${across}`), axes[across].map((v) => el("th", { scope: "col" }, String(v))));
-    const rows = axes[down].map((value, i) =>
-      el("tr", {}, el("th", { scope: "row" }, String(value)), axes[across].map((_, j) => cell(counts[i][j], most))),
-    );
-    show(
-      this.#heat,
-      el(
-        "table",
-        { class: "heat" },
-        el("caption", { class: "visually-hidden" }, `Candidates by ${down} and ${across}`),
-        el("thead", {}, head),
-        el("tbody", {}, rows),
-      ),
-    );
+    const columns = axes[across].map((value, i) => ({ label: String(value), cell: ({ row }) => cell(row[i], most) }));
+    const about = { label: `${down} \\ ${across}`, head: true, cell: ({ value }) => String(value) };
+    const rows = axes[down].map((value, i) => ({ value, row: counts[i] }));
+    show(this.#heat, plainTable([about, ...columns], rows, `Candidates by ${down} and ${across}`, { name: "heat" }));
     this.figure.dataset.drawn = "";
   }
 }

@@ -1,7 +1,7 @@
 // The panel beside the charts: one candidate, and the button that distils it.
 
 import { get } from "../api.js";
-import { Chart, colour } from "../charts.js";
+import { Chart, colour, curve as line } from "../charts.js";
 import { byId, el, isOperator, problem, show } from "../dom.js";
 import { exactMoment, fixed, millions, ms, parts, percent } from "../format.js";
 import { LOSS_START, chip, facts } from "../parts.js";
@@ -104,13 +104,7 @@ function attempts(rows) {
 
 function drawCurve(figure, curve) {
   const chart = new Chart(figure, (points) => ({
-    traces: [
-      {
-        type: "scatter", mode: "lines", x: points.map((p) => p.step), y: points.map((p) => p.loss),
-        line: { color: colour("series-1"), width: 2 },
-        hovertemplate: "step %{x}: %{y:.4f}<extra></extra>",
-      },
-    ],
+    traces: [line("loss", points.map((p) => p.step), points.map((p) => p.loss), { color: colour("series-1") }, { hovertemplate: "step %{x}: %{y:.4f}<extra></extra>" })],
     layout: { showlegend: false, xaxis: { title: { text: "step" } }, yaxis: { title: { text: "training loss" } } },
     label: `Training loss over ${points.length} points`,
   }));

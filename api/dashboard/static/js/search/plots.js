@@ -1,6 +1,6 @@
 // The charts of a search.
 
-import { Chart, colour, faded } from "../charts.js";
+import { Chart, colour, curve, faded } from "../charts.js";
 import { fixed, ms, whole } from "../format.js";
 
 const lossOf = (point, loss) => point[`loss_${loss}`] ?? point.loss;
@@ -13,6 +13,12 @@ const hover = (point, loss) =>
     ms(point.latency_ms),
   ].join("<br>");
 
+/** Points of architectures that can be chosen, each with what is said where one points at it. */
+const marks = (name, own, loss, x, y, more) => ({
+  type: "scatter", mode: "markers", name, x: own.map(x), y: own.map(y),
+  customdata: own.map((p) => p.id), text: own.map((p) => hover(p, loss)), hovertemplate: "%{text}<extra></extra>", ...more,
+});
+
 /** Reward of each episode: best, mean, the controller's picks against chance, and ε. */
 export function rewardChart(figure) {
   return new Chart(figure, ({ episodes }) => {
@@ -21,26 +27,23 @@ export function rewardChart(figure) {
     const x = known.map((e) => e.number);
     let best = -Infinity;
     const sofar = known.map((e) => (best = Math.max(best, e.best_reward)));
-    const line = (name, y, colours, more = {}) => ({
-      type: "scatter", mode: x.length > 60 ? "lines" : "lines+markers", name, x, y,
-      line: { color: colours, width: 2 }, marker: { size: 5, color: colours },
-      hovertemplate: `${name} %{y:.3f}<extra>episode %{x}</extra>`, ...more,
-    });
+    const line = (name, y, tint, look = {}, more = {}) =>
+      curve(name, x, y, { color: colour(tint), ...look }, {
+        mode: x.length > 60 ? "lines" : "lines+markers", marker: { size: 5, color: colour(tint) },
+        hovertemplate: `${name} %{y:.3f}<extra>episode %{x}</extra>`, ...more,
+      });
     const of = (source) => known.map((e) => e.by_source?.[source]?.mean_reward ?? null);
     const traces = [
-      line("best so far", sofar, colour("ink"), { mode: "lines", line: { color: colour("ink"), width: 2, shape: "hv" } }),
-      line("best", known.map((e) => e.best_reward), colour("series-4"), { visible: "legendonly" }),
-      line("mean", known.map((e) => e.mean_reward), colour("series-3"), { line: { color: colour("series-3"), width: 2, dash: "dot" } }),
+      line("best so far", sofar, "ink", { shape: "hv" }, { mode: "lines" }),
+      line("best", known.map((e) => e.best_reward), "series-4", {}, { visible: "legendonly" }),
+      line("mean", known.map((e) => e.mean_reward), "series-3", { dash: "dot" }),
     ];
     const sources = new Set(known.flatMap((e) => Object.keys(e.by_source ?? {})));
-    if (sources.has("controller")) traces.push(line("controller's picks", of("controller"), colour("series-1")));
-    if (sources.has("random")) traces.push(line("random picks", of("random"), colour("series-2")));
+    if (sources.has("controller")) traces.push(line("controller's picks", of("controller"), "series-1"));
+    if (sources.has("random")) traces.push(line("random picks", of("random"), "series-2"));
     if (known.some((e) => e.epsilon !== null)) {
-      traces.push({
-        ...line("ε", known.map((e) => e.epsilon), colour("series-dim")),
-        mode: "lines", line: { color: colour("series-dim"), width: 1, dash: "dash" }, yaxis: "y2",
-        hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>",
-      });
+      const more = { mode: "lines", yaxis: "y2", hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>" };
+      traces.push(line("ε", known.map((e) => e.epsilon), "series-dim", { width: 1, dash: "dash" }, more));
     }
     return {
       traces,
@@ -63,13 +66,7 @@ export function tradeoffChart(figure, choose) {
       if (!shown.length) return { empty: "No architecture has been trained yet." };
       const trace = (name, source, tint) => {
         const own = shown.filter((p) => (source === null ? true : p.source === source));
-        return {
-          type: "scatter", mode: "markers", name,
-          x: own.map((p) => p.latency_ms), y: own.map((p) => lossOf(p, loss)),
-          customdata: own.map((p) => p.id), text: own.map((p) => hover(p, loss)),
-          hovertemplate: "%{text}<extra></extra>",
-          marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } },
-        };
+        return marks(name, own, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), { marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } } });
       };
       // Later ones lie above: there are more random picks, and they say less.
       const sources = [...new Set(shown.map((p) => p.source))].sort(
@@ -77,14 +74,12 @@ export function tradeoffChart(figure, choose) {
       );
       const tints = { controller: colour("series-1"), random: colour("series-2") };
       const traces = sources.map((s) => trace(s === "random" ? "random picks" : `${s}'s picks`, s, tints[s] ?? colour("series-3")));
-      traces.push({
-        type: "scatter", mode: "lines+markers", name: "Pareto front",
-        x: front.map((p) => p.latency_ms), y: front.map((p) => lossOf(p, loss)),
-        customdata: front.map((p) => p.id), text: front.map((p) => hover(p, loss)),
-        hovertemplate: "%{text}<extra></extra>",
-        line: { color: colour("ink"), width: 1.5, shape: "hv" },
-        marker: { size: 9, color: colour("surface"), line: { color: colour("ink"), width: 2 } },
-      });
+      traces.push(
+        marks("Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
+          mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },
+          marker: { size: 9, color: colour("surface"), line: { color: colour("ink"), width: 2 } },
+        }),
+      );
       return {
         traces,
         layout: {
@@ -109,20 +104,13 @@ export function predictedChart(figure, choose) {
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const trace = (source, tint) => {
         const own = known.filter((p) => (p.source === "random") === (source === "random"));
-        return {
-          type: "scatter", mode: "markers", name: source === "random" ? "random picks" : "controller's picks",
-          x: own.map((p) => p.predicted_reward), y: own.map((p) => p.reward),
-          customdata: own.map((p) => p.id), text: own.map((p) => hover(p, "relative")),
-          hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>",
-          marker: { size: 7, color: faded(tint, 0.55) },
-        };
+        return marks(source === "random" ? "random picks" : "controller's picks", own, "relative", (p) => p.predicted_reward, (p) => p.reward, {
+          hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>", marker: { size: 7, color: faded(tint, 0.55) },
+        });
       };
       return {
         traces: [
-          {
-            type: "scatter", mode: "lines", x: [low, high], y: [low, high], hoverinfo: "skip", showlegend: false,
-            line: { color: colour("line-strong"), width: 1.5, dash: "dash" },
-          },
+          curve("a perfect guess", [low, high], [low, high], { color: colour("line-strong"), width: 1.5, dash: "dash" }, { hoverinfo: "skip", showlegend: false }),
           trace("random", colour("series-2")),
           trace("controller", colour("series-1")),
         ].filter((t) => t.x.length),

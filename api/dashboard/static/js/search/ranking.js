@@ -7,11 +7,13 @@ import { LOSS_START } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const SHOWN = 15;
+const NAMES = ["alpha", "beta"];
 
 export class Ranking {
   #place;
   #path;
   #reference;
+  #sliders;
   #own = null; // α and β of the search
   #rest = null; // where the sliders stand for these: they round, and end somewhere
   #abort = null;
@@ -21,22 +23,18 @@ export class Ranking {
     this.#place = find("table");
     this.#path = path;
     this.#reference = reference;
-    this.alpha = find("alpha");
-    this.beta = find("beta");
-    this.alphaOut = find("alpha-out");
-    this.betaOut = find("beta-out");
+    this.#sliders = Object.fromEntries(NAMES.map((name) => [name, { input: find(name), output: find(`${name}-out`) }]));
     this.reset = find("reset");
     const changed = debounced(() => this.load(), 80);
-    for (const slider of [this.alpha, this.beta]) {
-      slider.addEventListener("input", () => {
+    for (const { input } of Object.values(this.#sliders)) {
+      input.addEventListener("input", () => {
         this.#say();
         changed();
       });
     }
     this.reset.addEventListener("click", () => {
       this.#place.dataset.moved = "";
-      this.alpha.value = this.#rest.alpha;
-      this.beta.value = this.#rest.beta;
+      for (const name of NAMES) this.#sliders[name].input.value = this.#rest[name];
       this.#say();
       this.load();
     });
@@ -46,31 +44,34 @@ export class Ranking {
   /** What the sliders ask for; null is the search's own. */
   #asked() {
     if (this.#own === null) return {};
-    const asked = (name) => (this[name].value === this.#rest[name] ? null : this[name].value);
-    return { alpha: asked("alpha"), beta: asked("beta") };
+    const asked = (name, { value }) => (value === this.#rest[name] ? null : value);
+    return Object.fromEntries(NAMES.map((name) => [name, asked(name, this.#sliders[name].input)]));
   }
 
   #say() {
-    const { alpha, beta } = this.#asked();
-    this.alphaOut.textContent = fixed(Number(alpha ?? this.#own.alpha), 2);
-    this.betaOut.textContent = fixed(Number(beta ?? this.#own.beta), 2);
-    this.reset.disabled = alpha === null && beta === null;
+    const asked = this.#asked();
+    for (const name of NAMES) this.#sliders[name].output.textContent = fixed(Number(asked[name] ?? this.#own[name]), 2);
+    this.reset.disabled = NAMES.every((name) => asked[name] === null);
+  }
+
+  #begin(own) {
+    this.#own = own;
+    this.#rest = {};
+    for (const name of NAMES) {
+      const { input } = this.#sliders[name];
+      input.value = own[name];
+      this.#rest[name] = input.value;
+      input.disabled = false;
+    }
+    this.#say();
   }
 
   async load() {
     this.#abort?.abort();
     this.#abort = new AbortController();
-    const asked = { ...this.#asked(), limit: SHOWN };
     try {
-      const found = await get(`${this.#path}/ranking`, asked, this.#abort.signal);
-      if (this.#own === null) {
-        this.#own = { alpha: found.alpha, beta: found.beta };
-        this.alpha.value = found.alpha;
-        this.beta.value = found.beta;
-        this.#rest = { alpha: this.alpha.value, beta: this.beta.value };
-        this.alpha.disabled = this.beta.disabled = false;
-        this.#say();
-      }
+      const found = await get(`${this.#path}/ranking`, { ...this.#asked(), limit: SHOWN }, this.#abort.signal);
+      if (this.#own === null) this.#begin({ alpha: found.alpha, beta: found.beta });
       this.#render(found);
     } catch (error) {
       if (error.name !== "AbortError") show(this.#place, problem(error, () => this.load()));
