@@ -103,6 +103,18 @@ def used_template(
     return folder / "kdnas.db", demo_data.DemoIds(**ids)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, unread, a file that names none of the markers asked for.
+
+    Loading all files takes longer than many a selection; these markers are given in files alone.
+    """
+    asked = set(config.option.markexpr.split(" or "))
+    if not asked <= {"slow", "browser", "compat", "gpu"} or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text("utf-8")
+    return None if any(f"mark.{name}" in text for name in asked) else True
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run a test on those databases alone that it, else its module, names; a route on SQLite."""
     wanted = [_wanted(item) for item in items]

@@ -1,12 +1,13 @@
 """The program in a process that was forked from one which has already loaded what is heavy.
 
 Loading torch and transformers takes seconds of every command. Tests that run many commands fork
-them from a server that has done so once; of the project itself it has loaded nothing.
+them from a server that has done so once, and has loaded most of the project with them.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import multiprocessing
 import os
@@ -21,9 +22,10 @@ from typing import Any
 
 from kdnas.testing.forked_runners import fork_runners
 
-READ_AT_LOADING = ("HF_", "OMP_")
+READ_AT_LOADING = ("OMP_", "HF_HOME", "HF_HUB_CACHE")
 """Beginnings of variables that libraries read once: a command that changes one is not forked. Ray,
-which reads its own and HOME, is loaded after the fork."""
+which reads its own and HOME, is loaded after the fork; the hub's library reads where the hub is and
+whether it may be asked once more."""
 
 
 @cache
@@ -119,10 +121,13 @@ def _run(
     arguments: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[str]
 ) -> None:
     """Be the program: its group of processes, its environment, its streams, its end."""
+    import huggingface_hub.constants
+
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    importlib.reload(huggingface_hub.constants)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)

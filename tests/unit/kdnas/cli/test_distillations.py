@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def database(home: Path) -> Iterator[Database]:
+def database(home: Path, sqlite_template: Path) -> Iterator[Database]:
+    shutil.copy(sqlite_template, home / "kdnas.db")
     with open_database(Settings.from_environment({"KDNAS_HOME": str(home)})) as opened:
         yield opened
 

@@ -39,10 +39,7 @@ def test_upgrade_from_empty_and_again(empty_url: str) -> None:
     assert migrate.upgrade(empty_url) == (None, migrate.head())
     assert migrate.upgrade(empty_url) == (migrate.head(), migrate.head())
     assert migrate.current(empty_url) == migrate.head()
-
-
-def test_models_equal_the_migrated_database(database_url: str) -> None:
-    assert migrate.check(database_url) == []
+    assert migrate.check(empty_url) == []  # the models are equal to the database
 
 
 def test_a_difference_is_named(database: Database, database_url: str) -> None:

@@ -48,6 +48,7 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
             with database.read() as session:
                 events.events_since(session)
             reads += 1
+            time.sleep(0.005)
         for writer in writers:
             _, error = writer.communicate(timeout=60)
             assert writer.returncode == 0, error.decode()
@@ -64,6 +65,7 @@ def test_a_killed_writer_leaves_whole_transactions(tmp_path: Path) -> None:
             with database.read() as session:
                 if events.last_event_id(session) > 50:
                     break
+            time.sleep(0.005)
         writer.kill()
         writer.communicate()
         with database.write() as session:
