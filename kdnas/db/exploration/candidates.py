@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from kdnas import records
 from kdnas.architecture import Architecture
-from kdnas.db.base import locked, new_id, utc_now
+from kdnas.db.base import new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
