@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Page, Shape, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape
 from kdnas.db.lists.latency_pages import SORTS
-from kdnas.records import SearchStatus
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
@@ -27,12 +27,6 @@ class EntryQuery(ListQuery):
     """How the entries of a table are sorted."""
 
     sort: str = Field("latency_ms", pattern=sort_pattern(SORTS))
-
-
-class BuildQuery(ListQuery):
-    """Which builds are wanted."""
-
-    status: list[SearchStatus] = Field([], max_length=20)
 
 
 class LatencyTableShape(Shape):
@@ -72,18 +66,15 @@ class LatencyTableDetail(LatencyTableShape):
     entries: Page[LatencyEntryShape]
 
 
-class LatencyBuildShape(Shape):
-    """A latency table that was asked for; `share` of it is done."""
+class LatencyBuildShape(JobShape):
+    """A latency table that was asked for; `done` of it are per cent."""
 
-    id: str
-    status: SearchStatus
-    share: float
     latency_table_id: str | None
     spec: dict[str, Any]
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+
+
+class LatencyBuildDetail(LatencyBuildShape, JobDetail):
+    """A latency table that was asked for, with all that is known of the job."""
 
 
 class KnownLatency(Shape):

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
-from api.http.rendering import answered, page_as_json, rendered, sorting
+from api.http.rendering import rendered, sorting
 from api.http.schemas import Page
-from api.searches.remembered import remembered
+from api.searches.reading import answer_remembered
 from api.searches.routes import Reference
 from api.searches.schemas import CandidateDetail, CandidateQuery, CandidateShape
+from kdnas.db.engine import Session
 from kdnas.db.lists import candidate_pages
-from kdnas.db.repository import searches
+from kdnas.db.lists.job_pages import Row
+from kdnas.db.lists.pages import PageOf
+from kdnas.records import SearchRecord
 
 router = APIRouter(tags=["searches"])
 
@@ -25,23 +28,20 @@ def list_candidates(
 ) -> Response:
     """List a search's candidates, the highest reward first unless asked otherwise."""
     sort, descending = sorting(query.sort)
-    with database.read() as session:
-        search_id = searches.get_search(session, search).id
 
-        def find() -> bytes:
-            page = candidate_pages.list_candidates(
-                session,
-                search_id,
-                query.filter(),
-                sort=sort,
-                descending=descending,
-                limit=query.limit,
-                cursor=query.cursor,
-            )
-            return page_as_json(page)
+    def find(session: Session, record: SearchRecord) -> PageOf[Row]:
+        return candidate_pages.list_candidates(
+            session,
+            record.id,
+            query.filter(),
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
 
-        key = ("candidates", query.model_dump_json(exclude_defaults=True))
-        return answered(remembered(database, session, search_id, key, find))
+    asked = query.model_dump_json(exclude_defaults=True)
+    return answer_remembered(database, search, ("candidates", asked), find)
 
 
 @router.get("/candidates/{candidate}", response_model=CandidateDetail)

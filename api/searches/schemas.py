@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from api.jobs.schemas import JobDetail, JobQuery, JobShape
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
 from kdnas.db.lists.candidate_pages import CandidateFilter
-from kdnas.db.lists.search_pages import SORTS as SEARCH_SORTS
-from kdnas.db.lists.search_pages import SearchFilter
-from kdnas.db.records import OwnerKind
-from kdnas.records import CandidateStatus, LossName, SearchStatus
+from kdnas.records import CandidateStatus, LossName
 
 LARGEST_NUMBER = 2**31 - 1
 LOSS_START = "Held-out relative loss before the first step; null where it was not read."
@@ -24,17 +22,10 @@ Bound = Annotated[float, Field(allow_inf_nan=False)]
 Attempted = Literal["succeeded", "failed", "interrupted"]
 
 
-class SearchQuery(ListQuery):
+class SearchQuery(JobQuery):
     """Which searches are wanted, and how they are sorted."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-    owner_kind: OwnerKind | None = None
     q: Text | None = Field(None, description="A part of the name.")
-    sort: str = Field("-created_at", pattern=sort_pattern(SEARCH_SORTS))
-
-    def filter(self) -> SearchFilter:
-        """As the repository takes it."""
-        return SearchFilter(tuple(self.status), self.owner_kind, self.q)
 
 
 class CandidateQuery(ListQuery):
@@ -90,17 +81,9 @@ class BestShape(Shape):
     latency_ms: float | None
 
 
-class SearchShape(Shape):
+class SearchShape(JobShape):
     """A search in a list."""
 
-    id: str
-    name: str
-    status: SearchStatus
-    owner_kind: OwnerKind
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
     num_episodes: int
     num_episodes_finished: int
     num_candidates: int
@@ -108,10 +91,9 @@ class SearchShape(Shape):
     best: BestShape | None
 
 
-class SearchDetail(SearchShape):
+class SearchDetail(SearchShape, JobDetail):
     """A search with what was asked for, and what it found so far."""
 
-    spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/search`.")
     warnings: list[str] = Field(description="What preparing it found; empty before.")
     summary: dict[str, Any] = Field(
         description="As `kdnas search --json` prints it, `best` with 20 states at most."

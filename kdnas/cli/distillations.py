@@ -40,13 +40,14 @@ def list_all(
     _check_objective(objective)
     with open_database(Settings.from_environment()) as database, database.read() as session:
         if as_json:
-            from api.distillations.reading import read_page
+            from api.distillations.kind import KIND
             from api.distillations.schemas import DistillationQuery
+            from api.jobs.reading import read_page
             from kdnas.cli.tables.answers import print_answer
 
             asked = [] if wanted is None else [wanted]
             query = DistillationQuery(status=asked, objective=objective, limit=limit)
-            print_answer(read_page(session, query).items)
+            print_answer(read_page(session, query, KIND).items)
             return
         records = distillations.list_distillations(
             session, status=wanted, objective=objective, limit=limit
@@ -64,7 +65,6 @@ def list_all(
 def show(distillation: Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
     from kdnas.cli.screens.distillation import shown
-    from kdnas.db.lists import distillation_pages
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.settings import Settings
@@ -72,9 +72,11 @@ def show(distillation: Reference, as_json: common.JsonOfService = False) -> None
     with open_database(Settings.from_environment()) as database, database.read() as session:
         record = distillations.get_distillation(session, distillation)
         if as_json:
+            from api.distillations.kind import KIND
+            from api.jobs.reading import read_job
             from kdnas.cli.tables.answers import print_answer
 
-            print_answer(distillation_pages.read_distillation(session, record.id))
+            print_answer(read_job(session, record.id, KIND))
             return
         (seen,) = distillations.overviews(session, [record])
         curve = distillations.distillation_curve(session, record.id)
@@ -112,9 +114,10 @@ def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> No
 
     A running one stops within seconds, whichever process runs it.
     """
+    from api.distillations.kind import KIND
     from api.jobs.changes import cancel_job
+    from api.jobs.reading import read_job
     from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.lists import distillation_pages
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import distillations
     from kdnas.settings import Settings
@@ -126,7 +129,7 @@ def cancel(distillation: Reference, as_json: common.JsonOfService = False) -> No
         holder = cancel_job(found.id, database, settings)
         if as_json:
             with database.read() as session:
-                print_answer(distillation_pages.read_distillation(session, found.id))
+                print_answer(read_job(session, found.id, KIND))
             return
     if holder is None:
         typer.echo(f"cancelled {found.name}; its checkpoints are removed")

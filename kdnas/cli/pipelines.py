@@ -20,15 +20,15 @@ def list_all(
     as_json: common.JsonOfService = False,
 ) -> None:
     """List pipelines, the newest first."""
-    from api.pipelines.reading import read_page
-    from api.pipelines.schemas import PipelineQuery
+    from api.jobs.reading import read_page
+    from api.pipelines.kind import KIND
     from kdnas.cli.tables.answers import print_answer
     from kdnas.cli.tables.formats import as_text
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
-        found = read_page(session, PipelineQuery(limit=limit)).items
+        found = read_page(session, KIND.query(limit=limit), KIND).items
     if as_json:
         print_answer(found)
         return
@@ -63,10 +63,11 @@ def show(
 
     `--json` leaves the report to `kdnas pipelines report`.
     """
+    from api.jobs.reading import read_job
+    from api.pipelines.kind import KIND
     from kdnas.cli.launch import check_output
     from kdnas.cli.screens.pipeline import show_pipeline
     from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.lists import pipeline_pages
     from kdnas.db.migrate import open_database
     from kdnas.db.models import Job
     from kdnas.db.queue import leases
@@ -84,7 +85,7 @@ def show(
             if output is not None:
                 show_pipeline(found.id, database, settings, output, as_json=False, quiet=True)
             with database.read() as session:
-                print_answer(pipeline_pages.read_pipeline(session, found.id))
+                print_answer(read_job(session, found.id, KIND))
             return
         show_pipeline(found.id, database, settings, output, as_json=False)
     if found.error:
@@ -129,8 +130,9 @@ def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
     What works on it stops within seconds; what has succeeded is kept.
     """
     from api.jobs.changes import cancel_job
+    from api.jobs.reading import read_job
+    from api.pipelines.kind import KIND
     from kdnas.cli.tables.answers import print_answer
-    from kdnas.db.lists import pipeline_pages
     from kdnas.db.migrate import open_database
     from kdnas.db.repository import pipelines
     from kdnas.settings import Settings
@@ -142,6 +144,6 @@ def cancel(pipeline: Reference, as_json: common.JsonOfService = False) -> None:
         cancel_job(found.id, database, settings)
         if as_json:
             with database.read() as session:
-                print_answer(pipeline_pages.read_pipeline(session, found.id))
+                print_answer(read_job(session, found.id, KIND))
             return
     typer.echo(f"cancelled {found.name}; what had succeeded is kept")

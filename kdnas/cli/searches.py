@@ -30,11 +30,11 @@ def list_all(
 
     with open_database(Settings.from_environment()) as database, database.read() as session:
         if as_json:
-            from api.searches.reading import read_page
-            from api.searches.schemas import SearchQuery
+            from api.jobs.reading import read_page
+            from api.searches.kind import KIND
             from kdnas.cli.tables.answers import print_answer
 
-            print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
+            print_answer(read_page(session, KIND.query(limit=limit), KIND).items)
             return
         found = searches.list_searches(session, limit=limit)
     for record in found:
@@ -59,11 +59,13 @@ def show(search: Reference, as_json: common.JsonOfService = False) -> None:
 
     with open_database(Settings.from_environment()) as database:
         if as_json:
-            from api.searches.reading import read_search
+            from api.jobs.reading import read_job
+            from api.searches.kind import KIND
             from kdnas.cli.tables.answers import print_answer
+            from kdnas.db.repository import searches
 
             with database.read() as session:
-                print_answer(read_search(database, session, search))
+                print_answer(read_job(session, searches.get_search(session, search).id, KIND))
             return
         from api.searches.reading import search_summary
         from kdnas.cli.screens.search import show_result

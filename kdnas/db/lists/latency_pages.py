@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.architecture import Architecture
+from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Latency, LatencyBuild, LatencyProfile
 from kdnas.errors import NotFoundError
-from kdnas.records import SearchStatus
 
 SORTS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "latency_ms": Latency.latency_ms,
     "architecture": Latency.architecture,
 }
-
-Row = dict[str, Any]
 
 
 def list_tables(session: Session, *, limit: int = 50, cursor: str | None = None) -> PageOf[Row]:
@@ -120,42 +117,6 @@ def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
     ]
 
 
-def list_builds(
-    session: Session,
-    status: Sequence[SearchStatus] = (),
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> PageOf[Row]:
-    """Read a page of the latency tables that were asked for, the newest first.
-
-    Raises:
-        RequestError: the cursor is that of another list.
-    """
-    query = select(*_build_columns())
-    if status:
-        query = query.where(LatencyBuild.status.in_(status))
-    order = Order(LatencyBuild.created_at, LatencyBuild.id, descending=True)
-    scope = {"list": "builds", "status": sorted(status)}
-    return as_dicts(read_page(session, query, order, scope, limit, cursor))
-
-
-def read_build(session: Session, build_id: str) -> Row:
-    """Read one request for a latency table.
-
-    Raises:
-        NotFoundError: there is none with this id.
-    """
-    known = "\0" not in build_id
-    query = select(*_build_columns()).where(LatencyBuild.id == build_id)
-    row = session.execute(query).one_or_none() if known else None
-    if row is None:
-        raise NotFoundError(
-            f"there is no latency build {build_id!r}; GET /api/v1/latency-builds lists all"
-        )
-    return dict(row._mapping)
-
-
 def _table_columns() -> list[Any]:
     entries = (
         select(func.count())
@@ -184,17 +145,8 @@ def _table_columns() -> list[Any]:
     ]
 
 
-def _build_columns() -> list[Any]:
-    return [
-        LatencyBuild.id,
-        LatencyBuild.status,
-        func.coalesce(1.0 * LatencyBuild.done / func.nullif(LatencyBuild.total, 0), 0.0).label(
-            "share"
-        ),
-        LatencyBuild.profile_id.label("latency_table_id"),
-        LatencyBuild.spec.label("spec"),
-        LatencyBuild.error,
-        LatencyBuild.created_at,
-        LatencyBuild.started_at,
-        LatencyBuild.finished_at,
-    ]
+BUILDS: Final = Listing(
+    LatencyBuild,
+    columns={"latency_table_id": LatencyBuild.profile_id, "spec": LatencyBuild.spec},
+)
+"""The list of what was asked for."""
