@@ -16,7 +16,7 @@ let shown = null; // the distillation as it was read last
 const standing = byId("job"); // stays when the rest is shown anew
 
 const training = new Chart(byId("training"), ({ points }) => {
-  if (!points.length) return { empty: shown?.total_steps === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
+  if (!points.length) return { empty: shown?.total === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
   const x = points.map((p) => p.step);
   return {
     traces: [
@@ -70,12 +70,13 @@ function showSummary(it) {
     ),
     el("div", { class: "actions" }, evaluateButton(it), actionButtons(path, it.status, readState, (error) => show(byId("problem"), problem(error)))),
   );
-  const total = it.total_steps;
-  const share = it.status === "succeeded" ? 1 : total ? it.step / total : 0;
+  const { total } = it;
+  const done = it.done ?? 0;
+  const share = it.status === "succeeded" ? 1 : total ? done / total : 0;
   const row = el(
     "div",
     { class: "progress-row" },
-    el("span", {}, total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet"),
+    el("span", {}, total ? `Step ${whole(done)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet"),
   );
   const student =
     it.status === "succeeded" && it.output
@@ -93,7 +94,7 @@ function showSummary(it) {
       ["Architecture", it.architecture.replaceAll(",", ", ")],
       ["Relative loss", fixed(it.losses?.relative), el("small", {}, " held out")],
       ["Output loss", fixed(it.losses?.output), el("small", {}, " held out")],
-      ["Steps", whole(it.step), total ? el("small", {}, ` of ${whole(total)}`) : null],
+      ["Steps", whole(done), total ? el("small", {}, ` of ${whole(total)}`) : null],
     ]),
   );
   if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();
