@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from api.distillations.reading import MOST_POINTS, NUM_POINTS, read_losses
 from api.distillations.schemas import DistillationCurve
 from api.http.dependencies import DatabaseDep
 from api.http.rendering import rendered
+from kdnas.db.engine import Session
+from kdnas.db.repository import distillations
+from kdnas.search.thinning import evenly
+
+NUM_POINTS, MOST_POINTS = 1000, 10_000
 
 router = APIRouter(tags=["distillations"])
 
@@ -24,3 +29,25 @@ def read_curve(
     """Give the training curve and the held-out losses, each thinned to so many points."""
     with database.read() as session:
         return rendered(read_losses(session, distillation, limit))
+
+
+def read_losses(session: Session, reference: str, limit: int = NUM_POINTS) -> dict[str, Any]:
+    """Read the curve and the held-out losses of one, each thinned to so many points.
+
+    They are a :class:`~api.distillations.schemas.DistillationCurve`.
+
+    Args:
+        session: to read with.
+        reference: id or name of a distillation.
+        limit: points of each at most.
+
+    Raises:
+        NotFoundError: there is no such distillation.
+    """
+    found = distillations.get_distillation(session, reference)
+    points = distillations.distillation_curve(session, found.id)
+    readings = distillations.distillation_readings(session, found.id)
+    return {
+        "points": [asdict(point) for point in evenly(points, limit)],
+        "held_out": [{"step": one.step, **asdict(one.losses)} for one in evenly(readings, limit)],
+    }

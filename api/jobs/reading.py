@@ -32,7 +32,7 @@ def read_page(session: Session, query: JobQuery, kind: JobKind = ANY) -> PageOf[
     sort, descending = sorting(query.sort)
     return job_pages.list_jobs(
         session,
-        query.wanted,
+        query.given,
         _listing(kind),
         sort=sort,
         descending=descending,

@@ -71,13 +71,12 @@ class JobQuery(ListQuery):
     sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
 
     @property
-    def wanted(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """The filters that are given; whoever names a parent, a name or labels wants all those."""
-        given = self.model_dump(exclude={"limit", "cursor", "sort"})
-        wanted = {name: value for name, value in given.items() if value not in (None, [], False)}
-        if wanted.keys() & {"parent", "name", "label"}:
-            wanted.pop("roots", None)
-        return wanted
+        given = super().given
+        if not self.roots or given.keys() & {"parent", "name", "label"}:
+            given.pop("roots")
+        return given
 
 
 class AnyJobQuery(JobQuery):

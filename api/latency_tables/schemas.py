@@ -29,19 +29,24 @@ class EntryQuery(ListQuery):
     sort: str = Field("latency_ms", pattern=sort_pattern(SORTS))
 
 
-class LatencyTableShape(Shape):
-    """Where and how latencies were measured; `complete` once the teacher's is known."""
+class ProfileShape(Shape):
+    """Under which conditions latencies were measured."""
 
-    id: str
     device: str
     runtime: str
     threads: int
     dtype: str
     length: int
-    node: str
     family: str
-    teacher_fingerprint: str
     teacher_ms: float | None
+
+
+class LatencyTableShape(ProfileShape):
+    """Where and how latencies were measured; `complete` once the teacher's is known."""
+
+    id: str
+    node: str
+    teacher_fingerprint: str
     quality: dict[str, Any] = Field(description="How well the model of blocks fits whole students.")
     complete: bool
     num_entries: int
@@ -50,14 +55,19 @@ class LatencyTableShape(Shape):
     completed_at: datetime | None
 
 
-class LatencyEntryShape(Shape):
-    """Milliseconds of one architecture; `measured` as a whole, else from its blocks."""
+class MeasuredShape(Shape):
+    """Milliseconds of an architecture; `measured` as a whole, else from its blocks."""
 
-    architecture: str
     latency_ms: float
     spread_ms: float
     measured: bool
     latency_ratio: float | None
+
+
+class LatencyEntryShape(MeasuredShape):
+    """What a table says of one architecture."""
+
+    architecture: str
 
 
 class LatencyTableDetail(LatencyTableShape):
@@ -77,21 +87,10 @@ class LatencyBuildDetail(LatencyBuildShape, JobDetail):
     """A latency table that was asked for, with all that is known of the job."""
 
 
-class KnownLatency(Shape):
+class KnownLatency(ProfileShape, MeasuredShape):
     """What one table says of an architecture."""
 
     latency_table_id: str
-    device: str
-    runtime: str
-    threads: int
-    dtype: str
-    length: int
-    family: str
-    teacher_ms: float | None
-    latency_ms: float
-    spread_ms: float
-    measured: bool
-    latency_ratio: float | None
 
 
 class ArchitectureFacts(Shape):

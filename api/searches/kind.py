@@ -101,10 +101,5 @@ KIND = JobKind(
     shape=SearchShape,
     detail=SearchDetail,
     query=SearchQuery,
-    routers=(
-        "api.searches.routes",
-        "api.searches.episode_routes",
-        "api.searches.candidate_routes",
-        "api.searches.space_routes",
-    ),
+    routers=("api.searches.routes", "api.searches.episode_routes"),
 )

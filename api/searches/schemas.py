@@ -11,7 +11,6 @@ from api.http.schemas import ListQuery, Shape, Text, sort_pattern
 from api.jobs.schemas import JobDetail, JobQuery, JobShape
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
-from kdnas.db.lists.candidate_pages import CandidateFilter
 from kdnas.records import CandidateStatus, LossName
 
 LARGEST_NUMBER = 2**31 - 1
@@ -52,24 +51,6 @@ class CandidateQuery(ListQuery):
     min_params_millions: Bound | None = None
     max_params_millions: Bound | None = None
     sort: str = Field("-reward", pattern=sort_pattern(CANDIDATE_SORTS))
-
-    def filter(self) -> CandidateFilter:
-        """As the repository takes it."""
-        listed = ("status", "source", "activation", "episode")
-        axes = ("layers", "heads", "hidden", "intermediate")
-        bounded = ("reward", "loss_relative", "latency_ms", "params_millions")
-        return CandidateFilter(
-            one_of={name: given for name in listed + axes if (given := getattr(self, name))},
-            at_least=_given(self, "min_", bounded),
-            at_most=_given(self, "max_", bounded),
-            reused=self.reused,
-            architecture=self.architecture,
-        )
-
-
-def _given(query: CandidateQuery, prefix: str, names: tuple[str, ...]) -> dict[str, float]:
-    values = {name: getattr(query, prefix + name) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 class BestShape(Shape):
@@ -190,19 +171,24 @@ class Candidates(Shape):
     items: list[CandidateShape]
 
 
-class RankedState(Shape):
-    """A state with its rank and reward now, and with those of the search's own reward."""
+class StateShape(Shape):
+    """An explored state with its figures."""
 
-    rank: int
-    stored_rank: int
     architecture: str
     reward: float
-    stored_reward: float
-    loss: float
     loss_start: float | None = Field(description=LOSS_START)
     latency_ms: float
     latency_ratio: float
     params_millions: float
+
+
+class RankedState(StateShape):
+    """A state with its rank and reward now, and with those of the search's own reward."""
+
+    rank: int
+    stored_rank: int
+    stored_reward: float
+    loss: float
 
 
 class Ranking(Shape):
@@ -217,22 +203,16 @@ class Ranking(Shape):
     items: list[RankedState]
 
 
-class PointShape(Shape):
+class PointShape(StateShape):
     """An explored state in a chart; `id` is that of its first candidate with a reward."""
 
     id: str
-    architecture: str
     source: str
     episode: int
-    reward: float
     predicted_reward: float | None
     loss_relative: float
     loss_output: float
     loss_mean: float
-    loss_start: float | None = Field(description=LOSS_START)
-    latency_ms: float
-    latency_ratio: float
-    params_millions: float
 
 
 class Points(Shape):

@@ -90,7 +90,7 @@ def losses(distillation: Reference) -> None:
 
     It is what the service answers, with the most points that it gives.
     """
-    from api.distillations.reading import MOST_POINTS, read_losses
+    from api.distillations.routes import MOST_POINTS, read_losses
     from kdnas.cli.tables.answers import print_answer
     from kdnas.db.migrate import open_database
     from kdnas.settings import Settings
