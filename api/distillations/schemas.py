@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from api.http.schemas import Shape, Text, sort_pattern
-from api.jobs.schemas import JobDetail, JobQuery, JobShape
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from api.searches.schemas import CurvePointShape
 from kdnas.db.lists.distillation_pages import LISTING
 from kdnas.db.lists.job_pages import SORTS
@@ -24,7 +24,7 @@ class DistillationRequest(DistillationSpec):
     )
 
 
-class DistillationQuery(JobQuery):
+class DistillationQuery(KindQuery):
     """Which distillations are wanted, and how they are sorted."""
 
     architecture: Text | None = Field(None, description="Exactly this one.")

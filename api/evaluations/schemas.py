@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.http.schemas import TEXT, Shape, Text, sort_pattern
-from api.jobs.schemas import JobDetail, JobQuery, JobShape
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.db.lists.evaluation_pages import LISTING
 from kdnas.db.lists.job_pages import SORTS
 
@@ -17,7 +17,7 @@ ModelName = Annotated[str, Field(max_length=4096, pattern=TEXT)]
 ReportFormat = Literal["json", "md", "csv", "tex"]
 
 
-class EvaluationQuery(JobQuery):
+class EvaluationQuery(KindQuery):
     """Which evaluations are wanted, and how they are sorted."""
 
     model: ModelName | None = Field(None, description="As rows name it.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.jobs.context import JobContext
-from api.jobs.schemas import JobDetail, JobQuery, JobShape
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists.job_pages import Listing
 from kdnas.db.models import Job, kind_of
@@ -62,7 +62,7 @@ class JobKind:
     listing: Listing | None = None
     shape: type[JobShape] = JobShape
     detail: type[JobDetail] = JobDetail
-    query: type[JobQuery] = JobQuery
+    query: type[KindQuery] = KindQuery
     routers: Collection[str] = ()
 
     @property

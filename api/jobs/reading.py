@@ -8,18 +8,18 @@ from typing import Final
 from api.http.rendering import sorting
 from api.jobs.kind import JobKind
 from api.jobs.registry import kind_named, kinds
-from api.jobs.schemas import AnyJobQuery, JobQuery
+from api.jobs.schemas import JobQuery, KindQuery
 from kdnas.db.engine import Session
 from kdnas.db.lists import job_pages
 from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import PageOf
 from kdnas.db.models import Job
 
-ANY: Final = JobKind(table=Job, plural="jobs", run=None, query=AnyJobQuery)
+ANY: Final = JobKind(table=Job, plural="jobs", run=None, query=JobQuery)
 """Jobs of every kind, shown alike."""
 
 
-def read_page(session: Session, query: JobQuery, kind: JobKind = ANY) -> PageOf[Row]:
+def read_page(session: Session, query: KindQuery, kind: JobKind = ANY) -> PageOf[Row]:
     """Read a page of jobs; each row is of the shape that its kind has.
 
     Raises:

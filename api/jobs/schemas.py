@@ -59,7 +59,7 @@ class JobDetail(JobShape):
     href: str = Field(description="Its page in the dashboard.")
 
 
-class JobQuery(ListQuery):
+class KindQuery(ListQuery):
     """Which jobs of a kind are wanted, and how they are sorted."""
 
     status: list[SearchStatus] = Field([], max_length=20)
@@ -79,7 +79,7 @@ class JobQuery(ListQuery):
         return given
 
 
-class AnyJobQuery(JobQuery):
+class JobQuery(KindQuery):
     """Which jobs are wanted, and how they are sorted."""
 
     kind: list[Text] = Field([], max_length=20)

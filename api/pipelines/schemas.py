@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.distillations.schemas import DistillationShape
 from api.http.schemas import Shape, Text, sort_pattern
-from api.jobs.schemas import JobDetail, JobQuery, JobShape
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.lists.pipeline_pages import LISTING
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
 
 
-class PipelineQuery(JobQuery):
+class PipelineQuery(KindQuery):
     """Which pipelines are wanted, and how they are sorted."""
 
     q: Text | None = Field(None, description="A part of the name.")

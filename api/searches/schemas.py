@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
-from api.jobs.schemas import JobDetail, JobQuery, JobShape
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
 from kdnas.records import CandidateStatus, LossName
@@ -21,7 +21,7 @@ Bound = Annotated[float, Field(allow_inf_nan=False)]
 Attempted = Literal["succeeded", "failed", "interrupted"]
 
 
-class SearchQuery(JobQuery):
+class SearchQuery(KindQuery):
     """Which searches are wanted, and how they are sorted."""
 
     q: Text | None = Field(None, description="A part of the name.")
