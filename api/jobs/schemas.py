@@ -55,7 +55,9 @@ class JobDetail(JobShape):
 
     requested: dict[str, Any]
     resolved: dict[str, Any] | None = Field(description="Null until it was prepared.")
-    spec: dict[str, Any] = Field(description="What was asked for, as far as it is resolved.")
+    spec: dict[str, Any] = Field(
+        description="The same as far as it is resolved; see `GET /api/v1/schemas/{kind}`."
+    )
     href: str = Field(description="Its page in the dashboard.")
 
 
