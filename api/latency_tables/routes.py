@@ -64,10 +64,10 @@ def read_latency_table(
         found = latency_pages.read_table(session, table)
         page = latency_pages.list_entries(
             session,
-            found,
+            table,
             sort=sort,
             descending=descending,
             limit=query.limit,
             cursor=query.cursor,
         )
-    return rendered({**found, "entries": {"items": page.items, "next_cursor": page.next_cursor}})
+    return rendered({**found, "entries": page})

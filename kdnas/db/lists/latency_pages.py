@@ -18,6 +18,13 @@ SORTS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "architecture": Latency.architecture,
 }
 
+_MEASURED: Final[tuple[Any, ...]] = (
+    Latency.latency_ms,
+    Latency.spread_ms,
+    Latency.measured,
+    (Latency.latency_ms / func.nullif(LatencyProfile.teacher_ms, 0)).label("latency_ratio"),
+)
+
 
 def list_tables(session: Session, *, limit: int = 50, cursor: str | None = None) -> PageOf[Row]:
     """Read a page of latency tables without their entries, the newest first.
@@ -48,7 +55,7 @@ def read_table(session: Session, table_id: str) -> Row:
 
 def list_entries(
     session: Session,
-    table: Row,
+    table_id: str,
     *,
     sort: str = "latency_ms",
     descending: bool = False,
@@ -59,7 +66,7 @@ def list_entries(
 
     Args:
         session: to read with.
-        table: from :func:`read_table`.
+        table_id: the table.
         sort: one of :data:`SORTS`.
         descending: from the largest down.
         limit: length of the page.
@@ -68,24 +75,14 @@ def list_entries(
     Raises:
         RequestError: the cursor is that of another list.
     """
-    columns: list[Any] = [
-        Latency.architecture,
-        Latency.latency_ms,
-        Latency.spread_ms,
-        Latency.measured,
-    ]
-    query = select(*columns).where(Latency.profile_id == table["id"])
-    scope = {"list": "entries", "table": table["id"], "sort": sort, "descending": descending}
-    order = Order(SORTS[sort], Latency.architecture, descending)
-    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    teacher_ms = table["teacher_ms"]
-    return PageOf(
-        [
-            {**row, "latency_ratio": row["latency_ms"] / teacher_ms if teacher_ms else None}
-            for row in page.items
-        ],
-        page.next_cursor,
+    query = (
+        select(Latency.architecture, *_MEASURED)
+        .join(LatencyProfile, LatencyProfile.id == Latency.profile_id)
+        .where(Latency.profile_id == table_id)
     )
+    scope = {"list": "entries", "table": table_id, "sort": sort, "descending": descending}
+    order = Order(SORTS[sort], Latency.architecture, descending)
+    return as_dicts(read_page(session, query, order, scope, limit, cursor))
 
 
 def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
@@ -100,21 +97,13 @@ def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
             LatencyProfile.length_tokens.label("length"),
             LatencyProfile.family,
             LatencyProfile.teacher_ms,
-            Latency.latency_ms,
-            Latency.spread_ms,
-            Latency.measured,
+            *_MEASURED,
         )
         .join(Latency, Latency.profile_id == LatencyProfile.id)
         .where(Latency.architecture == str(architecture))
         .order_by(LatencyProfile.id.desc())
     )
-    return [
-        {
-            **row._mapping,
-            "latency_ratio": row.latency_ms / row.teacher_ms if row.teacher_ms else None,
-        }
-        for row in session.execute(query)
-    ]
+    return [dict(row._mapping) for row in session.execute(query)]
 
 
 def _table_columns() -> list[Any]:

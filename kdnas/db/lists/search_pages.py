@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.db.lists.candidate_pages import read_candidates
 from kdnas.db.lists.job_pages import Listing, Row
@@ -61,8 +61,8 @@ def list_episodes(
     columns: list[Any] = [
         Episode.number,
         Episode.epsilon,
-        Episode.global_best,
-        Episode.previous_best,
+        _architecture(Episode.global_best).label("global_best"),
+        _architecture(Episode.previous_best).label("previous_best"),
         Episode.controller_loss,
         Episode.started_at,
         Episode.finished_at,
@@ -71,24 +71,8 @@ def list_episodes(
     scope = {"list": "episodes", "search": search_id}
     order = Order(Episode.number, Episode.number)
     page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    names = _architectures(
-        session,
-        search_id,
-        {row[best] for row in page.items for best in ("global_best", "previous_best")},
-    )
     rewards = _rewards(session, search_id, [row["number"] for row in page.items])
-    return PageOf(
-        [
-            {
-                **row,
-                "global_best": names.get(row["global_best"]),
-                "previous_best": names.get(row["previous_best"]),
-                **rewards[row["number"]],
-            }
-            for row in page.items
-        ],
-        page.next_cursor,
-    )
+    return PageOf([{**row, **rewards[row["number"]]} for row in page.items], page.next_cursor)
 
 
 def _counted(session: Session, query: Any) -> dict[str, tuple[int, int]]:
@@ -118,14 +102,13 @@ def _best(session: Session, losses: Mapping[str, str | None]) -> dict[str, Row]:
     }
 
 
-def _architectures(
-    session: Session, search_id: str, states: Collection[int | None]
-) -> dict[int, str]:
-    query = select(SearchState.state_index, SearchState.architecture).where(
-        SearchState.search_id == search_id,
-        SearchState.state_index.in_([state for state in states if state is not None]),
+def _architecture(index: InstrumentedAttribute[int | None]) -> ScalarSelect[str]:
+    return (
+        select(SearchState.architecture)
+        .where(SearchState.search_id == Episode.search_id, SearchState.state_index == index)
+        .correlate(Episode)
+        .scalar_subquery()
     )
-    return {row.state_index: row.architecture for row in session.execute(query)}
 
 
 def _rewards(session: Session, search_id: str, numbers: Sequence[int]) -> dict[int, Row]:
