@@ -14,6 +14,7 @@ from kdnas.db.lists import job_pages
 from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import PageOf
 from kdnas.db.models import Job
+from kdnas.db.repository import jobs
 
 ANY: Final = JobKind(table=Job, plural="jobs", run=None, query=JobQuery)
 """Jobs of every kind, shown alike."""
@@ -41,9 +42,14 @@ def read_page(session: Session, query: KindQuery, kind: JobKind = ANY) -> PageOf
     )
 
 
-def read_job(session: Session, job_id: str, kind: JobKind = ANY) -> Row:
-    """Read one job, which has to be there, in the detail that its kind has."""
-    (row,) = read_jobs(session, [job_id], kind)
+def read_job(session: Session, reference: str, kind: JobKind = ANY) -> Row:
+    """Read one job by id or name, in the detail that its kind has.
+
+    Raises:
+        NotFoundError: there is none; says which name is nearest.
+        ConflictError: jobs of several kinds have the name.
+    """
+    (row,) = read_jobs(session, [jobs.get_job(session, reference, kind.table).id], kind)
     return row
 
 

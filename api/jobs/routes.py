@@ -74,8 +74,7 @@ def job_router(kind: JobKind) -> APIRouter:
 
     def read_one(reference: Reference, database: DatabaseDep) -> Response:
         with database.read() as session:
-            job_id = jobs.get_job(session, reference, kind.table).id
-            return rendered(read_job(session, job_id, kind))
+            return rendered(read_job(session, reference, kind))
 
     def change_one(reference: Reference, change: JobChange, database: DatabaseDep) -> Response:
         with database.write() as session:

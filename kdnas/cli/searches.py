@@ -62,10 +62,9 @@ def show(search: Reference, as_json: common.JsonOfService = False) -> None:
             from api.jobs.reading import read_job
             from api.searches.kind import KIND
             from kdnas.cli.tables.answers import print_answer
-            from kdnas.db.repository import searches
 
             with database.read() as session:
-                print_answer(read_job(session, searches.get_search(session, search).id, KIND))
+                print_answer(read_job(session, search, KIND))
             return
         from api.searches.reading import search_summary
         from kdnas.cli.screens.search import show_result
