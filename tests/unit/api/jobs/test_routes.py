@@ -156,6 +156,50 @@ def test_what_a_list_refuses(
     assert said in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("searches", "search"),
+        ("distillations", "distillation"),
+        ("evaluations", "evaluation"),
+        ("pipelines", "pipeline"),
+        ("latency-builds", "latency_build"),
+    ],
+)
+def test_a_kind_shows_what_all_jobs_show_and_its_own_beside(
+    client: TestClient, ids: Ids, path: str, kind: str
+) -> None:
+    own = client.get(f"/api/v1/{path}").json()["items"]
+    rows = client.get(f"{JOBS}?kind={kind}&roots=false").json()["items"]
+    assert [{name: row[name] for name in JobShape.model_fields} for row in own] == rows
+    assert all(row.keys() > set(JobShape.model_fields) for row in own)
+    one = client.get(f"/api/v1/{path}/{rows[0]['id']}").json()
+    whole = client.get(f"{JOBS}/{rows[0]['id']}").json()
+    common = JobDetail.model_fields.keys() - {"spec"}  # an evaluation has both of its in one
+    assert {name: one[name] for name in common} == {name: whole[name] for name in common}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["alone", "part"]),
+        ("roots=true", ["alone"]),
+        ("roots=true&label=paper", ["alone", "part"]),
+        ("label=paper&label=first", ["alone"]),
+        ("name=PAR", ["part"]),
+        ("q=PAR", ["part"]),
+        ("parent=whole", ["part"]),
+        ("owner_kind=cli", []),
+    ],
+)
+def test_the_list_of_a_kind_has_the_filters_of_all(
+    client: TestClient, ids: Ids, query: str, names: list[str]
+) -> None:
+    found = client.get(f"/api/v1/searches?{query}").json()["items"]
+    assert [row["name"] for row in found] == names
+    assert client.get(f"/api/v1/searches?{query}&kind=search").status_code == 422
+
+
 def test_a_parent_counts_its_children(client: TestClient, database: Database, ids: Ids) -> None:
     with database.write() as session:
         searches.create_search(session, {}, name="second", parent_id=ids.whole)
