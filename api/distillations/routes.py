@@ -1,77 +1,28 @@
-"""Full distillations: ask for one, follow it, pause, resume or cancel it."""
+"""How the losses of a full distillation went."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from api.distillations.reading import MOST_POINTS, NUM_POINTS, read_losses, read_page
-from api.distillations.schemas import (
-    DistillationCurve,
-    DistillationDetail,
-    DistillationQuery,
-    DistillationRequest,
-    DistillationShape,
-)
-from api.http.dependencies import DatabaseDep, SettingsDep
-from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page
-from api.http.schemas import Page
-from api.inputs.data_roots import check_paths
-from api.jobs.routes import add_job_routes
-from kdnas.db.engine import Database, Session
-from kdnas.db.lists import distillation_pages
-from kdnas.db.models import Distillation
-from kdnas.db.repository import distillations, jobs, searches
-from kdnas.specs.distillation import DistillationSpec
+from api.distillations.schemas import DistillationCurve
+from api.http.dependencies import DatabaseDep
+from api.http.rendering import rendered
+from kdnas.db.engine import Session
+from kdnas.db.repository import distillations
+from kdnas.search.thinning import evenly
 
-OF_THE_SEARCH = ("teacher", "corpus", "objective", "student")
-
-Reference = Annotated[str, Path(description="Id or name of a distillation.", max_length=200)]
+NUM_POINTS, MOST_POINTS = 1000, 10_000
 
 router = APIRouter(tags=["distillations"])
 
 
-@router.post("/distillations", status_code=202, response_model=DistillationDetail)
-def create_distillation(
-    request: DistillationRequest, database: DatabaseDep, settings: SettingsDep, once: OnceDep
-) -> Response:
-    """Ask for a full distillation; a coordinator takes it up when it has room."""
-    given = request.model_dump(mode="json", exclude_unset=True, exclude={"search"})
-    # What a search was allowed to read, its distillation is, too.
-    check_paths(DistillationSpec.read(given, "body"), settings)
-    spec, search_id = _completed(given, request.search, database)
-
-    def create(session: Session) -> Answer:
-        record = distillations.create_distillation(
-            session,
-            spec.to_json(),
-            spec.arch,
-            name=spec.name,
-            owner_kind="service",
-            search_id=search_id,
-        )
-        row = distillation_pages.read_distillation(session, record.id)
-        location = f"/api/v1/distillations/{record.id}"
-        return Answer(DistillationDetail.model_validate(row), location=location)
-
-    return once.answer(202, create, jobs.require_job)
-
-
-@router.get("/distillations", response_model=Page[DistillationShape])
-def list_distillations(
-    query: Annotated[DistillationQuery, Query()], database: DatabaseDep
-) -> Response:
-    """List distillations, the newest first unless asked otherwise."""
-    with database.read() as session:
-        return rendered_page(read_page(session, query))
-
-
 @router.get("/distillations/{distillation}/curve", response_model=DistillationCurve)
 def read_curve(
-    distillation: Reference,
+    distillation: Annotated[str, Path(description="Id or name of a distillation.", max_length=200)],
     database: DatabaseDep,
     limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = NUM_POINTS,
 ) -> Response:
@@ -80,20 +31,23 @@ def read_curve(
         return rendered(read_losses(session, distillation, limit))
 
 
-def _completed(
-    given: dict[str, Any], reference: str | None, database: Database
-) -> tuple[DistillationSpec, str | None]:
-    """Take from a search what the request leaves open; return the search's id, too."""
-    if reference is None:
-        return DistillationSpec.read(given, "body"), None
-    with database.read() as session:
-        search = searches.get_search(session, reference)
-    taken = {key: search.spec[key] for key in OF_THE_SEARCH if key in search.spec}
-    return DistillationSpec.read({**taken, **given}, f"search {search.name!r}"), search.id
+def read_losses(session: Session, reference: str, limit: int = NUM_POINTS) -> dict[str, Any]:
+    """Read the curve and the held-out losses of one, each thinned to so many points.
 
+    They are a :class:`~api.distillations.schemas.DistillationCurve`.
 
-def _read(database: Database, session: Session, job_id: str) -> distillation_pages.Row:
-    return distillation_pages.read_distillation(session, job_id)
+    Args:
+        session: to read with.
+        reference: id or name of a distillation.
+        limit: points of each at most.
 
-
-add_job_routes(router, Distillation, "distillations", DistillationDetail, _read)
+    Raises:
+        NotFoundError: there is no such distillation.
+    """
+    found = distillations.get_distillation(session, reference)
+    points = distillations.distillation_curve(session, found.id)
+    readings = distillations.distillation_readings(session, found.id)
+    return {
+        "points": [asdict(point) for point in evenly(points, limit)],
+        "held_out": [{"step": one.step, **asdict(one.losses)} for one in evenly(readings, limit)],
+    }

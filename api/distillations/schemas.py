@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
 from pydantic import Field
 
-from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from api.http.schemas import Shape, Text, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from api.searches.schemas import CurvePointShape
-from kdnas.db.lists.distillation_pages import SORTS
-from kdnas.db.records import OwnerKind
-from kdnas.records import SearchStatus
+from kdnas.db.lists.distillation_pages import LISTING
+from kdnas.db.lists.job_pages import SORTS
 from kdnas.specs.distillation import DistillationSpec
 
 
@@ -27,15 +24,13 @@ class DistillationRequest(DistillationSpec):
     )
 
 
-class DistillationQuery(ListQuery):
+class DistillationQuery(KindQuery):
     """Which distillations are wanted, and how they are sorted."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-    owner_kind: OwnerKind | None = None
     architecture: Text | None = Field(None, description="Exactly this one.")
     objective: Text | None = Field(None, description="Of this objective, by its name.")
     search: Text | None = Field(None, description="Id or name of the search they came from.")
-    sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
+    sort: str = Field("-created_at", pattern=sort_pattern((*SORTS, *LISTING.sorts)))
 
 
 class HeldOutShape(Shape):
@@ -48,31 +43,19 @@ class HeldOutShape(Shape):
     output: float
 
 
-class DistillationShape(Shape):
-    """A full distillation; `losses` are those of its result, or the newest reading."""
+class DistillationShape(JobShape):
+    """A full distillation, `done` of `total` steps; `losses` are of its result or last reading."""
 
-    id: str
-    name: str
-    status: SearchStatus
-    owner_kind: OwnerKind
     architecture: str
     search_id: str | None
-    step: int
-    total_steps: int | None
     losses: dict[str, float] | None = Field(
         description="`step`, `training`, `mean`, `relative`, `output`."
     )
     output: str | None = Field(description="Folder of the student on the server.")
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
-class DistillationDetail(DistillationShape):
+class DistillationDetail(DistillationShape, JobDetail):
     """A full distillation with what was asked for."""
-
-    spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/distillation`.")
 
 
 class DistillationCurve(Shape):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
-from fastapi import APIRouter
 
+from api.evaluations.schemas import EvaluationDetail, EvaluationQuery, EvaluationShape
 from api.jobs.context import JobContext
 from api.jobs.files import remove_abandoned_files, remove_evaluation_checkpoints
 from api.jobs.kind import JobKind
 from kdnas.db.engine import Database
-from kdnas.db.models import Evaluation
+from kdnas.db.lists.evaluation_pages import LISTING
+from kdnas.db.models import Evaluation, Job
 from kdnas.settings import Settings
 
 log = structlog.get_logger("kdnas.jobs")
@@ -28,8 +30,8 @@ def _needs_cluster(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("grid"))
 
 
-def _clean_up(job_id: str, database: Database, settings: Settings) -> None:
-    remove_evaluation_checkpoints(settings, job_id)
+def _leftovers(job: Job, settings: Settings) -> Callable[[], None]:
+    return partial(remove_evaluation_checkpoints, settings, job.id)
 
 
 def _tidy(database: Database, settings: Settings) -> None:
@@ -37,19 +39,17 @@ def _tidy(database: Database, settings: Settings) -> None:
         log.info("abandoned files removed", folder=str(folder))
 
 
-def _routes() -> Iterable[APIRouter]:
-    from api.evaluations import routes
-
-    return (routes.router,)
-
-
 KIND = JobKind(
     table=Evaluation,
     plural="evaluations",
     run=_run,
-    clean_up=_clean_up,
+    leftovers=_leftovers,
     tidy=_tidy,
     needs_cluster=_needs_cluster,
     shares_cores=True,
-    routes=_routes,
+    listing=LISTING,
+    shape=EvaluationShape,
+    detail=EvaluationDetail,
+    query=EvaluationQuery,
+    routers=("api.evaluations.routes",),
 )

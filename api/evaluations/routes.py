@@ -1,4 +1,4 @@
-"""Evaluations: ask for some, follow them, pause, resume or cancel one, and read the scores."""
+"""Evaluations: ask for some, and read the scores."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from pathlib import Path as FilePath
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from api.evaluations.kind import KIND
 from api.evaluations.schemas import (
     EvaluatedModels,
-    EvaluationDetail,
-    EvaluationQuery,
-    EvaluationShape,
     EvaluationsMade,
     ReportQuery,
     ReportShape,
@@ -23,36 +21,27 @@ from api.evaluations.schemas import (
 from api.evaluations.stored_report import DISTILLATION, stored_report
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
-from api.http.schemas import Page
+from api.http.rendering import rendered
 from api.inputs.data_roots import check_folder, check_model
-from api.jobs.routes import add_job_routes
+from api.inputs.pairs import evaluation_pairs
+from api.jobs.reading import read_jobs
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import evaluation_pages
-from kdnas.db.lists.evaluation_pages import EvaluationFilter
-from kdnas.db.models import Evaluation
 from kdnas.db.repository import distillations, evaluations
-from kdnas.db.repository.evaluations import NewEvaluation
-from kdnas.errors import ConflictError, RequestError
+from kdnas.errors import ConflictError
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
 from kdnas.evaluation.reports.report import Report, report_json
-from kdnas.evaluation.settings import settings_for
 from kdnas.evaluation.tasks.registry import SUITES
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.parts import ModelSpec
-
-MOST_PAIRS = 500
-"""Tasks times seeds of a request."""
 
 TEXTS: dict[str, tuple[str, Callable[[Report], str]]] = {
     "md": ("text/markdown", as_markdown),
     "csv": ("text/csv", as_csv),
     "tex": ("application/x-tex", as_latex),
 }
-
-Reference = Annotated[str, Path(description="Id of an evaluation.", max_length=200)]
 
 router = APIRouter(tags=["evaluations"])
 
@@ -64,23 +53,7 @@ def create_evaluations(
     """Ask for evaluations, one for each task and seed; coordinators take them up."""
     spec, distillation_id = _checked(request, database, settings)
     tasks = tasks_with_data(spec, settings.for_service().reach)
-    for task in tasks:
-        settings_for(task, spec, "float32")  # what does not go together fails here
-    if len(tasks) * len(spec.seeds) > MOST_PAIRS:
-        raise RequestError(
-            f"{len(tasks)} tasks with {len(spec.seeds)} seeds each are more than {MOST_PAIRS} "
-            "evaluations; ask for fewer at a time"
-        )
-    pairs = [
-        NewEvaluation(
-            task.suite,
-            task.name,
-            seed,
-            spec.model_copy(update={"tasks": (task.name,), "seeds": (seed,)}).to_json(),
-        )
-        for task in tasks
-        for seed in (spec.seeds if task.fine_tuned else (0,))
-    ]
+    pairs = evaluation_pairs(spec, tasks)
 
     def create(session: Session) -> Answer:
         ids = evaluations.create_evaluations(
@@ -89,39 +62,11 @@ def create_evaluations(
             model=spec.model_name,
             distillation_id=None if spec.variant else distillation_id,
         )
-        made = evaluation_pages.read_evaluation_rows(session, ids)
-        body = EvaluationsMade.model_validate({"items": made})
+        body = EvaluationsMade.model_validate({"items": read_jobs(session, ids, KIND)})
         query = urlencode({"model": spec.model_name, "suite": spec.suite})
         return Answer(body, location=f"/api/v1/evaluations?{query}")
 
     return once.answer(202, create)
-
-
-@router.get("/evaluations", response_model=Page[EvaluationShape])
-def list_evaluations(query: Annotated[EvaluationQuery, Query()], database: DatabaseDep) -> Response:
-    """List evaluations, the newest first unless asked otherwise."""
-    sort, descending = sorting(query.sort)
-    with database.read() as session:
-        distillation_id = None
-        if query.distillation is not None:
-            distillation_id = distillations.get_distillation(session, query.distillation).id
-        wanted = EvaluationFilter(
-            tuple(query.status),
-            query.owner_kind,
-            query.model,
-            query.suite,
-            query.task,
-            distillation_id,
-        )
-        page = evaluation_pages.list_evaluation_page(
-            session,
-            wanted,
-            sort=sort,
-            descending=descending,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    return rendered_page(page)
 
 
 @router.get("/evaluations/suites", response_model=Suites)
@@ -190,11 +135,3 @@ def _checked(
         ref = str(FilePath(ref).expanduser().absolute())
     changes["model"] = request.model.model_copy(update={"ref": ref})
     return request.model_copy(update=changes), distillation_id
-
-
-def _read(database: Database, session: Session, job_id: str) -> evaluation_pages.Row:
-    (row,) = evaluation_pages.read_evaluation_rows(session, [job_id])
-    return row
-
-
-add_job_routes(router, Evaluation, "evaluations", EvaluationDetail, _read)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.http.schemas import TEXT, ListQuery, Shape, Text, sort_pattern
-from kdnas.db.lists.evaluation_pages import SORTS
-from kdnas.db.records import OwnerKind
-from kdnas.records import SearchStatus
+from api.http.schemas import TEXT, Shape, Text, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
+from kdnas.db.lists.evaluation_pages import LISTING
+from kdnas.db.lists.job_pages import SORTS
 
 MOST_COMPARED = 10
 
@@ -18,18 +17,16 @@ ModelName = Annotated[str, Field(max_length=4096, pattern=TEXT)]
 ReportFormat = Literal["json", "md", "csv", "tex"]
 
 
-class EvaluationQuery(ListQuery):
+class EvaluationQuery(KindQuery):
     """Which evaluations are wanted, and how they are sorted."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-    owner_kind: OwnerKind | None = None
     model: ModelName | None = Field(None, description="As rows name it.")
     suite: Text | None = None
     task: Text | None = None
     distillation: Text | None = Field(
         None, description="Id or name of the distillation that made the model."
     )
-    sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
+    sort: str = Field("-created_at", pattern=sort_pattern((*SORTS, *LISTING.sorts)))
 
 
 class ReportQuery(BaseModel):
@@ -49,19 +46,15 @@ class ReportQuery(BaseModel):
     format: ReportFormat = "json"
 
 
-class EvaluationShape(Shape):
+class EvaluationShape(JobShape):
     """A model on a task with a seed; what its result says is null before there is one."""
 
-    id: str
     model: str
     distillation_id: str | None
     distillation_name: str | None
     suite: str
     task: str
     seed: int
-    status: SearchStatus
-    owner_kind: OwnerKind
-    share: float = Field(description="How much of the training is done, from 0 to 1.")
     score: float | None = Field(description="The task's main metric, a fraction.")
     metrics: dict[str, dict[str, float]] | None = Field(
         description="Evaluation set → metric → value."
@@ -70,16 +63,10 @@ class EvaluationShape(Shape):
     notes: list[str] | None
     seconds: float | None
     steps: int | None
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
-class EvaluationDetail(EvaluationShape):
-    """An evaluation with its request, and what it came to be once it was prepared."""
-
-    spec: dict[str, Any]
+class EvaluationDetail(EvaluationShape, JobDetail):
+    """An evaluation; `spec` has what it came to be, and under `request` what was asked for."""
 
 
 class EvaluationsMade(Shape):

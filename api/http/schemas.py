@@ -34,6 +34,12 @@ class ListQuery(BaseModel):
         None, max_length=1000, description="`next_cursor` of the page before."
     )
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The filters that are given, by their names."""
+        filters = self.model_dump(exclude={"limit", "cursor", "sort"})
+        return {name: value for name, value in filters.items() if value not in (None, [])}
+
 
 class Shape(BaseModel):
     """Base of everything that is answered: read from values by their attributes."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from api.jobs.registry import kind_named
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from api.jobs.registry import kinds
 from api.jobs.schemas import JobChange
 from api.logs.job_log import JobLog
 from kdnas.db.engine import Database, Session
@@ -13,6 +18,8 @@ from kdnas.db.records import LeaseHolder
 from kdnas.db.repository import jobs
 from kdnas.errors import ConflictError, StoreError
 from kdnas.settings import Settings
+
+log = structlog.get_logger("kdnas.jobs")
 
 
 def apply_change(session: Session, job_id: str, change: JobChange) -> None:
@@ -63,11 +70,21 @@ def _clean_up(job_id: str, database: Database, settings: Settings) -> LeaseHolde
     with database.read() as session:
         rows = [jobs.get_job(session, job_id), *jobs.children(session, job_id)]
         over = [row for row in rows if row.status in {"succeeded", "cancelled"}]
-        left = [(row.kind, row.id) for row in over if leases.holder(session, Job, row.id) is None]
+        left = [row for row in over if leases.holder(session, Job, row.id) is None]
+        removals = [_leftovers(row, settings) for row in left]
         holder = leases.holder(session, Job, job_id)
-    for kind, left_id in left:
-        kind_named(kind).clean_up(left_id, database, settings)
+    for remove in removals:
+        remove()
     return holder
+
+
+def _leftovers(job: Job, settings: Settings) -> Callable[[], object]:
+    """Return what removes that with which a job would have gone on."""
+    kind = kinds().get(job.kind)
+    if kind is None:
+        said = "files may be left: no installed package brings the job's kind"
+        return partial(log.warning, said, job=job.id, kind=job.kind)
+    return kind.leftovers(job, settings)
 
 
 def delete_job(
@@ -88,13 +105,10 @@ def delete_job(
         NotFoundError: there is no such job.
         ConflictError: it is running, or others stand on it; says which.
     """
-    with database.read() as session:
-        job = jobs.get_job(session, job_id)
-        jobs.refuse_deletion(session, job, with_standing=with_standing)
-        kind = job.kind
-    kind_named(kind).clean_up(job_id, database, settings)  # while it is known where that lies
     with database.write() as session:
+        remove = _leftovers(jobs.locked_job(session, job_id), settings)
         jobs.delete_job(session, job_id, with_standing=with_standing)
+    remove()  # not before: until then somebody may have claimed it
     try:
         JobLog.of(settings, job_id).remove()
     except StoreError as error:  # the job is gone all the same

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
-from kdnas.db.lists.job_pages import SORTS, JobFilter
+from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.queue.transitions import Action
 from kdnas.db.records import OwnerKind
 from kdnas.records import SearchStatus
@@ -55,26 +55,37 @@ class JobDetail(JobShape):
 
     requested: dict[str, Any]
     resolved: dict[str, Any] | None = Field(description="Null until it was prepared.")
+    spec: dict[str, Any] = Field(
+        description="The same as far as it is resolved; see `GET /api/v1/schemas/{kind}`."
+    )
     href: str = Field(description="Its page in the dashboard.")
 
 
-class JobQuery(ListQuery):
-    """Which jobs are wanted, and how they are sorted."""
+class KindQuery(ListQuery):
+    """Which jobs of a kind are wanted, and how they are sorted."""
 
-    kind: list[Text] = Field([], max_length=20)
     status: list[SearchStatus] = Field([], max_length=20)
+    owner_kind: OwnerKind | None = None
     label: list[Text] = Field([], max_length=MOST_LABELS, description="All of them.")
     name: Text | None = Field(None, description="A part of the name.")
     parent: Text | None = Field(None, description="Id or name of the job that asked for them.")
-    roots: bool = Field(True, description="Only what nobody asked for but a user.")
+    roots: bool = Field(False, description="Only what nobody asked for but a user.")
     sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
 
-    def filter(self, parent_id: str | None) -> JobFilter:
-        """As the repository takes it; whoever names a parent or a name wants all of those."""
-        roots = self.roots and parent_id is None and self.name is None and not self.label
-        return JobFilter(
-            tuple(self.kind), tuple(self.status), tuple(self.label), self.name, parent_id, roots
-        )
+    @property
+    def given(self) -> dict[str, Any]:
+        """The filters that are given; whoever names a parent, a name or labels wants all those."""
+        given = super().given
+        if not self.roots or given.keys() & {"parent", "name", "label"}:
+            given.pop("roots")
+        return given
+
+
+class JobQuery(KindQuery):
+    """Which jobs are wanted, and how they are sorted."""
+
+    kind: list[Text] = Field([], max_length=20)
+    roots: bool = Field(True, description="Only what nobody asked for but a user.")
 
 
 class JobChange(BaseModel):

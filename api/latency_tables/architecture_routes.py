@@ -1,20 +1,23 @@
-"""What an architecture is and costs."""
+"""What an architecture is and costs, and which ones a search space has."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
 from api.http.rendering import rendered
-from api.latency_tables.schemas import ArchitectureFacts
+from api.latency_tables.schemas import ArchitectureFacts, SpaceShape
 from kdnas.architecture import Architecture
 from kdnas.db.lists.latency_pages import known_latencies
 from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
 from kdnas.objectives.layer_mapping import layer_mapping
+from kdnas.records import TeacherShape
+from kdnas.search_space import SearchSpace
 
 PAPER_VOCABULARY, PAPER_TEACHER_LAYERS = 30522, 12
 
@@ -69,3 +72,50 @@ def read_architecture(
             "latencies": latencies,
         }
     )
+
+
+@router.get("/search-space", response_model=SpaceShape)
+def read_search_space(
+    kind: Literal["paper", "scaled"] = "paper",
+    layers: Annotated[
+        int, Query(ge=1, le=1000, description="Of the teacher, where the space is scaled to it.")
+    ] = 12,
+    hidden: Annotated[
+        int, Query(ge=1, le=100_000, description="Of the teacher, where the space is scaled.")
+    ] = 768,
+) -> Response:
+    """Give the axes of a search space, and how many states have each value."""
+    space = SearchSpace.paper()
+    if kind == "scaled":
+        space = SearchSpace.scaled_to(_teacher(layers, hidden))
+    return rendered(
+        {
+            "kind": kind,
+            "num_states": len(space),
+            "axes": {axis: list(values) for axis, values in space.axes.items()},
+            "counts": {
+                axis: _in_order(values, Counter(getattr(state, axis) for state in space.states))
+                for axis, values in space.axes.items()
+            },
+        }
+    )
+
+
+def _teacher(layers: int, hidden: int) -> TeacherShape:
+    """A teacher of this size; nothing else of it shapes the space."""
+    return TeacherShape(
+        model_type="bert",
+        layers=layers,
+        heads=1,
+        hidden=hidden,
+        intermediate=4 * hidden,
+        activation="gelu",
+        vocab_size=1,
+        max_positions=1,
+        type_vocab_size=1,
+        fingerprint="",
+    )
+
+
+def _in_order(values: tuple[object, ...], counts: Counter[object]) -> dict[str, int]:
+    return {str(value): counts[value] for value in values}

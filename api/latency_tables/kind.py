@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from fastapi import APIRouter
-
 from api.jobs.context import JobContext
 from api.jobs.kind import JobKind
+from api.latency_tables.schemas import LatencyBuildDetail, LatencyBuildShape
+from kdnas.db.lists.latency_pages import BUILDS
 from kdnas.db.models import LatencyBuild
 
 
@@ -17,10 +15,12 @@ def _run(context: JobContext) -> None:
     run_in(context)
 
 
-def _routes() -> Iterable[APIRouter]:
-    from api.latency_tables import architecture_routes, routes
-
-    return (routes.router, architecture_routes.router)
-
-
-KIND = JobKind(table=LatencyBuild, plural="latency_builds", run=_run, routes=_routes)
+KIND = JobKind(
+    table=LatencyBuild,
+    plural="latency_builds",
+    run=_run,
+    listing=BUILDS,
+    shape=LatencyBuildShape,
+    detail=LatencyBuildDetail,
+    routers=("api.latency_tables.routes", "api.latency_tables.architecture_routes"),
+)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Page, Shape, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape
 from kdnas.db.lists.latency_pages import SORTS
-from kdnas.records import SearchStatus
 from kdnas.specs.base import Spec
 from kdnas.specs.parts import TeacherSpec
 from kdnas.specs.search import LatencySpec, SpaceSpec
@@ -29,25 +29,24 @@ class EntryQuery(ListQuery):
     sort: str = Field("latency_ms", pattern=sort_pattern(SORTS))
 
 
-class BuildQuery(ListQuery):
-    """Which builds are wanted."""
+class ProfileShape(Shape):
+    """Under which conditions latencies were measured."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-
-
-class LatencyTableShape(Shape):
-    """Where and how latencies were measured; `complete` once the teacher's is known."""
-
-    id: str
     device: str
     runtime: str
     threads: int
     dtype: str
     length: int
-    node: str
     family: str
-    teacher_fingerprint: str
     teacher_ms: float | None
+
+
+class LatencyTableShape(ProfileShape):
+    """Where and how latencies were measured; `complete` once the teacher's is known."""
+
+    id: str
+    node: str
+    teacher_fingerprint: str
     quality: dict[str, Any] = Field(description="How well the model of blocks fits whole students.")
     complete: bool
     num_entries: int
@@ -56,14 +55,19 @@ class LatencyTableShape(Shape):
     completed_at: datetime | None
 
 
-class LatencyEntryShape(Shape):
-    """Milliseconds of one architecture; `measured` as a whole, else from its blocks."""
+class MeasuredShape(Shape):
+    """Milliseconds of an architecture; `measured` as a whole, else from its blocks."""
 
-    architecture: str
     latency_ms: float
     spread_ms: float
     measured: bool
     latency_ratio: float | None
+
+
+class LatencyEntryShape(MeasuredShape):
+    """What a table says of one architecture."""
+
+    architecture: str
 
 
 class LatencyTableDetail(LatencyTableShape):
@@ -72,35 +76,21 @@ class LatencyTableDetail(LatencyTableShape):
     entries: Page[LatencyEntryShape]
 
 
-class LatencyBuildShape(Shape):
-    """A latency table that was asked for; `share` of it is done."""
+class LatencyBuildShape(JobShape):
+    """A latency table that was asked for; `done` of it are per cent."""
 
-    id: str
-    status: SearchStatus
-    share: float
     latency_table_id: str | None
     spec: dict[str, Any]
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
-class KnownLatency(Shape):
+class LatencyBuildDetail(LatencyBuildShape, JobDetail):
+    """A latency table that was asked for, with all that is known of the job."""
+
+
+class KnownLatency(ProfileShape, MeasuredShape):
     """What one table says of an architecture."""
 
     latency_table_id: str
-    device: str
-    runtime: str
-    threads: int
-    dtype: str
-    length: int
-    family: str
-    teacher_ms: float | None
-    latency_ms: float
-    spread_ms: float
-    measured: bool
-    latency_ratio: float | None
 
 
 class ArchitectureFacts(Shape):

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.distillations.schemas import DistillationShape
-from api.http.schemas import ListQuery, Shape, Text, sort_pattern
-from kdnas.db.lists.pipeline_pages import SORTS, PipelineFilter
-from kdnas.db.records import OwnerKind
+from api.http.schemas import Shape, Text, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
+from kdnas.db.lists.job_pages import SORTS
+from kdnas.db.lists.pipeline_pages import LISTING
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
 
 
-class PipelineQuery(ListQuery):
+class PipelineQuery(KindQuery):
     """Which pipelines are wanted, and how they are sorted."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-    owner_kind: OwnerKind | None = None
     q: Text | None = Field(None, description="A part of the name.")
-    sort: str = Field("-created_at", pattern=sort_pattern(SORTS))
-
-    def filter(self) -> PipelineFilter:
-        """As the repository takes it."""
-        return PipelineFilter(tuple(self.status), self.owner_kind, self.q)
+    sort: str = Field("-created_at", pattern=sort_pattern((*SORTS, *LISTING.sorts)))
 
 
 class PipelineReportQuery(BaseModel):
@@ -35,13 +29,9 @@ class PipelineReportQuery(BaseModel):
     format: Literal["json", "md", "csv", "tex"] = "json"
 
 
-class PipelineShape(Shape):
+class PipelineShape(JobShape):
     """A pipeline, and how much of it is done; students are chosen when its search has ended."""
 
-    id: str
-    name: str
-    status: SearchStatus
-    owner_kind: OwnerKind
     stage: PipelineStage
     search_id: str | None = Field(description="Null if the search was deleted.")
     search_name: str | None
@@ -50,10 +40,7 @@ class PipelineShape(Shape):
     num_distilled: int
     num_evaluations: int
     num_evaluated: int
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    notes: list[str]
 
 
 class ReasonShape(Shape):
@@ -82,7 +69,8 @@ class ScoreShape(Shape):
     task: str
     seed: int
     status: SearchStatus
-    share: float
+    done: int | None
+    total: int | None
     score: float | None = Field(description="The task's main metric, a fraction.")
     error: str | None
 
@@ -100,9 +88,7 @@ class MemberShape(Shape):
     evaluations: list[ScoreShape] = Field(description="None until its model is there.")
 
 
-class PipelineDetail(PipelineShape):
+class PipelineDetail(PipelineShape, JobDetail):
     """A pipeline with its request and its members."""
 
-    notes: list[str]
-    spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/pipeline`.")
     members: list[MemberShape]

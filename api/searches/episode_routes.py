@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
-from api.http.rendering import answered, as_json, page_as_json
 from api.http.schemas import ListQuery, Page
-from api.searches.remembered import explored_states, remembered
+from api.searches.reading import answer_remembered
+from api.searches.remembered import explored_states
 from api.searches.routes import Reference
 from api.searches.schemas import (
     Candidates,
@@ -20,10 +20,12 @@ from api.searches.schemas import (
     Ranking,
 )
 from kdnas.architecture import Architecture
+from kdnas.db.engine import Session
 from kdnas.db.exploration import explored
 from kdnas.db.lists import search_pages
 from kdnas.db.lists.candidate_pages import read_candidates
-from kdnas.db.repository import searches
+from kdnas.db.lists.job_pages import Row
+from kdnas.db.lists.pages import PageOf
 from kdnas.records import ExploredState, LossName, SearchRecord
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.reranking import Reranked, rerank
@@ -42,32 +44,24 @@ def list_episodes(
     search: Reference, query: Annotated[ListQuery, Query()], database: DatabaseDep
 ) -> Response:
     """List a search's episodes in order, each with the rewards of its candidates."""
-    with database.read() as session:
-        search_id = searches.get_search(session, search).id
-        key = ("episodes", query.limit, query.cursor)
 
-        def find() -> bytes:
-            page = search_pages.list_episodes(
-                session, search_id, limit=query.limit, cursor=query.cursor
-            )
-            return page_as_json(page)
+    def find(session: Session, record: SearchRecord) -> PageOf[Row]:
+        return search_pages.list_episodes(
+            session, record.id, limit=query.limit, cursor=query.cursor
+        )
 
-        return answered(remembered(database, session, search_id, key, find))
+    return answer_remembered(database, search, ("episodes", query.limit, query.cursor), find)
 
 
 @router.get("/searches/{search}/pareto", response_model=Candidates)
 def read_pareto(search: Reference, database: DatabaseDep) -> Response:
     """Give the candidates that no other beats in loss and latency, the fastest first."""
-    with database.read() as session:
-        record = searches.get_search(session, search)
 
-        def find() -> bytes:
-            states = explored_states(database, session, record.id)
-            front = pareto_states(states, _reward(record).loss)
-            ids = [state.candidate_id for state in front]
-            return as_json({"items": read_candidates(session, ids)})
+    def find(session: Session, record: SearchRecord) -> Row:
+        front = pareto_states(explored_states(session, record.id), _reward(record).loss)
+        return {"items": read_candidates(session, [state.candidate_id for state in front])}
 
-        return answered(remembered(database, session, record.id, "pareto", find))
+    return answer_remembered(database, search, ("pareto",), find)
 
 
 @router.get("/searches/{search}/ranking", response_model=Ranking)
@@ -85,23 +79,20 @@ def read_ranking(
     limit: Annotated[int, Query(ge=1, le=MOST_STATES)] = NUM_RANKED,
 ) -> Response:
     """Rank every explored state anew from its stored loss and latency."""
-    with database.read() as session:
-        record = searches.get_search(session, search)
+
+    def find(session: Session, record: SearchRecord) -> Row:
         own = _reward(record)
         function = RewardFunction(
             own.loss if loss is None else loss,
             own.alpha if alpha is None else alpha,
             own.beta if beta is None else beta,
         )
+        states = explored_states(session, record.id)
+        architectures = (Architecture.parse(state.architecture) for state in states)
+        doubt = depth_warning(function.loss, architectures)
+        return _ranking(rerank(states, function)[:limit], function, doubt)
 
-        def find() -> bytes:
-            states = explored_states(database, session, record.id)
-            architectures = (Architecture.parse(state.architecture) for state in states)
-            doubt = depth_warning(function.loss, architectures)
-            return as_json(_ranking(rerank(states, function)[:limit], function, doubt))
-
-        key = ("ranking", function, limit)
-        return answered(remembered(database, session, record.id, key, find))
+    return answer_remembered(database, search, ("ranking", alpha, beta, loss, limit), find)
 
 
 @router.get("/searches/{search}/points", response_model=Points)
@@ -111,29 +102,24 @@ def read_points(
     limit: Annotated[int, Query(ge=1, le=MOST_STATES)] = NUM_POINTS,
 ) -> Response:
     """Give explored states for charts, thinned evenly, with the whole Pareto front if it fits."""
-    with database.read() as session:
-        record = searches.get_search(session, search)
 
-        def find() -> bytes:
-            states = explored_states(database, session, record.id)
-            found = thinned_states(states, _reward(record).loss, limit)
-            return as_json({"items": [_point(state) for state in found]})
+    def find(session: Session, record: SearchRecord) -> Row:
+        states = explored_states(session, record.id)
+        found = thinned_states(states, _reward(record).loss, limit)
+        return {"items": [_point(state) for state in found]}
 
-        return answered(remembered(database, session, record.id, ("points", limit), find))
+    return answer_remembered(database, search, ("points", limit), find)
 
 
 @router.get("/searches/{search}/coverage", response_model=CoverageShape)
 def read_coverage(search: Reference, database: DatabaseDep) -> Response:
     """Count the candidates by the values of each pair of axes."""
-    with database.read() as session:
-        record = searches.get_search(session, search)
 
-        def find() -> bytes:
-            space = SpaceSpec.read(record.spec.get("space", {}), "space")
-            tried = explored.tried_states(session, record.id)
-            return as_json(coverage(tried, known_axes(space)))
+    def find(session: Session, record: SearchRecord) -> Any:
+        space = SpaceSpec.read(record.spec.get("space", {}), "space")
+        return coverage(explored.tried_states(session, record.id), known_axes(space))
 
-        return answered(remembered(database, session, record.id, "coverage", find))
+    return answer_remembered(database, search, ("coverage",), find)
 
 
 def _reward(record: SearchRecord) -> RewardFunction:
@@ -141,9 +127,7 @@ def _reward(record: SearchRecord) -> RewardFunction:
     return RewardFunction.from_spec(spec)
 
 
-def _ranking(
-    ranked: list[Reranked], function: RewardFunction, doubt: str | None
-) -> dict[str, object]:
+def _ranking(ranked: list[Reranked], function: RewardFunction, doubt: str | None) -> Row:
     return {
         "alpha": function.alpha,
         "beta": function.beta,
@@ -167,7 +151,7 @@ def _ranking(
     }
 
 
-def _point(state: ExploredState) -> dict[str, object]:
+def _point(state: ExploredState) -> Row:
     return {
         "id": state.candidate_id,
         "architecture": state.architecture,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import structlog
-from fastapi import APIRouter
 
 from api.jobs.context import JobContext
-from api.jobs.kind import JobKind
-from kdnas.db.engine import Database
+from api.jobs.kind import Adding, JobKind
+from api.searches.reading import LISTING
+from api.searches.schemas import SearchDetail, SearchQuery, SearchShape
+from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import candidates
 from kdnas.db.models import Search
 from kdnas.db.queue import claims
+from kdnas.db.repository import searches
 from kdnas.errors import ConflictError
 from kdnas.search.progress import EpisodeDone, EpisodeStarted, Progress
+from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
+from kdnas.specs.search import SearchSpec
 
 log = structlog.get_logger("kdnas.jobs")
 
@@ -62,10 +66,20 @@ def _close_attempts(database: Database, settings: Settings) -> None:
         log.info("closed attempts", search=search_id, count=count)
 
 
-def _routes() -> Iterable[APIRouter]:
-    from api.searches import candidate_routes, episode_routes, routes, space_routes
+def _create(spec: SearchSpec, database: Database, settings: Settings) -> Adding:
+    from api.inputs.data_roots import check_paths
+    from controller.strategies import build_strategy
 
-    return (routes.router, episode_routes.router, candidate_routes.router, space_routes.router)
+    check_paths(spec, settings)
+    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # an unknown name fails here
+    if spec.space.kind == "custom":
+        SearchSpace.from_axes(spec.space.axes)
+
+    def add(session: Session) -> str:
+        asked = spec.to_json()
+        return searches.create_search(session, asked, name=spec.name, owner_kind="service").id
+
+    return add
 
 
 KIND = JobKind(
@@ -75,5 +89,11 @@ KIND = JobKind(
     tidy=_close_attempts,
     needs_cluster=_needs_cluster,
     has_page=True,
-    routes=_routes,
+    spec=SearchSpec,
+    create=_create,
+    listing=LISTING,
+    shape=SearchShape,
+    detail=SearchDetail,
+    query=SearchQuery,
+    routers=("api.searches.routes", "api.searches.episode_routes"),
 )

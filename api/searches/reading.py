@@ -1,17 +1,19 @@
-"""Searches as REST and the command line show them: a page of their list, and one in full."""
+"""Searches in lists with their figures, and in full with what they found; each found once."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
-from api.http.rendering import sorting
+from fastapi.responses import Response
+
+from api.http.rendering import answered, as_json
 from api.searches.remembered import explored_states, remembered, remembered_figures
-from api.searches.schemas import SearchQuery
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import candidates, explored
 from kdnas.db.lists import search_pages
-from kdnas.db.lists.pages import PageOf
+from kdnas.db.lists.job_pages import Row
 from kdnas.db.repository import searches
 from kdnas.records import SearchRecord
 from kdnas.search.summary import summarise, summarise_states
@@ -19,48 +21,27 @@ from kdnas.search.summary import summarise, summarise_states
 NUM_BEST = 20
 
 
-def read_page(database: Database, session: Session, query: SearchQuery) -> PageOf[search_pages.Row]:
-    """Read a page of searches; each row is a :class:`~api.searches.schemas.SearchShape`.
+def answer_remembered(
+    database: Database,
+    reference: str,
+    what: tuple[object, ...],
+    find: Callable[[Session, SearchRecord], Any],
+) -> Response:
+    """Answer with what was found out about a search before, or find it.
+
+    Args:
+        database: where the search is.
+        reference: its id or name.
+        what: names what is looked for, with every parameter that it depends on.
+        find: reads it.
 
     Raises:
-        RequestError: the cursor is that of another list.
+        NotFoundError: there is no such search.
     """
-    sort, descending = sorting(query.sort)
-    return search_pages.list_searches(
-        session,
-        query.filter(),
-        partial(remembered_figures, database),
-        sort=sort,
-        descending=descending,
-        limit=query.limit,
-        cursor=query.cursor,
-    )
-
-
-def read_search(database: Database, session: Session, search_id: str) -> dict[str, Any]:
-    """Read one search as a :class:`~api.searches.schemas.SearchDetail`.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    record = searches.get_search(session, search_id)
-    found = remembered(
-        database, session, record.id, "found", lambda: _found(database, session, record)
-    )
-    facts = searches.search_facts(session, record.id)
-    return {
-        "id": record.id,
-        "name": record.name,
-        "status": record.status,
-        "owner_kind": record.owner_kind,
-        "error": record.error,
-        "created_at": record.created_at,
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        **found,
-        "spec": dict(record.spec),
-        "warnings": [] if facts is None else facts.warnings,
-    }
+    with database.read() as session:
+        record = searches.get_search(session, reference)
+        text = remembered(session, record.id, what, lambda: as_json(find(session, record)))
+    return answered(text)
 
 
 def search_summary(search_id: str, database: Database) -> dict[str, Any]:
@@ -74,10 +55,29 @@ def search_summary(search_id: str, database: Database) -> dict[str, Any]:
         return summarise(record, candidates.list_episodes(session, record.id))
 
 
-def _found(database: Database, session: Session, record: SearchRecord) -> dict[str, Any]:
-    states = explored_states(database, session, record.id)
-    counts = explored.state_counts(session, record.id)
+def _with_figures(session: Session, rows: list[Row]) -> list[Row]:
+    asked = {row["id"]: (row.pop("_loss"), row.pop("_episodes")) for row in rows}
+    found = remembered_figures(session, asked)
+    return [{**row, **found[row["id"]]} for row in rows]
+
+
+def _with_summary(session: Session, rows: list[Row]) -> list[Row]:
+    return [{**row, **_found(session, row["id"])} for row in rows]
+
+
+def _found(session: Session, search_id: str) -> Row:
+    facts = searches.search_facts(session, search_id)
     return {
-        **search_pages.search_figures(session, record),
-        "summary": summarise_states(record, counts, states, NUM_BEST),
+        "warnings": [] if facts is None else facts.warnings,
+        "summary": remembered(session, search_id, "summary", lambda: _summary(session, search_id)),
     }
+
+
+def _summary(session: Session, search_id: str) -> dict[str, Any]:
+    record = searches.get_search(session, search_id)
+    counts = explored.state_counts(session, search_id)
+    return summarise_states(record, counts, explored_states(session, search_id), NUM_BEST)
+
+
+LISTING: Final = replace(search_pages.LISTING, complete=_with_figures, detail=_with_summary)
+"""The list of searches with their figures; one in full has its summary."""

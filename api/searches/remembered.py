@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from kdnas.db.engine import Database, Session
+from kdnas.db.engine import Session
 from kdnas.db.exploration import explored
-from kdnas.db.lists.search_pages import Asked, Row, read_figures
+from kdnas.db.lists.job_pages import Row
+from kdnas.db.lists.search_pages import Asked, read_figures
 from kdnas.records import ExploredState
 
 Found = TypeVar("Found")
@@ -30,27 +31,31 @@ class _Memory:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._found: WeakKeyDictionary[Database, OrderedDict[Hashable, tuple[int, object]]]
+        self._found: WeakKeyDictionary[Any, OrderedDict[Hashable, tuple[int, object]]]
         self._found = WeakKeyDictionary()
 
-    def known(self, database: Database, key: Hashable) -> tuple[int, object] | None:
+    def known(self, session: Session, key: Hashable) -> tuple[int, object] | None:
         """Return an entry with the number of its event."""
         with self._lock:
-            entries = self._found.setdefault(database, OrderedDict())
+            entries = self._entries(session)
             if key in entries:
                 entries.move_to_end(key)
             return entries.get(key)
 
-    def keep(self, database: Database, key: Hashable, event: int, found: object) -> None:
+    def keep(self, session: Session, key: Hashable, event: int, found: object) -> None:
         """Keep an entry, unless it is older than what is there."""
         with self._lock:
-            entries = self._found.setdefault(database, OrderedDict())
+            entries = self._entries(session)
             if key in entries and entries[key][0] > event:
                 return
             entries[key] = (event, found)
             entries.move_to_end(key)
             while len(entries) > self._most:
                 entries.popitem(last=False)
+
+    def _entries(self, session: Session) -> OrderedDict[Hashable, tuple[int, object]]:
+        """Those of a session's database, which is told by its connections."""
+        return self._found.setdefault(session.get_bind().engine.pool, OrderedDict())
 
 
 _answers, _figures = _Memory(_MOST_ANSWERS), _Memory(_MOST_FIGURES)
@@ -59,12 +64,11 @@ _at_work_lock = threading.Lock()
 
 
 def remembered(
-    database: Database, session: Session, search_id: str, what: Hashable, find: Callable[[], Found]
+    session: Session, search_id: str, what: Hashable, find: Callable[[], Found]
 ) -> Found:
     """Return what was found before, or find it.
 
     Args:
-        database: that of the session.
         session: sees one state of the database, so that the newest event tells which.
         search_id: the search.
         what: names what is looked for, with every parameter that it depends on.
@@ -75,18 +79,18 @@ def remembered(
     with _at_work_lock:
         working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
     with working:  # others who ask for the same wait for it
-        known = _answers.known(database, key)
+        known = _answers.known(session, key)
         if known is not None and known[0] == event:
             return cast(Found, known[1])
         found = find()
-        _answers.keep(database, key, event, found)
+        _answers.keep(session, key, event, found)
         return found
 
 
-def remembered_figures(database: Database, session: Session, searches: Asked) -> dict[str, Row]:
+def remembered_figures(session: Session, searches: Asked) -> dict[str, Row]:
     """Return what :func:`search_pages.read_figures` does, for searches with news from there."""
     events = explored.newest_events(session, searches)
-    known = {search_id: _figures.known(database, search_id) for search_id in searches}
+    known = {search_id: _figures.known(session, search_id) for search_id in searches}
     found = {
         search_id: cast(Row, entry[1])
         for search_id, entry in known.items()
@@ -94,17 +98,13 @@ def remembered_figures(database: Database, session: Session, searches: Asked) ->
     }
     news = {search_id: asked for search_id, asked in searches.items() if search_id not in found}
     for search_id, figures in read_figures(session, news).items() if news else ():
-        _figures.keep(database, search_id, events[search_id], figures)
+        _figures.keep(session, search_id, events[search_id], figures)
         found[search_id] = figures
     return found
 
 
-def explored_states(database: Database, session: Session, search_id: str) -> list[ExploredState]:
+def explored_states(session: Session, search_id: str) -> list[ExploredState]:
     """Return the states of a search that have a reward, as they are within the transaction."""
     return remembered(
-        database,
-        session,
-        search_id,
-        "states",
-        lambda: explored.explored_states(session, search_id),
+        session, search_id, "states", lambda: explored.explored_states(session, search_id)
     )

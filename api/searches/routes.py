@@ -1,4 +1,4 @@
-"""Searches: ask for one, follow it, pause, resume, cancel or delete it."""
+"""The candidates of a search, one by itself, and all of them as a file."""
 
 from __future__ import annotations
 
@@ -7,57 +7,54 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response, StreamingResponse
 
-from api.http.dependencies import DatabaseDep, SettingsDep
-from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered_page
+from api.http.dependencies import DatabaseDep
+from api.http.rendering import rendered, sorting
 from api.http.schemas import Page
-from api.inputs.data_roots import check_paths
-from api.jobs.routes import add_job_routes
 from api.searches.export import MEDIA_TYPES, ExportFormat, export_chunks
-from api.searches.reading import read_page, read_search
-from api.searches.schemas import (
-    CandidateShape,
-    SearchDetail,
-    SearchQuery,
-    SearchShape,
-)
-from controller.strategies import build_strategy
+from api.searches.reading import answer_remembered
+from api.searches.schemas import CandidateDetail, CandidateQuery, CandidateShape
 from kdnas.db.engine import Session
-from kdnas.db.models import Search
-from kdnas.db.repository import jobs, searches
-from kdnas.search_space import SearchSpace
-from kdnas.specs.search import SearchSpec
+from kdnas.db.lists import candidate_pages
+from kdnas.db.lists.job_pages import Row
+from kdnas.db.lists.pages import PageOf
+from kdnas.db.repository import searches
+from kdnas.records import SearchRecord
 
 Reference = Annotated[str, Path(description="Id or name of a search.", max_length=200)]
 
 router = APIRouter(tags=["searches"])
 
 
-@router.post("/searches", status_code=202, response_model=SearchDetail)
-def create_search(
-    spec: SearchSpec, database: DatabaseDep, settings: SettingsDep, once: OnceDep
+@router.get("/searches/{search}/candidates", response_model=Page[CandidateShape])
+def list_candidates(
+    search: Reference, query: Annotated[CandidateQuery, Query()], database: DatabaseDep
 ) -> Response:
-    """Ask for a search; a coordinator takes it up when it has room."""
-    check_paths(spec, settings)
-    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # an unknown name fails here
-    if spec.space.kind == "custom":
-        SearchSpace.from_axes(spec.space.axes)
+    """List a search's candidates, the highest reward first unless asked otherwise."""
+    sort, descending = sorting(query.sort)
 
-    def create(session: Session) -> Answer:
-        record = searches.create_search(
-            session, spec.to_json(), name=spec.name, owner_kind="service"
+    def find(session: Session, record: SearchRecord) -> PageOf[Row]:
+        return candidate_pages.list_candidates(
+            session,
+            record.id,
+            query.given,
+            sort=sort,
+            descending=descending,
+            limit=query.limit,
+            cursor=query.cursor,
         )
-        body = SearchDetail.model_validate(read_search(database, session, record.id))
-        return Answer(body, location=f"/api/v1/searches/{record.id}")
 
-    return once.answer(202, create, jobs.require_job)
+    asked = query.model_dump_json(exclude_defaults=True)
+    return answer_remembered(database, search, ("candidates", asked), find)
 
 
-@router.get("/searches", response_model=Page[SearchShape])
-def list_searches(query: Annotated[SearchQuery, Query()], database: DatabaseDep) -> Response:
-    """List searches, the newest first unless asked otherwise."""
+@router.get("/candidates/{candidate}", response_model=CandidateDetail)
+def read_candidate(
+    candidate: Annotated[str, Path(description="Id of a candidate.", max_length=200)],
+    database: DatabaseDep,
+) -> Response:
+    """Read a candidate with its trainings and the curve of the one that was kept."""
     with database.read() as session:
-        return rendered_page(read_page(database, session, query))
+        return rendered(candidate_pages.read_candidate(session, candidate))
 
 
 @router.get(
@@ -90,6 +87,3 @@ def export_search(
         media_type=MEDIA_TYPES[format],
         headers={"Content-Disposition": f'attachment; filename="kdnas-{search_id}.{format}"'},
     )
-
-
-add_job_routes(router, Search, "searches", SearchDetail, read_search)

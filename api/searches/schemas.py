@@ -8,13 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.http.schemas import ListQuery, Shape, Text, sort_pattern
+from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
-from kdnas.db.lists.candidate_pages import CandidateFilter
-from kdnas.db.lists.search_pages import SORTS as SEARCH_SORTS
-from kdnas.db.lists.search_pages import SearchFilter
-from kdnas.db.records import OwnerKind
-from kdnas.records import CandidateStatus, LossName, SearchStatus
+from kdnas.records import CandidateStatus, LossName
 
 LARGEST_NUMBER = 2**31 - 1
 LOSS_START = "Held-out relative loss before the first step; null where it was not read."
@@ -24,17 +21,10 @@ Bound = Annotated[float, Field(allow_inf_nan=False)]
 Attempted = Literal["succeeded", "failed", "interrupted"]
 
 
-class SearchQuery(ListQuery):
+class SearchQuery(KindQuery):
     """Which searches are wanted, and how they are sorted."""
 
-    status: list[SearchStatus] = Field([], max_length=20)
-    owner_kind: OwnerKind | None = None
     q: Text | None = Field(None, description="A part of the name.")
-    sort: str = Field("-created_at", pattern=sort_pattern(SEARCH_SORTS))
-
-    def filter(self) -> SearchFilter:
-        """As the repository takes it."""
-        return SearchFilter(tuple(self.status), self.owner_kind, self.q)
 
 
 class CandidateQuery(ListQuery):
@@ -62,24 +52,6 @@ class CandidateQuery(ListQuery):
     max_params_millions: Bound | None = None
     sort: str = Field("-reward", pattern=sort_pattern(CANDIDATE_SORTS))
 
-    def filter(self) -> CandidateFilter:
-        """As the repository takes it."""
-        listed = ("status", "source", "activation", "episode")
-        axes = ("layers", "heads", "hidden", "intermediate")
-        bounded = ("reward", "loss_relative", "latency_ms", "params_millions")
-        return CandidateFilter(
-            one_of={name: given for name in listed + axes if (given := getattr(self, name))},
-            at_least=_given(self, "min_", bounded),
-            at_most=_given(self, "max_", bounded),
-            reused=self.reused,
-            architecture=self.architecture,
-        )
-
-
-def _given(query: CandidateQuery, prefix: str, names: tuple[str, ...]) -> dict[str, float]:
-    values = {name: getattr(query, prefix + name) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
-
 
 class BestShape(Shape):
     """The best candidate of a search; `loss` is the one that its reward is made of."""
@@ -90,17 +62,9 @@ class BestShape(Shape):
     latency_ms: float | None
 
 
-class SearchShape(Shape):
+class SearchShape(JobShape):
     """A search in a list."""
 
-    id: str
-    name: str
-    status: SearchStatus
-    owner_kind: OwnerKind
-    error: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
     num_episodes: int
     num_episodes_finished: int
     num_candidates: int
@@ -108,10 +72,9 @@ class SearchShape(Shape):
     best: BestShape | None
 
 
-class SearchDetail(SearchShape):
+class SearchDetail(SearchShape, JobDetail):
     """A search with what was asked for, and what it found so far."""
 
-    spec: dict[str, Any] = Field(description="See `GET /api/v1/schemas/search`.")
     warnings: list[str] = Field(description="What preparing it found; empty before.")
     summary: dict[str, Any] = Field(
         description="As `kdnas search --json` prints it, `best` with 20 states at most."
@@ -208,19 +171,24 @@ class Candidates(Shape):
     items: list[CandidateShape]
 
 
-class RankedState(Shape):
-    """A state with its rank and reward now, and with those of the search's own reward."""
+class StateShape(Shape):
+    """An explored state with its figures."""
 
-    rank: int
-    stored_rank: int
     architecture: str
     reward: float
-    stored_reward: float
-    loss: float
     loss_start: float | None = Field(description=LOSS_START)
     latency_ms: float
     latency_ratio: float
     params_millions: float
+
+
+class RankedState(StateShape):
+    """A state with its rank and reward now, and with those of the search's own reward."""
+
+    rank: int
+    stored_rank: int
+    stored_reward: float
+    loss: float
 
 
 class Ranking(Shape):
@@ -235,22 +203,16 @@ class Ranking(Shape):
     items: list[RankedState]
 
 
-class PointShape(Shape):
+class PointShape(StateShape):
     """An explored state in a chart; `id` is that of its first candidate with a reward."""
 
     id: str
-    architecture: str
     source: str
     episode: int
-    reward: float
     predicted_reward: float | None
     loss_relative: float
     loss_output: float
     loss_mean: float
-    loss_start: float | None = Field(description=LOSS_START)
-    latency_ms: float
-    latency_ratio: float
-    params_millions: float
 
 
 class Points(Shape):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,12 +47,13 @@ def list_all(
         raise SpecError(unknown_name("objective", objective, objective_names()))
     with reading() as session:
         if as_json:
-            from api.distillations.reading import read_page
+            from api.distillations.kind import KIND
             from api.distillations.schemas import DistillationQuery
+            from api.jobs.reading import read_page
 
             asked = [] if wanted is None else [wanted]
             query = DistillationQuery(status=asked, objective=objective, limit=limit)
-            print_answer(read_page(session, query).items)
+            print_answer(read_page(session, query, KIND).items)
             return
         records = distillations.list_distillations(
             session, status=wanted, objective=objective, limit=limit
@@ -66,13 +68,14 @@ def list_all(
 @app.command()
 def show(distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
-    from kdnas.db.lists import distillation_pages
+    from api.distillations.kind import KIND
+    from api.jobs.reading import read_job
     from kdnas.db.repository import distillations
 
     with reading() as session:
         record = distillations.get_distillation(session, distillation)
         if as_json:
-            print_answer(distillation_pages.read_distillation(session, record.id))
+            print_answer(read_job(session, record.id, KIND))
             return
         (seen,) = distillations.overviews(session, [record])
         curve = distillations.distillation_curve(session, record.id)
@@ -86,7 +89,7 @@ def losses(distillation: common.Reference) -> None:
 
     It is what the service answers, with the most points that it gives.
     """
-    from api.distillations.reading import MOST_POINTS, read_losses
+    from api.distillations.routes import MOST_POINTS, read_losses
 
     with reading() as session:
         print_answer(read_losses(session, distillation, MOST_POINTS))
@@ -104,14 +107,19 @@ def cancel(distillation: common.Reference, as_json: common.JsonOfService = False
 
     A running one stops within seconds, whichever process runs it.
     """
+    from api.distillations.kind import KIND
+    from api.jobs.reading import read_job
     from kdnas.cli.screens import job_actions
-    from kdnas.db.lists.distillation_pages import read_distillation
-    from kdnas.db.models import Distillation
 
     def said(found: Job, _: Mapping[str, Any], stops: str) -> str:
         after = f"{stops} and removes its checkpoints" if stops else "; its checkpoints are removed"
         return f"cancelled {found.name}{after}"
 
     job_actions.act(
-        distillation, "cancel", as_json, table=Distillation, read=read_distillation, said=said
+        distillation,
+        "cancel",
+        as_json,
+        table=KIND.table,
+        read=partial(read_job, kind=KIND),
+        said=said,
     )

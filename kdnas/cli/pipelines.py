@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,11 +28,11 @@ def list_all(
     as_json: common.JsonOfService = False,
 ) -> None:
     """List pipelines, the newest first."""
-    from api.pipelines.reading import read_page
-    from api.pipelines.schemas import PipelineQuery
+    from api.jobs.reading import read_page
+    from api.pipelines.kind import KIND
 
     with reading() as session:
-        found = read_page(session, PipelineQuery(limit=limit)).items
+        found = read_page(session, KIND.query(limit=limit), KIND).items
     if as_json:
         print_answer(found)
         return
@@ -63,7 +64,8 @@ def show(
 
     `--json` leaves the report to `kdnas pipelines report`.
     """
-    from kdnas.db.lists import pipeline_pages
+    from api.jobs.reading import read_job
+    from api.pipelines.kind import KIND
     from kdnas.db.models import Job
     from kdnas.db.queue import leases
     from kdnas.db.repository import pipelines
@@ -77,7 +79,7 @@ def show(
             show_pipeline(found.id, database, settings, output, as_json=False, quiet=as_json)
         if as_json:
             with database.read() as session:
-                print_answer(pipeline_pages.read_pipeline(session, found.id))
+                print_answer(read_job(session, found.id, KIND))
             return
     if found.error:
         typer.echo(f"error: {found.error}")
@@ -115,11 +117,12 @@ def cancel(pipeline: common.Reference, as_json: common.JsonOfService = False) ->
 
     What works on it stops within seconds; what has succeeded is kept.
     """
+    from api.jobs.reading import read_job
+    from api.pipelines.kind import KIND
     from kdnas.cli.screens import job_actions
-    from kdnas.db.lists.pipeline_pages import read_pipeline
-    from kdnas.db.models import Pipeline
 
     def said(found: Job, *_: object) -> str:
         return f"cancelled {found.name}; what had succeeded is kept"
 
-    job_actions.act(pipeline, "cancel", as_json, table=Pipeline, read=read_pipeline, said=said)
+    read = partial(read_job, kind=KIND)
+    job_actions.act(pipeline, "cancel", as_json, table=KIND.table, read=read, said=said)

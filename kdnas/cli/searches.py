@@ -27,10 +27,10 @@ def list_all(
 
     with stored() as (database, _), database.read() as session:
         if as_json:
-            from api.searches.reading import read_page
-            from api.searches.schemas import SearchQuery
+            from api.jobs.reading import read_page
+            from api.searches.kind import KIND
 
-            print_answer(read_page(database, session, SearchQuery(limit=limit)).items)
+            print_answer(read_page(session, KIND.query(limit=limit), KIND).items)
             return
         found = searches.list_searches(session, limit=limit)
     print_lines(map(_line, found) if found else ["no search yet; start one with kdnas search"])
@@ -51,12 +51,15 @@ def show(search: common.Reference, as_json: common.JsonOfService = False) -> Non
     `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
     with the best 20 states.
     """
-    from api.searches.reading import read_search, search_summary
+    from api.searches.reading import search_summary
 
     with stored() as (database, _):
         if as_json:
+            from api.jobs.reading import read_job
+            from api.searches.kind import KIND
+
             with database.read() as session:
-                print_answer(read_search(database, session, search))
+                print_answer(read_job(session, search, KIND))
         else:
             show_result(search_summary(search, database), to_stderr=False)
 

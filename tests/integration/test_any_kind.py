@@ -132,10 +132,12 @@ def test_it_is_served_like_our_own(tmp_path: Path, empty_url: str) -> None:
             assert (job["kind"], job["standing"], job["total"]) == ("count", "counting", 6000)
             assert job["phase_since"] is not None
 
-            runner_of(job).send_signal(signal.SIGKILL)  # taken up where it was
-            again = place.wait_for(
-                first["id"],
-                lambda j: j["worker"] not in {None, job["worker"]} and j["done"] > job["done"],
+            runner = runner_of(job)
+            runner.send_signal(signal.SIGKILL)
+            runner.wait()
+            left = place.ask("GET", f"/api/v1/jobs/{first['id']}")["done"]
+            again = place.wait_for(  # taken up where it was
+                first["id"], lambda j: j["worker"] not in {None, job["worker"]} and j["done"] > left
             )
             assert again["status"] == "running"
 

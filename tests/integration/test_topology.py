@@ -274,7 +274,7 @@ def test_work_goes_to_a_node_that_shares_only_the_store(topology: Topology) -> N
         assert (here.node_home / "cache" / kind / fingerprint / "manifest.json").is_file()
 
     found = here.get(distillation)
-    assert (found["step"], found["total_steps"]) == (90, 90)
+    assert (found["done"], found["total"]) == (90, 90)
     place = f"dir://store/checkpoints::file://{here.shared}"
     assert found["spec"]["training"]["checkpoints"] == place
     rows = here.get(f"{search}/candidates")["items"]

@@ -121,12 +121,13 @@ def show_pipeline(
         as_json: print one object last on stdout, and the rest to stderr.
         quiet: print nothing of that, and write the report alone.
     """
+    from api.jobs.reading import read_job
+    from api.pipelines.kind import KIND
     from api.pipelines.report import build_pipeline_report, report_json
     from api.pipelines.report_formats import as_csv, as_latex, as_markdown
-    from kdnas.db.lists import pipeline_pages
 
     with database.read() as session:
-        row = pipeline_pages.read_pipeline(session, pipeline_id)
+        row = read_job(session, pipeline_id, KIND)
     report = build_pipeline_report(database, settings, pipeline_id)
     plain, markdown = report_json(report), as_markdown(report)
     if not quiet:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from operator import ge, le
 from typing import Any, Final, cast
 
 from sqlalchemy import (
@@ -76,39 +76,20 @@ SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
 _FEW, _FEW_CANDIDATES = 50, 2000
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateFilter:
-    """Which candidates of a search are wanted; by itself, all.
+Wanted = Mapping[str, Any]
+"""Which candidates of a search are wanted; by itself, all.
 
-    Attributes:
-        one_of: column → values, any of which will do; an empty list asks for nothing.
-        at_least: column → smallest value; leaves out candidates without one.
-        at_most: column → largest value; leaves out candidates without one.
-        reused: whether the losses were looked up.
-        architecture: exactly this one.
-    """
+Column → the values that will do, or the only one; ``min_`` or ``max_`` with a column → its smallest
+or largest value, which leaves out candidates without one.
+"""
 
-    one_of: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    at_least: Mapping[str, float] = field(default_factory=dict)
-    at_most: Mapping[str, float] = field(default_factory=dict)
-    reused: bool | None = None
-    architecture: str | None = None
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether few candidates are left for sure, however many the search has."""
-        statuses = self.one_of.get("status", ("succeeded",))
-        return (
-            self.architecture is not None
-            or len(self.one_of.get("episode", range(_FEW))) < _FEW
-            or "succeeded" not in statuses
-        )
+_COMPARISONS: Final = {"min_": ge, "max_": le}
 
 
 def list_candidates(
     session: Session,
     search_id: str,
-    wanted: CandidateFilter,
+    wanted: Wanted,
     *,
     sort: str = "reward",
     descending: bool = True,
@@ -134,19 +115,20 @@ def list_candidates(
         "search": search_id,
         "sort": sort,
         "descending": descending,
-        **{name: _plain(value) for name, value in asdict(wanted).items()},
+        **{name: sorted(value) if _is_list(value) else value for name, value in wanted.items()},
     }
-    query, few = _selected(search_id), wanted.is_narrow
+    query, few = _selected(search_id), _is_narrow(wanted)
     states = _states(session, search_id, wanted)
     if states is not None:
         query, few = query.where(Candidate.state_index.in_(states)), True
-    for name, condition in _ranges(wanted):
-        if not few and name != sort and session.get_bind().dialect.name == "sqlite":
+    for name, value in wanted.items():
+        condition = _condition(name, value)
+        has_index = name[:4] in _COMPARISONS and name[4:] != sort
+        if has_index and not few and session.get_bind().dialect.name == "sqlite":
             few = _has_few(session, search_id, condition)
             query = query.where(condition if few else _without_index(condition))
         else:
             query = query.where(condition)
-    query = _filtered(query, wanted)
     order = Order(SORTS[sort], Candidate.id, descending, indexed=not few)
     return as_dicts(read_page(session, query, order, scope, limit, cursor))
 
@@ -217,21 +199,25 @@ def _selected(search_id: str) -> Select[Any]:
     return select(*_columns()).where(Candidate.search_id == search_id)
 
 
-def _filtered(query: Select[Any], wanted: CandidateFilter) -> Select[Any]:
-    for name, values in wanted.one_of.items():
-        query = query.where(getattr(Candidate, name).in_(values))
-    if wanted.reused is not None:
-        query = query.where(Candidate.reused.is_(wanted.reused))
-    if wanted.architecture is not None:
-        query = query.where(Candidate.architecture == wanted.architecture)
-    return query
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
 
 
-def _ranges(wanted: CandidateFilter) -> Iterator[tuple[str, BinaryExpression[bool]]]:
-    for name, bound in wanted.at_least.items():
-        yield name, getattr(Candidate, name) >= bound
-    for name, bound in wanted.at_most.items():
-        yield name, getattr(Candidate, name) <= bound
+def _is_narrow(wanted: Wanted) -> bool:
+    """Whether few candidates are left for sure, however many the search has."""
+    return (
+        "architecture" in wanted
+        or len(wanted.get("episode", range(_FEW))) < _FEW
+        or "succeeded" not in wanted.get("status", ("succeeded",))
+    )
+
+
+def _condition(name: str, value: Any) -> BinaryExpression[bool]:
+    compare = _COMPARISONS.get(name[:4])
+    if compare is not None:
+        return cast(BinaryExpression[bool], compare(getattr(Candidate, name[4:]), value))
+    column = getattr(Candidate, name)
+    return cast(BinaryExpression[bool], column.in_(value) if _is_list(value) else column == value)
 
 
 def _has_few(session: Session, search_id: str, condition: ColumnElement[bool]) -> bool:
@@ -251,16 +237,16 @@ def _without_index(condition: BinaryExpression[bool]) -> ColumnElement[bool]:
     return cast(ColumnElement[bool], condition.operator(unindexed, condition.right))
 
 
-def _states(session: Session, search_id: str, wanted: CandidateFilter) -> list[int] | None:
+def _states(session: Session, search_id: str, wanted: Wanted) -> list[int] | None:
     """States with the wanted values of the axes, if they have few candidates together; else None.
 
     A value or two are common, so that a page of them is soon found anywhere. Four or five are so
     rare that the whole search would be gone through.
     """
-    positions = [i for i, axis in enumerate(AXES) if axis in wanted.one_of]
+    positions = [i for i, axis in enumerate(AXES) if axis in wanted]
     if len(positions) < 2:
         return None
-    allowed = [(i, set(map(str, wanted.one_of[AXES[i]]))) for i in positions]
+    allowed = [(i, set(map(str, wanted[AXES[i]]))) for i in positions]
     states, count = [], 0
     for state, architecture, num_candidates in session.execute(
         select(SearchState.state_index, SearchState.architecture, SearchState.num_candidates).where(
@@ -272,13 +258,3 @@ def _states(session: Session, search_id: str, wanted: CandidateFilter) -> list[i
             states.append(state)
             count += num_candidates
     return states if count <= _FEW_CANDIDATES else None
-
-
-def _plain(value: Any) -> Any:
-    """A filter as it goes into a cursor's scope: the order of the values does not matter."""
-    if isinstance(value, Mapping):
-        return {
-            name: sorted(inner) if isinstance(inner, list | tuple) else inner
-            for name, inner in value.items()
-        }
-    return value

@@ -1,20 +1,25 @@
-"""Jobs of all kinds as a list, and one with its request."""
+"""Jobs as a list, of all kinds or of one with what is its own, and some in full."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.base import utc_now
 from kdnas.db.lists.pages import Order, PageOf, read_page
-from kdnas.db.models import FINAL_STATUSES, Job, JobLabel
+from kdnas.db.models import FINAL_STATUSES, Job, JobLabel, kind_of
 from kdnas.db.queue import coordinators, leases
-from kdnas.records import SearchStatus
+from kdnas.db.repository import jobs
+
+Row = dict[str, Any]
+
+Filter = Callable[[Session, Any], ColumnElement[bool]]
+"""Makes a condition of what a user gives: session and value → which rows."""
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
     "created_at": Job.created_at,
@@ -24,55 +29,88 @@ SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
     "finished_at": Job.finished_at,
 }
 
-Row = dict[str, Any]
-
-_SHOWN: Final = (
-    "id",
-    "kind",
-    "name",
-    "status",
-    "owner_kind",
-    "phase",
-    "phase_since",
-    "done",
-    "total",
-    "error",
-    "note",
-    "labels",
-    "parent_id",
-    "worked_seconds",
-    "created_at",
-    "started_at",
-    "finished_at",
-)
-
 _LEASE: Final = tuple(c.name for c in Job.__table__.columns if c.name.startswith("lease_"))
 
+_COLUMNS: Final = (
+    *("id", "kind", "name", "status", "owner_kind", "phase", "phase_since", "done", "total"),
+    *("error", "note", "labels", "parent_id", "worked_seconds"),
+    *("created_at", "started_at", "finished_at"),
+    *_LEASE,
+)
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which jobs are wanted.
+_FOR_THE_LIST: Final = {"_value", "_key", *_LEASE}
+"""What a row is read with and does not show."""
+
+
+def equal_to(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Filter:
+    """Keep what has a value in a column."""
+    return lambda session, value: column == value
+
+
+def one_of(column: InstrumentedAttribute[Any]) -> Filter:
+    """Keep what has one of some values in a column."""
+    return lambda session, values: column.in_(values)
+
+
+def reference_to(table: type[Job], column: InstrumentedAttribute[Any]) -> Filter:
+    """Keep what has a job of a table, given by id or name, in a column."""
+    return lambda session, reference: column == jobs.get_job(session, reference, table).id
+
+
+def _with_labels(session: Session, labels: Sequence[str]) -> ColumnElement[bool]:
+    named = (select(JobLabel.job_id).where(JobLabel.label == label) for label in labels)
+    return and_(*(Job.id.in_(ids) for ids in named))
+
+
+def _part_of_name(session: Session, part: str) -> ColumnElement[bool]:
+    return func.lower(Job.name).contains(part.lower(), autoescape=True)
+
+
+FILTERS: Final[Mapping[str, Filter]] = {
+    "kind": one_of(Job.kind),
+    "status": one_of(Job.status),
+    "owner_kind": equal_to(Job.owner_kind),
+    "label": _with_labels,
+    "name": _part_of_name,
+    "q": _part_of_name,
+    "parent": reference_to(Job, Job.parent_id),
+    "roots": lambda session, _: Job.parent_id.is_(None),
+}
+"""Filter of every list → what it keeps; all of the labels, and a name in capitals or not."""
+
+
+def _as_it_is(session: Session, rows: list[Row]) -> list[Row]:
+    return rows
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a list has of a kind besides what that of all jobs has.
 
     Attributes:
-        kind: one of these kinds.
-        status: one of these.
-        label: all of these labels.
-        name: a part of the name, in capitals or not.
-        parent_id: the job that asked for them.
-        roots: only those that no other job asked for.
+        table: of its jobs; all of them, if it is :class:`~kdnas.db.models.Job`.
+        columns: name in a row → what is read for it.
+        sorts: name → column.
+        filters: name → what it keeps.
+        complete: adds to the rows of a page, all at once, what takes reads of its own.
+        detail: adds to rows that are read in full, after ``complete``.
     """
 
-    kind: Sequence[str] = ()
-    status: Sequence[SearchStatus] = ()
-    label: Sequence[str] = ()
-    name: str | None = None
-    parent_id: str | None = None
-    roots: bool = False
+    table: type[Job] = Job
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    sorts: Mapping[str, InstrumentedAttribute[Any]] = field(default_factory=dict)
+    filters: Mapping[str, Filter] = field(default_factory=dict)
+    complete: Callable[[Session, list[Row]], list[Row]] = _as_it_is
+    detail: Callable[[Session, list[Row]], list[Row]] = _as_it_is
+
+
+ALL: Final = Listing()
 
 
 def list_jobs(
     session: Session,
-    wanted: JobFilter,
+    wanted: Mapping[str, Any],
+    listing: Listing = ALL,
     *,
     sort: str = "created_at",
     descending: bool = True,
@@ -81,47 +119,39 @@ def list_jobs(
 ) -> PageOf[Row]:
     """Read a page of jobs without their requests.
 
+    Args:
+        session: to read with.
+        wanted: filter → plain value, of :data:`FILTERS` and those of the listing.
+        listing: of which kind.
+        sort: one of :data:`SORTS`, or of those of the listing.
+        descending: from the largest down.
+        limit: length of the page.
+        cursor: of the page before.
+
     Raises:
         RequestError: the cursor is that of another list.
+        NotFoundError: a job that a filter names is not there.
     """
-    query = select(Job.id)
-    if wanted.kind:
-        query = query.where(Job.kind.in_(wanted.kind))
-    if wanted.status:
-        query = query.where(Job.status.in_(wanted.status))
-    for label in wanted.label:
-        named = select(JobLabel.job_id).where(JobLabel.label == label)
-        query = query.where(Job.id.in_(named))
-    if wanted.name is not None:
-        query = query.where(func.lower(Job.name).contains(wanted.name.lower(), autoescape=True))
-    if wanted.parent_id is not None:
-        query = query.where(Job.parent_id == wanted.parent_id)
-    if wanted.roots:
-        query = query.where(Job.parent_id.is_(None))
-    scope = {"list": "jobs", "sort": sort, "descending": descending, **asdict(wanted)}
-    order = Order(SORTS[sort], Job.id, descending)
-    page = read_page(session, query, order, scope, limit, cursor)
-    rows = read_jobs(session, [row[0] for row in page.items])
-    return PageOf(rows, page.next_cursor)
+    query, filters = _query(listing), {**FILTERS, **listing.filters}
+    query = query.where(*(filters[name](session, value) for name, value in wanted.items()))
+    order = Order({**SORTS, **listing.sorts}[sort], Job.id, descending)
+    scope = {"list": str(listing.table.__tablename__), "sort": sort, "descending": descending}
+    page = read_page(session, query, order, {**scope, **wanted}, limit, cursor)
+    return PageOf(_rows(session, page.items, listing), page.next_cursor)
 
 
-def read_jobs(session: Session, ids: Sequence[str]) -> list[Row]:
+def read_jobs(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as the list has them, in the order given; those that are gone are left out."""
-    # Columns, not objects: the package of a row's kind may have been removed.
-    query = select(*(getattr(Job, name) for name in (*_SHOWN, *_LEASE))).where(Job.id.in_(ids))
-    found = {row.id: row for row in session.execute(query)}
-    children = _children(session, found)
-    now, attended = leases.database_time(session), coordinators.count_alive(session) > 0
-    return [
-        _row(found[one], children.get(one, (0, 0)), now, attended) for one in ids if one in found
-    ]
+    found = {row.id: row for row in session.execute(_query(listing).where(Job.id.in_(ids)))}
+    return _rows(session, [found[one] for one in ids if one in found], listing)
 
 
-def read_job(session: Session, job_id: str) -> Row:
-    """Read one job as the list has it, with its request; it has to be there."""
-    (row,) = read_jobs(session, [job_id])
-    query = select(Job.requested, Job.resolved).where(Job.id == job_id)
-    return {**row, **session.execute(query).one()._mapping}
+def read_in_full(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
+    """Read jobs as :func:`read_jobs` does, with what was asked for and what it came to be."""
+    query = select(Job.id, Job.requested, Job.resolved, Job.spec.label("spec"))
+    asked = {row.id: row._mapping for row in session.execute(query.where(Job.id.in_(ids)))}
+    rows = [{**asked[row["id"]], **row} for row in read_jobs(session, ids, listing)]
+    return listing.detail(session, rows)
 
 
 def list_labels(session: Session) -> list[Row]:
@@ -146,10 +176,25 @@ def _children(session: Session, ids: Collection[str]) -> dict[str, tuple[int, in
     return {str(row[0]): (row[1], int(row[2] or 0)) for row in session.execute(query)}
 
 
+def _query(listing: Listing) -> Select[Any]:
+    # Columns, not objects: the package of a row's kind may have been removed.
+    own = (column.label(name) for name, column in listing.columns.items())
+    query = select(*(getattr(Job, name) for name in _COLUMNS), *own)
+    return query if listing.table is Job else query.where(Job.kind == kind_of(listing.table))
+
+
+def _rows(session: Session, found: Sequence[Any], listing: Listing) -> list[Row]:
+    """Turn what was read into what is shown."""
+    children = _children(session, [job.id for job in found])
+    now, attended = leases.database_time(session), coordinators.count_alive(session) > 0
+    rows = [_row(job, children.get(job.id, (0, 0)), now, attended) for job in found]
+    return listing.complete(session, rows)
+
+
 def _row(job: Any, children: tuple[int, int], now: datetime, attended: bool) -> Row:
     holder = leases.live_holder(job, now)
     return {
-        **{name: getattr(job, name) for name in _SHOWN},
+        **{name: value for name, value in job._mapping.items() if name not in _FOR_THE_LIST},
         "standing": _standing(job, children, holder is not None, attended),
         "remaining_seconds": _remaining(job, now) if holder is not None else None,
         "num_children": children[0],

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.architecture import Architecture
+from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Latency, LatencyBuild, LatencyProfile
 from kdnas.errors import NotFoundError
-from kdnas.records import SearchStatus
 
 SORTS: Final[dict[str, InstrumentedAttribute[Any]]] = {
     "latency_ms": Latency.latency_ms,
     "architecture": Latency.architecture,
 }
 
-Row = dict[str, Any]
+_MEASURED: Final[tuple[Any, ...]] = (
+    Latency.latency_ms,
+    Latency.spread_ms,
+    Latency.measured,
+    (Latency.latency_ms / func.nullif(LatencyProfile.teacher_ms, 0)).label("latency_ratio"),
+)
 
 
 def list_tables(session: Session, *, limit: int = 50, cursor: str | None = None) -> PageOf[Row]:
@@ -51,7 +55,7 @@ def read_table(session: Session, table_id: str) -> Row:
 
 def list_entries(
     session: Session,
-    table: Row,
+    table_id: str,
     *,
     sort: str = "latency_ms",
     descending: bool = False,
@@ -62,7 +66,7 @@ def list_entries(
 
     Args:
         session: to read with.
-        table: from :func:`read_table`.
+        table_id: the table.
         sort: one of :data:`SORTS`.
         descending: from the largest down.
         limit: length of the page.
@@ -71,24 +75,14 @@ def list_entries(
     Raises:
         RequestError: the cursor is that of another list.
     """
-    columns: list[Any] = [
-        Latency.architecture,
-        Latency.latency_ms,
-        Latency.spread_ms,
-        Latency.measured,
-    ]
-    query = select(*columns).where(Latency.profile_id == table["id"])
-    scope = {"list": "entries", "table": table["id"], "sort": sort, "descending": descending}
-    order = Order(SORTS[sort], Latency.architecture, descending)
-    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    teacher_ms = table["teacher_ms"]
-    return PageOf(
-        [
-            {**row, "latency_ratio": row["latency_ms"] / teacher_ms if teacher_ms else None}
-            for row in page.items
-        ],
-        page.next_cursor,
+    query = (
+        select(Latency.architecture, *_MEASURED)
+        .join(LatencyProfile, LatencyProfile.id == Latency.profile_id)
+        .where(Latency.profile_id == table_id)
     )
+    scope = {"list": "entries", "table": table_id, "sort": sort, "descending": descending}
+    order = Order(SORTS[sort], Latency.architecture, descending)
+    return as_dicts(read_page(session, query, order, scope, limit, cursor))
 
 
 def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
@@ -103,57 +97,13 @@ def known_latencies(session: Session, architecture: Architecture) -> list[Row]:
             LatencyProfile.length_tokens.label("length"),
             LatencyProfile.family,
             LatencyProfile.teacher_ms,
-            Latency.latency_ms,
-            Latency.spread_ms,
-            Latency.measured,
+            *_MEASURED,
         )
         .join(Latency, Latency.profile_id == LatencyProfile.id)
         .where(Latency.architecture == str(architecture))
         .order_by(LatencyProfile.id.desc())
     )
-    return [
-        {
-            **row._mapping,
-            "latency_ratio": row.latency_ms / row.teacher_ms if row.teacher_ms else None,
-        }
-        for row in session.execute(query)
-    ]
-
-
-def list_builds(
-    session: Session,
-    status: Sequence[SearchStatus] = (),
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> PageOf[Row]:
-    """Read a page of the latency tables that were asked for, the newest first.
-
-    Raises:
-        RequestError: the cursor is that of another list.
-    """
-    query = select(*_build_columns())
-    if status:
-        query = query.where(LatencyBuild.status.in_(status))
-    order = Order(LatencyBuild.created_at, LatencyBuild.id, descending=True)
-    scope = {"list": "builds", "status": sorted(status)}
-    return as_dicts(read_page(session, query, order, scope, limit, cursor))
-
-
-def read_build(session: Session, build_id: str) -> Row:
-    """Read one request for a latency table.
-
-    Raises:
-        NotFoundError: there is none with this id.
-    """
-    known = "\0" not in build_id
-    query = select(*_build_columns()).where(LatencyBuild.id == build_id)
-    row = session.execute(query).one_or_none() if known else None
-    if row is None:
-        raise NotFoundError(
-            f"there is no latency build {build_id!r}; GET /api/v1/latency-builds lists all"
-        )
-    return dict(row._mapping)
+    return [dict(row._mapping) for row in session.execute(query)]
 
 
 def _table_columns() -> list[Any]:
@@ -184,17 +134,8 @@ def _table_columns() -> list[Any]:
     ]
 
 
-def _build_columns() -> list[Any]:
-    return [
-        LatencyBuild.id,
-        LatencyBuild.status,
-        func.coalesce(1.0 * LatencyBuild.done / func.nullif(LatencyBuild.total, 0), 0.0).label(
-            "share"
-        ),
-        LatencyBuild.profile_id.label("latency_table_id"),
-        LatencyBuild.spec.label("spec"),
-        LatencyBuild.error,
-        LatencyBuild.created_at,
-        LatencyBuild.started_at,
-        LatencyBuild.finished_at,
-    ]
+BUILDS: Final = Listing(
+    LatencyBuild,
+    columns={"latency_table_id": LatencyBuild.profile_id, "spec": LatencyBuild.spec},
+)
+"""The list of what was asked for."""

@@ -11,9 +11,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, Text, UnaryExpression, literal, tuple_
+from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    Row,
+    Select,
+    String,
+    Text,
+    UnaryExpression,
+    literal,
+    tuple_,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.operators import custom_op
 
@@ -25,6 +37,21 @@ Value = int | float | str | datetime | None
 Item = TypeVar("Item")
 
 _LARGEST_INTEGER = 2**63 - 1  # a larger one fits into no column
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
+
+
+_WRITTEN: Final[Mapping[type, TypeAdapter[Any]]] = {
+    UtcDateTime: TypeAdapter(Annotated[AwareDatetime, AfterValidator(_in_utc)]),
+    String: TypeAdapter(Annotated[str, Field(pattern=r"^[^\x00]*$")]),
+    Float: TypeAdapter(Annotated[float, Field(strict=True)]),
+    Integer: TypeAdapter(
+        Annotated[int, Field(strict=True, ge=-_LARGEST_INTEGER, le=_LARGEST_INTEGER)]
+    ),
+}
+"""Type of a column → what a cursor may say of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,29 +187,14 @@ def _decoded(cursor: str, scope: str, order: Order) -> tuple[Value, Value]:
     )
 
 
-def _value(written: Any, column: InstrumentedAttribute[Any]) -> Value:
-    if written is None:
-        if not _nullable(column):
-            raise ValueError("no value")
+def _value(written: object, column: InstrumentedAttribute[Any]) -> Value:
+    """Read a value as :func:`_encoded` writes it.
+
+    Raises:
+        ValueError: it is none of the column's.
+    """
+    if written is None and _nullable(column):
         return None
-    if isinstance(column.type, UtcDateTime):
-        moment = datetime.fromisoformat(written)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return moment.astimezone(UTC)
-    kind = column.type.python_type
-    if kind is str:
-        return _text(written)
-    if isinstance(written, bool) or not isinstance(written, int | float):
-        raise ValueError("no number")
-    if kind is float:
-        return float(written)
-    if not isinstance(written, int) or abs(written) > _LARGEST_INTEGER:
-        raise ValueError("no whole number")
-    return written
-
-
-def _text(written: Any) -> str:
-    if not isinstance(written, str) or "\0" in written:
-        raise ValueError("no text")
-    return written.encode().decode()  # half a surrogate pair is no text either
+    allowed = next(allowed for kind, allowed in _WRITTEN.items() if isinstance(column.type, kind))
+    value: Value = allowed.validate_python(written)
+    return value

@@ -2,95 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import ScalarSelect, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.db.lists.candidate_pages import read_candidates
+from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Candidate, Episode, Search, SearchState
-from kdnas.db.records import OwnerKind
-from kdnas.records import SearchRecord, SearchStatus
 
-SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
-    "created_at": Search.created_at,
-    "name": Search.name,
-    "status": Search.status,
-    "finished_at": Search.finished_at,
-}
-
-Row = dict[str, Any]
 Asked = Mapping[str, tuple[str | None, int | None]]
 """Id of a search → name of the loss that its reward is made of, and episodes asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchFilter:
-    """Which searches are wanted; ``q`` is a part of the name, in capitals or not."""
-
-    status: Sequence[SearchStatus] = ()
-    owner_kind: OwnerKind | None = None
-    q: str | None = None
-
-
-def list_searches(
-    session: Session,
-    wanted: SearchFilter,
-    figures: Callable[[Session, Asked], Mapping[str, Row]],
-    *,
-    sort: str = "created_at",
-    descending: bool = True,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> PageOf[Row]:
-    """Read a page of searches without their specs, with their figures.
-
-    Args:
-        session: to read with.
-        wanted: which searches.
-        figures: :func:`read_figures`, or what gives the same.
-        sort: one of :data:`SORTS`.
-        descending: from the largest down.
-        limit: length of the page.
-        cursor: of the page before.
-
-    Raises:
-        RequestError: the cursor is that of another list.
-    """
-    query = select(
-        Search.id,
-        Search.name,
-        Search.status,
-        Search.owner_kind,
-        Search.error,
-        Search.created_at,
-        Search.started_at,
-        Search.finished_at,
-        Search.spec["reward"]["loss"].as_string().label("loss"),
-        Search.spec["controller"]["episodes"].label("asked"),
-    )
-    if wanted.status:
-        query = query.where(Search.status.in_(wanted.status))
-    if wanted.owner_kind is not None:
-        query = query.where(Search.owner_kind == wanted.owner_kind)
-    if wanted.q is not None:
-        query = query.where(func.lower(Search.name).contains(wanted.q.lower(), autoescape=True))
-    scope = {"list": "searches", "sort": sort, "descending": descending, **asdict(wanted)}
-    order = Order(SORTS[sort], Search.id, descending)
-    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    asked = {row["id"]: (row.pop("loss"), row.pop("asked")) for row in page.items}
-    found = figures(session, asked)
-    return PageOf([{**row, **found[row["id"]]} for row in page.items], page.next_cursor)
-
-
-def search_figures(session: Session, search: SearchRecord) -> Row:
-    """What came of one search so far: the figures of the list."""
-    loss = search.spec.get("reward", {}).get("loss")
-    episodes = search.spec.get("controller", {}).get("episodes")
-    return read_figures(session, {search.id: (loss, episodes)})[search.id]
 
 
 def read_figures(session: Session, searches: Asked) -> dict[str, Row]:
@@ -137,8 +61,8 @@ def list_episodes(
     columns: list[Any] = [
         Episode.number,
         Episode.epsilon,
-        Episode.global_best,
-        Episode.previous_best,
+        _architecture(Episode.global_best).label("global_best"),
+        _architecture(Episode.previous_best).label("previous_best"),
         Episode.controller_loss,
         Episode.started_at,
         Episode.finished_at,
@@ -147,24 +71,8 @@ def list_episodes(
     scope = {"list": "episodes", "search": search_id}
     order = Order(Episode.number, Episode.number)
     page = as_dicts(read_page(session, query, order, scope, limit, cursor))
-    names = _architectures(
-        session,
-        search_id,
-        {row[best] for row in page.items for best in ("global_best", "previous_best")},
-    )
     rewards = _rewards(session, search_id, [row["number"] for row in page.items])
-    return PageOf(
-        [
-            {
-                **row,
-                "global_best": names.get(row["global_best"]),
-                "previous_best": names.get(row["previous_best"]),
-                **rewards[row["number"]],
-            }
-            for row in page.items
-        ],
-        page.next_cursor,
-    )
+    return PageOf([{**row, **rewards[row["number"]]} for row in page.items], page.next_cursor)
 
 
 def _counted(session: Session, query: Any) -> dict[str, tuple[int, int]]:
@@ -194,14 +102,13 @@ def _best(session: Session, losses: Mapping[str, str | None]) -> dict[str, Row]:
     }
 
 
-def _architectures(
-    session: Session, search_id: str, states: Collection[int | None]
-) -> dict[int, str]:
-    query = select(SearchState.state_index, SearchState.architecture).where(
-        SearchState.search_id == search_id,
-        SearchState.state_index.in_([state for state in states if state is not None]),
+def _architecture(index: InstrumentedAttribute[int | None]) -> ScalarSelect[str]:
+    return (
+        select(SearchState.architecture)
+        .where(SearchState.search_id == Episode.search_id, SearchState.state_index == index)
+        .correlate(Episode)
+        .scalar_subquery()
     )
-    return {row.state_index: row.architecture for row in session.execute(query)}
 
 
 def _rewards(session: Session, search_id: str, numbers: Sequence[int]) -> dict[int, Row]:
@@ -250,3 +157,13 @@ def _best_of(rewards: Iterable[float | None]) -> float | None:
 
 def _mean(total: float, count: int) -> float | None:
     return total / count if count else None
+
+
+LISTING: Final = Listing(
+    Search,
+    columns={
+        "_loss": Search.spec["reward"]["loss"].as_string(),
+        "_episodes": Search.spec["controller"]["episodes"],
+    },
+)
+"""The list of searches without their figures, which are remembered elsewhere."""

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, func
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, func, inspect
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Mapper, Session, mapped_column
 from sqlalchemy.sql.elements import ColumnElement
 
 from kdnas.db.base import Base, Dated, LeaseColumns, new_id, one_of
@@ -122,6 +122,17 @@ class Job(LeaseColumns, Dated, Base):
         while root.parent_id is not None:
             root = session.get_one(Job, root.parent_id)
         return root.id
+
+
+class _Kinds(dict[str, Mapper[Any]]):
+    """Kind → its mapper; jobs whose package was removed have what all jobs have, and no more."""
+
+    def __missing__(self, kind: str) -> Mapper[Any]:
+        plain = type(kind, (Job,), {"__mapper_args__": {"polymorphic_identity": kind}})
+        return inspect(plain)
+
+
+Job.__mapper__.polymorphic_map = _Kinds()
 
 
 class JobLabel(Base):

@@ -133,7 +133,7 @@ def test_the_curve_is_thinned_and_its_ends_are_kept(client: TestClient, database
     ]
     assert len(client.get(f"{DISTILLATIONS}/m/curve").json()["points"]) == 100
     (found,) = client.get(DISTILLATIONS).json()["items"]
-    assert (found["step"], found["total_steps"]) == (100, 200)
+    assert (found["done"], found["total"]) == (100, 200)
     assert found["losses"] == {
         "step": 100,
         "training": 0.4,

@@ -257,7 +257,7 @@ def test_evaluations_are_filtered_and_sorted(client: TestClient, database: Datab
     assert client.get(f"{EVALUATIONS}?colour=red").status_code == 422
     row = client.get(f"{EVALUATIONS}/{first}").json()
     assert (row["score"], row["metrics"]) == (0.9, {"dev": {"accuracy": 0.9}})
-    assert (row["share"], row["official_split"], row["steps"]) == (1.0, True, 10)
+    assert (row["status"], row["official_split"], row["steps"]) == ("succeeded", True, 10)
     models = client.get(f"{EVALUATIONS}/models").json()
     assert_shape(EvaluatedModels, models)
     assert [(m["model"], m["distillation_name"], m["num_succeeded"]) for m in models["items"]] == [

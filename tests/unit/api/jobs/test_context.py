@@ -70,7 +70,8 @@ def context_of(
 
 def read(database: Database, job_id: str) -> dict[str, Any]:
     with database.read() as session:
-        return job_pages.read_job(session, job_id)
+        (row,) = job_pages.read_in_full(session, [job_id])
+        return row
 
 
 def told(database: Database, job_id: str, type: str) -> list[dict[str, Any]]:

@@ -90,6 +90,7 @@ with open_database(settings) as database:
         assert (found["status"], found["done"], found["total"]) == ("succeeded", 3, 3), found
         one = client.get("/api/v1/jobs/to-three").json()
         assert (one["requested"], one["href"]) == ({"to": 3}, f"/jobs/{made}")
+        assert client.get("/api/v1/counts/to-three").json() == one
         assert client.patch("/api/v1/jobs/to-three", json={"note": "fine"}).status_code == 200
         assert client.delete("/api/v1/jobs/to-three").status_code == 204
     with database.read() as session:
@@ -127,7 +128,7 @@ def test_ours_are_there() -> None:
     for name, kind in found.items():
         assert kind.name == name
         assert kind is kind_named(name)
-        assert list(kind.routes())
+        assert kind.routers
         assert (kind.run is None) == (name == "pipeline")
 
 

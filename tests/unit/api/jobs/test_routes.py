@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert
+from structlog.testing import capture_logs
 
 from api.http.schemas import Page
 from api.jobs.schemas import JobDetail, JobShape
@@ -26,6 +29,8 @@ from kdnas.db.repository import (
     searches,
 )
 from kdnas.db.repository.evaluations import NewEvaluation
+from kdnas.settings import Settings
+from kdnas.testing.job_rows import make_job
 from kdnas.testing.truth import assert_shape
 
 JOBS = "/api/v1/jobs"
@@ -150,6 +155,50 @@ def test_what_a_list_refuses(
     answer = client.get(f"{JOBS}?{query}")
     assert answer.status_code == status
     assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("searches", "search"),
+        ("distillations", "distillation"),
+        ("evaluations", "evaluation"),
+        ("pipelines", "pipeline"),
+        ("latency-builds", "latency_build"),
+    ],
+)
+def test_a_kind_shows_what_all_jobs_show_and_its_own_beside(
+    client: TestClient, ids: Ids, path: str, kind: str
+) -> None:
+    own = client.get(f"/api/v1/{path}").json()["items"]
+    rows = client.get(f"{JOBS}?kind={kind}&roots=false").json()["items"]
+    assert [{name: row[name] for name in JobShape.model_fields} for row in own] == rows
+    assert all(row.keys() > set(JobShape.model_fields) for row in own)
+    one = client.get(f"/api/v1/{path}/{rows[0]['id']}").json()
+    whole = client.get(f"{JOBS}/{rows[0]['id']}").json()
+    common = JobDetail.model_fields.keys() - {"spec"}  # an evaluation has both of its in one
+    assert {name: one[name] for name in common} == {name: whole[name] for name in common}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["alone", "part"]),
+        ("roots=true", ["alone"]),
+        ("roots=true&label=paper", ["alone", "part"]),
+        ("label=paper&label=first", ["alone"]),
+        ("name=PAR", ["part"]),
+        ("q=PAR", ["part"]),
+        ("parent=whole", ["part"]),
+        ("owner_kind=cli", []),
+    ],
+)
+def test_the_list_of_a_kind_has_the_filters_of_all(
+    client: TestClient, ids: Ids, query: str, names: list[str]
+) -> None:
+    found = client.get(f"/api/v1/searches?{query}").json()["items"]
+    assert [row["name"] for row in found] == names
+    assert client.get(f"/api/v1/searches?{query}&kind=search").status_code == 422
 
 
 @pytest.mark.databases("sqlite", "postgresql")
@@ -360,22 +409,89 @@ def test_a_parent_leaves_its_children(client: TestClient, database: Database, id
     assert set(listed(client, "kind=search")) == {ids.alone, ids.part, late}
 
 
-def test_a_job_whose_package_is_gone_is_listed_and_says_so(
-    client: TestClient, database: Database, ids: Ids
-) -> None:
+def strange_job(database: Database) -> str:
+    """A job whose kind no installed package brings."""
     with database.write() as session:
         row = {"id": "counting", "kind": "alchemy", "name": "to-ten", "requested": {"to": 10}}
         session.execute(insert(Job.__table__).values(row | {"status": "failed", "labels": []}))
-    assert "counting" in listed(client, "status=failed")
-    for reference in ("counting", "to-ten"):
-        for answer in (
-            client.get(f"{JOBS}/{reference}"),
-            client.patch(f"{JOBS}/{reference}", json={"note": "x"}),
-            client.delete(f"{JOBS}/{reference}"),
-        ):
-            assert answer.status_code == 409
-            assert answer.json()["detail"] == (
-                f"job {reference!r} is of the kind 'alchemy', which no installed package brings; "
-                "install its package again"
-            )
-    assert client.get(f"{JOBS}?kind=alchemy").status_code == 422
+    return "counting"
+
+
+@pytest.mark.parametrize("kind", ["alchemy", "task_distillation"])
+def test_a_job_that_nobody_can_run_is_read_changed_and_deleted(
+    client: TestClient, database: Database, ids: Ids, kind: str
+) -> None:
+    """Its package was removed, or its kind has a table and no more."""
+    made = strange_job(database) if kind == "alchemy" else make_job(database, kind, "failed")
+    with database.write() as session:
+        jobs.rename(session, made, "to-ten")
+        jobs.locked_job(session, made).parent_id = ids.whole
+        jobs.locked_job(session, ids.part).parent_id = made
+    assert made in listed(client, "status=failed&roots=false")
+    found = client.get(f"{JOBS}/to-ten").json()
+    assert_shape(JobDetail, found)
+    assert (found["id"], found["kind"], found["href"]) == (made, kind, f"/jobs/{made}")
+    assert (found["parent_id"], found["num_children"]) == (ids.whole, 1)
+    changed = client.patch(
+        f"{JOBS}/{made}",
+        json={"note": "x", "labels": ["old"], "name": "alone"},  # of a search, too
+    )
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["name"], changed.json()["labels"]) == ("alone", ["old"])
+    assert listed(client, "label=old") == [made]
+    for action, status in (("resume", "queued"), ("pause", "paused"), ("cancel", "cancelled")):
+        answer = client.patch(f"{JOBS}/{made}", json={"action": action})
+        assert (answer.status_code, answer.json()["status"]) == (200, status)
+    refused = client.patch(f"{JOBS}/{made}", json={"action": "resume"})
+    assert (refused.status_code, "is cancelled" in refused.json()["detail"]) == (409, True)
+    assert client.get(f"{JOBS}/whole").json()["num_children"] == 1
+    assert client.delete(f"{JOBS}/{made}").status_code == 409  # the pipeline stands on it
+    with capture_logs() as logged:
+        assert client.delete(f"{JOBS}/{made}?force=true").status_code == 204
+    assert [(one["job"], one["kind"]) for one in logged if "files may be left" in one["event"]] == [
+        (made, kind)
+    ]
+    assert client.get(f"{JOBS}/{made}").status_code == 404
+    assert client.get(f"{JOBS}/part").json()["parent_id"] is None
+
+
+def test_a_name_that_another_of_an_unknown_kind_has_is_refused(
+    client: TestClient, database: Database, ids: Ids
+) -> None:
+    strange_job(database)
+    with database.write() as session:
+        row = {"id": "second", "kind": "alchemy", "name": "to-two", "requested": {}}
+        session.execute(insert(Job.__table__).values(row | {"status": "failed", "labels": []}))
+    answer = client.patch(f"{JOBS}/second", json={"name": "to-ten", "note": "late"})
+    assert answer.status_code == 409
+    assert "there is already an alchemy named 'to-ten' (failed); " in answer.json()["detail"]
+    assert client.get(f"{JOBS}/second").json()["note"] is None
+
+
+@pytest.mark.parametrize("kind", ["distillation", "evaluation"])
+def test_what_is_claimed_while_it_is_deleted_keeps_its_checkpoints(
+    client: TestClient, database: Database, settings: Settings, ids: Ids, kind: str
+) -> None:
+    made = make_job(database, kind)
+    with database.write() as session:
+        jobs.locked_job(session, made).requested = {"architecture": str(SMALL)}
+    folder = settings.home / f"{kind}s" / made / "checkpoints"
+    folder.mkdir(parents=True)
+    claimed = threading.Event()
+
+    def claim() -> None:
+        with database.write() as session:
+            jobs.set_status(session, made, "running")
+            claimed.set()
+            time.sleep(0.5)  # the deletion waits for the end of this
+
+    claimer = threading.Thread(target=claim)
+    claimer.start()
+    claimed.wait()
+    answer = client.delete(f"{JOBS}/{made}")
+    claimer.join()
+    assert (answer.status_code, "is running" in answer.json()["detail"]) == (409, True)
+    assert folder.is_dir()
+    assert client.patch(f"{JOBS}/{made}", json={"action": "pause"}).status_code == 200
+    assert client.delete(f"{JOBS}/{made}").status_code == 204
+    assert not folder.exists()

@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from api.http.schemas import Page
 from api.latency_tables.schemas import (
     ArchitectureFacts,
+    LatencyBuildDetail,
     LatencyBuildShape,
     LatencyTableDetail,
     LatencyTableShape,
@@ -62,18 +63,19 @@ def test_a_table_is_asked_for_and_its_build_followed(
     answer = client.post(TABLES, json={"teacher": "minilm", "latency": {"threads": 2}})
     made = answer.json()
     assert answer.status_code == 202
-    assert_shape(LatencyBuildShape, made)
-    assert (made["status"], made["share"], made["latency_table_id"]) == ("queued", 0, None)
+    assert_shape(LatencyBuildDetail, made)
+    assert (made["status"], made["done"], made["latency_table_id"]) == ("queued", None, None)
     assert made["spec"]["latency"]["threads"] == 2
     location = answer.headers["location"]
     assert client.get(location).json() == made
     with database.write() as session:
         latencies.set_built(session, made["id"], table)
     done = client.get(location).json()
-    assert (done["status"], done["share"], done["latency_table_id"]) == ("succeeded", 1, table)
+    assert (done["status"], done["latency_table_id"]) == ("succeeded", table)
+    assert (done["done"], done["total"]) == (100, 100)
     builds = client.get("/api/v1/latency-builds?status=succeeded").json()
     assert_shape(Page[LatencyBuildShape], builds)
-    assert builds["items"] == [done]
+    assert builds["items"] == [{key: done[key] for key in LatencyBuildShape.model_fields}]
     assert client.get("/api/v1/latency-builds?status=queued").json()["items"] == []
     assert client.get("/api/v1/latency-builds/%00").status_code == 404
     for wrong in ({"teacher": "/etc"}, {"space": {"axes": {"heads": []}}}, {"latncy": {}}):

@@ -44,7 +44,7 @@ def test_found_once_until_something_happens(database: Database) -> None:
 
     def ask(what: str) -> int:
         with database.read() as session:
-            return remembered(database, session, search_id, what, lambda: next(count))
+            return remembered(session, search_id, what, lambda: next(count))
 
     assert [ask("a"), ask("a"), ask("b"), ask("a")] == [0, 0, 1, 0]
     with database.write() as session:
@@ -64,11 +64,10 @@ def test_those_who_ask_at_once_wait_for_the_first(database: Database) -> None:
         everybody.wait()
         with database.read() as session:
             return remembered(
-                database,
                 session,
                 search_id,
                 "slow",
-                lambda: find() + len(explored_states(database, session, search_id)),
+                lambda: find() + len(explored_states(session, search_id)),
             )
 
     with ThreadPoolExecutor(4) as pool:
@@ -82,10 +81,10 @@ def test_an_older_view_does_not_replace_a_newer_one(database: Database) -> None:
         with database.write() as session:
             jobs.set_status(session, search_id, "running")
         with database.read() as new:
-            assert remembered(database, new, search_id, "x", lambda: "new") == "new"
-        assert remembered(database, old, search_id, "x", lambda: "old") == "old"
+            assert remembered(new, search_id, "x", lambda: "new") == "new"
+        assert remembered(old, search_id, "x", lambda: "old") == "old"
     with database.read() as session:
-        assert remembered(database, session, search_id, "x", lambda: "again") == "new"
+        assert remembered(session, search_id, "x", lambda: "again") == "new"
 
 
 def life(journal: DatabaseJournal, search_id: str) -> Iterator[None]:

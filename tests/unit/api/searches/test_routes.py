@@ -29,11 +29,12 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.lists.candidate_pages import FIELDS
-from kdnas.db.models import Job, Search
+from kdnas.db.models import Search
 from kdnas.db.repository import jobs, searches
 from kdnas.records import SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
+from kdnas.specs.search import SearchSpec
 from kdnas.testing.benchmark_space import benchmark_start
 from kdnas.testing.many_candidates import add_many_candidates
 from kdnas.testing.truth import assert_shape
@@ -152,10 +153,10 @@ def test_any_number_of_episodes_is_listed(client: TestClient, database: Database
     """
     asked = [10**15, 2]
     for number, episodes in enumerate(asked):
-        made = client.post(SEARCHES, json={"name": f"number{number}"}).json()
-        spec = made["spec"] | {"controller": made["spec"]["controller"] | {"episodes": episodes}}
+        spec = SearchSpec().to_json()
+        spec["controller"]["episodes"] = episodes
         with database.write() as session:
-            session.execute(update(Job).where(Job.id == made["id"]).values(requested=spec))
+            searches.create_search(session, spec, name=f"number{number}")
     answer = client.get(f"{SEARCHES}?sort=name")
     assert answer.status_code == 200
     assert [row["num_episodes"] for row in answer.json()["items"]] == asked

@@ -12,7 +12,6 @@ from sqlalchemy import select
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.lists import job_pages
-from kdnas.db.lists.job_pages import JobFilter
 from kdnas.db.models import Distillation, Evaluation, Job, JobLabel, Search
 from kdnas.db.repository import distillations, evaluations, events, jobs, searches
 from kdnas.db.repository.evaluations import NewEvaluation
@@ -188,7 +187,7 @@ def test_labels_are_each_once_in_their_order_and_found(database: Database) -> No
 
     def labelled(*labels: str) -> set[str]:
         with database.read() as session:
-            page = job_pages.list_jobs(session, JobFilter(label=labels))
+            page = job_pages.list_jobs(session, {"label": labels})
         return {row["id"] for row in page.items}
 
     with database.write() as session:
@@ -211,7 +210,7 @@ def test_labels_are_each_once_in_their_order_and_found(database: Database) -> No
 def test_labels_given_at_the_start_are_found_as_well(database: Database) -> None:
     with database.write() as session:
         row = add_job(session, Search, {}, labels=["paper", "spring", "paper"])
-        page = job_pages.list_jobs(session, JobFilter(label=["spring"]))
+        page = job_pages.list_jobs(session, {"label": ["spring"]})
         assert row.labels == ["paper", "spring"]
         assert [found["id"] for found in page.items] == [row.id]
 

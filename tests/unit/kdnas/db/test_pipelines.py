@@ -6,8 +6,8 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.lists import pipeline_pages
-from kdnas.db.lists.pipeline_pages import PipelineFilter
+from kdnas.db.lists.job_pages import list_jobs, read_in_full
+from kdnas.db.lists.pipeline_pages import LISTING
 from kdnas.db.models import Evaluation, Search
 from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import MemberFigures, NewMember, Reason
@@ -88,7 +88,7 @@ def test_an_architecture_is_there_once_more_undistilled(database: Database) -> N
         pipeline = pipelines.create_pipeline(session, {}, name="starts")
         pipelines.add_members(session, pipeline.id, [chosen, start])
         members = pipelines.list_members(session, pipeline.id)
-        row = pipeline_pages.read_pipeline(session, pipeline.id)
+        (row,) = read_in_full(session, [pipeline.id], LISTING)
     assert [m.role for m in members] == ["chosen", "undistilled"]
     assert {m.architecture for m in members} == {SMALL}
     assert (row["num_students"], row["num_distilled"]) == (1, 0)
@@ -98,13 +98,11 @@ def test_pages_count_what_is_done(database: Database) -> None:
     made = make(database)
     make(database, "other-whole")
     with database.read() as session:
-        wanted = PipelineFilter(status=["running"], q="WHOLE")
-        first = pipeline_pages.list_pipeline_page(session, wanted, sort="name", limit=1)
-        second = pipeline_pages.list_pipeline_page(
-            session, wanted, sort="name", limit=1, cursor=first.next_cursor
-        )
-        none = pipeline_pages.list_pipeline_page(session, PipelineFilter(owner_kind="cli"))
-        whole = pipeline_pages.read_pipeline(session, made["pipeline"])
+        wanted = {"status": ["running"], "q": "WHOLE"}
+        first = list_jobs(session, wanted, LISTING, sort="name", limit=1)
+        second = list_jobs(session, wanted, LISTING, sort="name", limit=1, cursor=first.next_cursor)
+        none = list_jobs(session, {"owner_kind": "cli"}, LISTING)
+        (whole,) = read_in_full(session, [made["pipeline"]], LISTING)
     assert [row["name"] for row in (*first.items, *second.items)] == ["whole", "other-whole"]
     counts = {"num_students": 2, "num_distilled": 1, "num_evaluations": 2, "num_evaluated": 1}
     assert {key: whole[key] for key in counts} == counts

@@ -14,7 +14,7 @@ const placeOfScores = byId("scores").querySelector("[data-scores]");
 let shown = null; // the distillation as it was read last
 
 const training = new Chart(byId("training"), ({ points }) => {
-  if (!points.length) return { empty: shown?.total_steps === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
+  if (!points.length) return { empty: shown?.total === 0 ? "Nothing was trained." : "The curve begins with the first steps." };
   const x = points.map((p) => p.step);
   return {
     traces: [
@@ -49,9 +49,10 @@ const heldOut = new Chart(byId("held-out"), ({ held_out: readings }) => {
 function showSummary(it) {
   const origin = it.search_id ? ["from ", el("a", { href: `/searches/${it.search_id}` }, "its search"), " · "] : [];
   const begun = it.started_at ? `started ${moment(it.started_at)}` : `asked for ${moment(it.created_at)}`;
-  const total = it.total_steps;
-  const share = it.status === "succeeded" ? 1 : total ? it.step / total : 0;
-  const steps = total ? `Step ${whole(it.step)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet";
+  const { total } = it;
+  const done = it.done ?? 0;
+  const share = it.status === "succeeded" ? 1 : total ? done / total : 0;
+  const steps = total ? `Step ${whole(done)} of ${whole(total)}` : total === 0 ? "Undistilled: the student as it starts" : "Not begun yet";
   const isMade = it.status === "succeeded" && it.output;
   showHead(
     it,
@@ -63,7 +64,7 @@ function showSummary(it) {
       ["Architecture", it.architecture.replaceAll(",", ", ")],
       ["Relative loss", fixed(it.losses?.relative), el("small", {}, " held out")],
       ["Output loss", fixed(it.losses?.output), el("small", {}, " held out")],
-      ["Steps", whole(it.step), total ? el("small", {}, ` of ${whole(total)}`) : null],
+      ["Steps", whole(done), total ? el("small", {}, ` of ${whole(total)}`) : null],
     ]),
   );
 }

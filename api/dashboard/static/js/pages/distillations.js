@@ -6,10 +6,10 @@ import { listPage } from "../lists.js";
 import { bar, chip } from "../parts.js";
 
 function progress(row) {
-  if (!row.total_steps) return row.total_steps === 0 ? "undistilled" : "–";
+  if (!row.total) return row.total === 0 ? "undistilled" : "–";
   const label = `Progress of ${row.name}`;
-  const text = `${whole(row.step)} / ${whole(row.total_steps)} steps`;
-  return el("span", {}, bar(row.step / row.total_steps, label, true), text);
+  const text = `${whole(row.done)} / ${whole(row.total)} steps`;
+  return el("span", {}, bar(row.done / row.total, label, true), text);
 }
 
 const columns = [

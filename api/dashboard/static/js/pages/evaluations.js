@@ -20,7 +20,7 @@ const chosen = () => models.find((it) => keyOf(it) === chooser.value) ?? models[
 
 function progress(row) {
   if (row.status !== "running") return chip(row.status);
-  return el("span", {}, chip(row.status), " ", bar(row.share, `Progress of ${row.task}, seed ${row.seed}`, true));
+  return el("span", {}, chip(row.status), " ", bar(row.done / row.total, `Progress of ${row.task}, seed ${row.seed}`, true));
 }
 
 function result(row) {

@@ -179,7 +179,7 @@ async function watchBuilds() {
   const columns = [
     { label: "Teacher", cell: (b) => b.spec.teacher?.ref ?? b.spec.teacher ?? "minilm" },
     { label: "Status", cell: (b) => chip(b.status) },
-    { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.share, "Share of the table that is measured", true) : b.error) },
+    { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.done / b.total, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
     { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b.status, watchBuilds)) },
   ];

@@ -79,12 +79,12 @@ const interval = (share) =>
 
 function distillation(made) {
   if (!made) return NONE;
-  const running = made.status === "running" && made.total_steps;
+  const running = made.status === "running" && made.total;
   return el(
     "span",
     { title: made.error },
     chip(made.status),
-    running ? el("div", {}, bar(made.step / made.total_steps, `Progress of ${made.name}`, true)) : null,
+    running ? el("div", {}, bar(made.done / made.total, `Progress of ${made.name}`, true)) : null,
   );
 }
 
@@ -93,7 +93,7 @@ function evaluations({ evaluations: runs }) {
   const done = runs.filter(({ status }) => status === "succeeded").length;
   const failed = runs.filter(({ status }) => status === "failed").length;
   if (done === runs.length) return chip("succeeded");
-  const share = runs.reduce((sum, run) => sum + (run.status === "succeeded" ? 1 : run.share), 0) / runs.length;
+  const share = runs.reduce((sum, run) => sum + (run.status === "succeeded" ? 1 : run.done / run.total || 0), 0) / runs.length;
   return el(
     "span",
     { title: runs.find(({ error }) => error)?.error },
