@@ -16,7 +16,7 @@ from kdnas.errors import ConflictError, DatabaseError, NotNowError
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
-_OVER: Final = {"succeeded": "has succeeded", "cancelled": "has been cancelled"}
+OVER: Final = {"succeeded": "has succeeded", "cancelled": "has been cancelled"}
 """Statuses of a job that nobody goes on with, in words."""
 
 
@@ -53,8 +53,8 @@ def do_job(
     """
     with database.read() as session:
         row = jobs.get_job(session, job_id)
-        if row.status in _OVER and claim is None:
-            raise ConflictError(f"{row.called} {_OVER[row.status]}; start a new one")
+        if row.status in OVER and claim is None:
+            raise ConflictError(f"{row.called} {OVER[row.status]}; start a new one")
     with at_work(database, settings, job_id, claim, should_stop, stopped_status) as context:
         if context.status == "running":
             try:
@@ -66,7 +66,7 @@ def do_job(
         with database.read() as session:
             row = jobs.get_job(session, job_id)
             status: SearchStatus = row.status  # type: ignore[assignment]
-        if status in _OVER:
+        if status in OVER:
             clean_up(job_id, database, settings)
     return status
 
@@ -134,7 +134,7 @@ def at_work(
 def _set_running(database: Database, job_id: str) -> None:
     with database.write() as session:
         row = jobs.locked_job(session, job_id)
-        if row.status in _OVER:
-            raise ConflictError(f"{row.called} {_OVER[row.status]} by now; start a new one")
+        if row.status in OVER:
+            raise ConflictError(f"{row.called} {OVER[row.status]} by now; start a new one")
         if row.status != "running":
             jobs.change_status(session, row, "running")

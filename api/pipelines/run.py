@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from api.jobs.lease import held_lease
+from api.jobs.work import OVER
 from api.pipelines.advance import advance
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
@@ -42,8 +43,8 @@ def run_stored_pipeline(
     """
     with database.read() as session:
         record = pipelines.get_pipeline(session, pipeline_id)
-    if record.status in {"succeeded", "cancelled"}:
-        raise ConflictError(f"pipeline {record.name!r} is {record.status}; start a new one")
+    if record.status in OVER:
+        raise ConflictError(f"pipeline {record.name!r} {OVER[record.status]}; start a new one")
     if record.owner_kind == "service":
         raise ConflictError(
             f"pipeline {record.name!r} is the service's, which goes on with it; resume it there"

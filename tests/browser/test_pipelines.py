@@ -77,7 +77,7 @@ def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> Non
     expect(report.get_by_role("table", name=re.compile("students to take"))).to_contain_text(
         "teacher"
     )
-    expect(page.locator("#log")).to_contain_text("The pipeline is succeeded")
+    expect(page.locator("#log")).to_contain_text("The pipeline has succeeded")
     with page.expect_download() as download:
         report.get_by_role("link", name="Markdown").click()
     assert download.value.suggested_filename == "followed.md"

@@ -82,7 +82,7 @@ def test_students_wait_for_the_search_and_scores_for_students(hands: Hands) -> N
     kinds = list(dict.fromkeys(hands.did))
     assert kinds == ["search", "distillation", "evaluation"]
     assert hands.did == sorted(hands.did, key=kinds.index)
-    with pytest.raises(ConflictError, match="is succeeded; start a new one"):
+    with pytest.raises(ConflictError, match="has succeeded; start a new one"):
         hands.run()
 
 
