@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
-from kdnas.db.lists import latency_pages
+from kdnas.db.lists import job_pages, latency_pages
 from kdnas.db.models import LatencyBuild
 from kdnas.db.repository import distillations, jobs, searches
 from kdnas.specs.objectives import OBJECTIVES
@@ -189,7 +189,8 @@ def test_a_latency_table_is_asked_for_and_watched(page: Page, service: Service) 
     expect(builds.locator(".chip")).to_have_text("queued")
 
     with service.database.read() as session:
-        (build,) = latency_pages.list_builds(session).items
+        (made,) = job_pages.list_jobs(session, {}, latency_pages.BUILDS).items
+        (build,) = job_pages.read_in_full(session, [made["id"]], latency_pages.BUILDS)
     assert build["spec"]["latency"]["length"] == 16
     with service.database.write() as session:
         jobs.note_progress(session, build["id"], 40, 100)

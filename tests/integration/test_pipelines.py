@@ -158,7 +158,7 @@ def test_launched_stopped_killed_and_resumed(program: Program) -> None:
 
         def found() -> str | None:
             with database.read() as session:
-                records = pipelines.list_pipelines(session)
+                records = pipelines.list_pipelines(session, owner_kind="cli")
             return records[0].id if records else None
 
         def is_distilling() -> bool:

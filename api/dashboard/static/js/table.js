@@ -138,7 +138,8 @@ function framed(caption, heads, columns, rows, { name = null, attributes = () =>
   );
 }
 
-const plainHead = ({ label, num, help }, more = {}) => el("th", { scope: "col", class: num && "num", title: help, ...more }, label);
+const plainHead = ({ label, num, help }, more = {}) =>
+  label ? el("th", { scope: "col", class: num && "num", title: help, ...more }, label) : el("td"); // a corner heads nothing
 
 function cellOf({ num, wrap, head, cell }, row) {
   const looks = [num && "num", wrap && "wrap"].filter(Boolean).join(" ") || null;
