@@ -75,7 +75,7 @@ def _id_of(session: Session, reference: str, kind: str | None) -> str:
     """The id of a job; what there is not is left as it is, and the page says so."""
     table = Job if kind is None else kinds()[kind].table
     try:
-        return jobs.get_job(session, reference, table).id
+        return jobs.id_of(session, reference, table)
     except RequestError:
         return reference
 

@@ -49,7 +49,7 @@ def read_job(session: Session, reference: str, kind: JobKind = ANY) -> Row:
         NotFoundError: there is none; says which name is nearest.
         ConflictError: jobs of several kinds have the name.
     """
-    (row,) = read_jobs(session, [jobs.get_job(session, reference, kind.table).id], kind)
+    (row,) = read_jobs(session, [jobs.id_of(session, reference, kind.table)], kind)
     return row
 
 

@@ -78,7 +78,7 @@ def job_router(kind: JobKind) -> APIRouter:
 
     def change_one(reference: Reference, change: JobChange, database: DatabaseDep) -> Response:
         with database.write() as session:
-            job_id = jobs.get_job(session, reference, kind.table).id
+            job_id = jobs.id_of(session, reference, kind.table)
             apply_change(session, job_id, change)
         with database.read() as session:
             return rendered(read_job(session, job_id, kind))
@@ -87,7 +87,7 @@ def job_router(kind: JobKind) -> APIRouter:
         reference: Reference, database: DatabaseDep, settings: SettingsDep, force: Force = False
     ) -> None:
         with database.read() as session:
-            job_id = jobs.get_job(session, reference, kind.table).id
+            job_id = jobs.id_of(session, reference, kind.table)
         kept = delete_job(job_id, database, settings, with_standing=force)
         if kept is not None:
             log.warning("the log of a deleted job is kept", job=job_id, reason=kept)

@@ -58,5 +58,5 @@ async def stream_events(
 def _beginning(database: Database, job: str | None, known: int | None) -> tuple[str | None, int]:
     """Id of the job that the stream is about, and the event after which it begins."""
     with database.read() as session:
-        job_id = None if job is None else jobs.get_job(session, job).id
+        job_id = None if job is None else jobs.id_of(session, job)
         return job_id, events.last_event_id(session) if known is None else known

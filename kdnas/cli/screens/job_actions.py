@@ -161,7 +161,7 @@ def act(
     """
     with stored() as (database, settings):
         with database.read() as session:
-            job_id = jobs.get_job(session, reference, table).id
+            job_id = jobs.id_of(session, reference, table)
         if action == "cancel":
             cancel_job(job_id, database, settings)
         else:
@@ -289,7 +289,7 @@ def _change(
     """
     with stored() as (database, _):
         with database.write() as session:
-            found = jobs.locked_job(session, jobs.get_job(session, reference).id)
+            found = jobs.locked_job(session, jobs.id_of(session, reference))
             job_id, called, values = found.id, found.called, change_of(found)
             if values:
                 apply_change(session, job_id, checked(JobChange, where, **values))

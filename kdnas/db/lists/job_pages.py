@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from kdnas.db.base import utc_now
 from kdnas.db.lists.pages import Order, PageOf, read_page
@@ -54,7 +54,7 @@ def one_of(column: InstrumentedAttribute[Any]) -> Filter:
 
 def reference_to(table: type[Job], column: InstrumentedAttribute[Any]) -> Filter:
     """Keep what has a job of a table, given by id or name, in a column."""
-    return lambda session, reference: column == jobs.get_job(session, reference, table).id
+    return lambda session, reference: column == jobs.id_of(session, reference, table)
 
 
 def _with_labels(session: Session, labels: Sequence[str]) -> ColumnElement[bool]:
@@ -142,16 +142,13 @@ def list_jobs(
 
 def read_jobs(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as the list has them, in the order given; those that are gone are left out."""
-    found = {row.id: row for row in session.execute(_query(listing).where(Job.id.in_(ids)))}
-    return _rows(session, [found[one] for one in ids if one in found], listing)
+    return _read(session, _query(listing), ids, listing)
 
 
 def read_in_full(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as :func:`read_jobs` does, with what was asked for and what it came to be."""
-    query = select(Job.id, Job.requested, Job.resolved, Job.spec.label("spec"))
-    asked = {row.id: row._mapping for row in session.execute(query.where(Job.id.in_(ids)))}
-    rows = [{**asked[row["id"]], **row} for row in read_jobs(session, ids, listing)]
-    return listing.detail(session, rows)
+    query = _query(listing).add_columns(Job.requested, Job.resolved, Job.spec.label("spec"))
+    return listing.detail(session, _read(session, query, ids, listing))
 
 
 def list_labels(session: Session) -> list[Row]:
@@ -166,12 +163,11 @@ def list_labels(session: Session) -> list[Row]:
 
 
 def _children(session: Session, ids: Collection[str]) -> dict[str, tuple[int, int]]:
-    child = aliased(Job, flat=True)
-    ended = func.sum(case((child.status.in_(FINAL_STATUSES), 1), else_=0))
+    ended = func.sum(case((Job.status.in_(FINAL_STATUSES), 1), else_=0))
     query = (
-        select(child.parent_id, func.count(), ended)
-        .where(child.parent_id.in_(ids))
-        .group_by(child.parent_id)
+        select(Job.parent_id, func.count(), ended)
+        .where(Job.parent_id.in_(ids))
+        .group_by(Job.parent_id)
     )
     return {str(row[0]): (row[1], int(row[2] or 0)) for row in session.execute(query)}
 
@@ -183,10 +179,20 @@ def _query(listing: Listing) -> Select[Any]:
     return query if listing.table is Job else query.where(Job.kind == kind_of(listing.table))
 
 
+def _read(
+    session: Session, query: Select[Any], ids: Collection[str], listing: Listing
+) -> list[Row]:
+    found = {row.id: row for row in session.execute(query.where(Job.id.in_(ids)))}
+    return _rows(session, [found[one] for one in ids if one in found], listing)
+
+
 def _rows(session: Session, found: Sequence[Any], listing: Listing) -> list[Row]:
     """Turn what was read into what is shown."""
+    if not found:
+        return []
     children = _children(session, [job.id for job in found])
-    now, attended = leases.database_time(session), coordinators.count_alive(session) > 0
+    now = leases.database_time(session)
+    attended = coordinators.count_alive(session, now) > 0
     rows = [_row(job, children.get(job.id, (0, 0)), now, attended) for job in found]
     return listing.complete(session, rows)
 

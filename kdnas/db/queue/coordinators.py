@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import delete, func, select
@@ -38,8 +38,8 @@ def note_gone(session: Session, owner: LeaseOwner) -> None:
     session.execute(delete(CoordinatorRow).where(CoordinatorRow.id == owner.token))
 
 
-def count_alive(session: Session) -> int:
-    """How many coordinators look after the queue at present."""
-    since = leases.database_time(session) - timedelta(seconds=SILENT_SECONDS)
+def count_alive(session: Session, now: datetime | None = None) -> int:
+    """How many coordinators look after the queue at a moment of the database's clock, or now."""
+    since = (now or leases.database_time(session)) - timedelta(seconds=SILENT_SECONDS)
     query = select(func.count()).select_from(CoordinatorRow)
     return session.scalar(query.where(CoordinatorRow.seen_at >= since)) or 0

@@ -97,19 +97,24 @@ def get_job(
         NotFoundError: there is neither; says which name is nearest.
         ConflictError: jobs of several kinds have the name.
     """
+    return session.get_one(table, id_of(session, reference, table))
+
+
+def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
+    """Id of the job that :func:`get_job` would read, and with the same errors."""
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise names.unknown(session, table, reference)
     query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
     if table is not Job:
         query = query.where(Job.kind == kind_of(table))
-    found = [(job_id, kind) for job_id, kind in session.execute(query)]
+    found: list[tuple[str, str]] = [(job_id, kind) for job_id, kind in session.execute(query)]
     found = [one for one in found if one[0] == reference] or found
     if not found:
         raise names.unknown(session, table, reference)
     if len(found) > 1:
         nouns = " and of ".join(names.with_article(names.noun_of(kind)) for _, kind in found)
         raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
-    return session.get_one(table, found[0][0])
+    return found[0][0]
 
 
 def locked_job(
