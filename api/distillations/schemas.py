@@ -47,6 +47,8 @@ class DistillationShape(JobShape):
     """A full distillation, `done` of `total` steps; `losses` are of its result or last reading."""
 
     architecture: str
+    objective: str | None = Field(description="Its name; null until it is decided.")
+    teacher: str | None = Field(description="As it was asked for.")
     search_id: str | None
     losses: dict[str, float] | None = Field(
         description="`step`, `training`, `mean`, `relative`, `output`."

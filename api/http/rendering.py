@@ -11,8 +11,6 @@ from typing import Any
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from kdnas.db.lists.pages import PageOf
-
 
 def rendered(value: Any) -> Response:
     """Answer with a value of plain types, times and dataclasses."""
@@ -27,16 +25,6 @@ def as_json(value: Any) -> bytes:
 def answered(text: bytes) -> Response:
     """Answer with JSON that is written already."""
     return Response(text, media_type="application/json")
-
-
-def rendered_page(page: PageOf[Any]) -> Response:
-    """Answer with a page of a list."""
-    return answered(page_as_json(page))
-
-
-def page_as_json(page: PageOf[Any]) -> bytes:
-    """Write a page of a list."""
-    return as_json({"items": page.items, "next_cursor": page.next_cursor})
 
 
 def sorting(text: str) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
-from api.http.rendering import rendered, rendered_page
+from api.http.rendering import rendered
 from api.http.schemas import Page
 from api.jobs.changes import apply_change, delete_job
 from api.jobs.kind import Adding, JobKind
@@ -70,7 +70,7 @@ def job_router(kind: JobKind) -> APIRouter:
         database: DatabaseDep,
     ) -> Response:
         with database.read() as session:
-            return rendered_page(read_page(session, query, kind))
+            return rendered(read_page(session, query, kind))
 
     def read_one(reference: Reference, database: DatabaseDep) -> Response:
         with database.read() as session:

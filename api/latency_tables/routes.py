@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import OnceDep
-from api.http.rendering import rendered, rendered_page, sorting
+from api.http.rendering import rendered, sorting
 from api.http.schemas import ListQuery, Page
 from api.inputs.data_roots import check_model
 from api.jobs.routes import answer_new
@@ -50,7 +50,7 @@ def list_latency_tables(query: Annotated[ListQuery, Query()], database: Database
     """List the latency tables without their entries, the newest first."""
     with database.read() as session:
         page = latency_pages.list_tables(session, limit=query.limit, cursor=query.cursor)
-    return rendered_page(page)
+    return rendered(page)
 
 
 @router.get("/latency-tables/{table}", response_model=LatencyTableDetail)

@@ -39,26 +39,20 @@ def list_all(
 
     The loss is the held-out relative one: that of the result, else the newest reading.
     """
-    from kdnas.db.repository import distillations
+    from api.distillations.kind import KIND
+    from api.distillations.schemas import DistillationQuery
+    from api.jobs.reading import read_page
     from kdnas.specs.objective_registry import objective_names
 
-    wanted = None if status is None else known_status(status)
+    wanted = [] if status is None else [known_status(status)]
     if objective is not None and objective not in objective_names():
         raise SpecError(unknown_name("objective", objective, objective_names()))
+    query = DistillationQuery(status=wanted, objective=objective, limit=limit)
     with reading() as session:
-        if as_json:
-            from api.distillations.kind import KIND
-            from api.distillations.schemas import DistillationQuery
-            from api.jobs.reading import read_page
-
-            asked = [] if wanted is None else [wanted]
-            query = DistillationQuery(status=asked, objective=objective, limit=limit)
-            print_answer(read_page(session, query, KIND).items)
-            return
-        records = distillations.list_distillations(
-            session, status=wanted, objective=objective, limit=limit
-        )
-        found = distillations.overviews(session, records)
+        found = read_page(session, query, KIND).items
+    if as_json:
+        print_answer(found)
+        return
     nothing = "no distillation yet; start one with kdnas full-distill --arch ..."
     if status or objective:
         nothing = "no such distillation; kdnas distillations list shows all"
@@ -69,18 +63,19 @@ def list_all(
 def show(distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Show one distillation: its request, its curve, its held-out losses, and how to go on."""
     from api.distillations.kind import KIND
+    from api.inputs.results import learned_nothing
     from api.jobs.reading import read_job
     from kdnas.db.repository import distillations
 
     with reading() as session:
-        record = distillations.get_distillation(session, distillation)
+        found = read_job(session, distillation, KIND)
         if as_json:
-            print_answer(read_job(session, record.id, KIND))
+            print_answer(found)
             return
-        (seen,) = distillations.overviews(session, [record])
-        curve = distillations.distillation_curve(session, record.id)
-        readings = distillations.distillation_readings(session, record.id)
-    typer.echo(shown(seen, curve, readings))
+        curve = distillations.distillation_curve(session, found["id"])
+        readings = distillations.distillation_readings(session, found["id"])
+        doubt = learned_nothing(distillations.get_distillation(session, found["id"]))
+    typer.echo(shown(found, curve, readings, doubt))
 
 
 @app.command()

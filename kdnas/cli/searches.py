@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from kdnas.cli.screens.search import show_result
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import answer, print_answer, print_lines
 from kdnas.cli.tables.candidates import write_table
-from kdnas.records import SearchRecord
+
+if TYPE_CHECKING:
+    from kdnas.db.lists.job_pages import Row
 
 app = typer.Typer(help="List, show and export searches.", no_args_is_help=True)
 
@@ -23,24 +25,21 @@ def list_all(
     as_json: common.JsonOfService = False,
 ) -> None:
     """List searches, the newest first."""
-    from kdnas.db.repository import searches
+    from api.jobs.reading import read_page
+    from api.searches.kind import KIND
 
-    with stored() as (database, _), database.read() as session:
-        if as_json:
-            from api.jobs.reading import read_page
-            from api.searches.kind import KIND
-
-            print_answer(read_page(session, KIND.query(limit=limit), KIND).items)
-            return
-        found = searches.list_searches(session, limit=limit)
+    with reading() as session:
+        found = read_page(session, KIND.query(limit=limit), KIND).items
+    if as_json:
+        print_answer(found)
+        return
     print_lines(map(_line, found) if found else ["no search yet; start one with kdnas search"])
 
 
-def _line(search: SearchRecord) -> str:
-    teacher, corpus = search.spec["teacher"]["ref"], ", ".join(search.spec["corpus"]["source"])
+def _line(row: Row) -> str:
     return (
-        f"{search.name:<24} {search.status:<10} {search.created_at:%Y-%m-%d %H:%M}  "
-        f"{teacher} on {corpus}  (id {search.id})"
+        f"{row['name']:<24} {row['status']:<10} {row['created_at']:%Y-%m-%d %H:%M}  "
+        f"{row['teacher']} on {', '.join(row['corpus'])}  (id {row['id']})"
     )
 
 

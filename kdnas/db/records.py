@@ -139,28 +139,6 @@ class LeaseHolder:
 
 
 @dataclass(frozen=True, slots=True)
-class DistillationOverview:
-    """A distillation with what is beside its row: its newest reading, and who works on it."""
-
-    record: DistillationRecord
-    reading: HeldOutReading | None
-    holder: LeaseHolder | None
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether its process died: its status says that it runs, and nobody works on it."""
-        return self.record.status == "running" and self.holder is None
-
-    @property
-    def relative(self) -> float | None:
-        """Relative held-out loss: the result's, else the newest reading's."""
-        found = self.record.metrics.get("relative")
-        if found is not None:
-            return float(found)
-        return None if self.reading is None else self.reading.losses.relative
-
-
-@dataclass(frozen=True, slots=True)
 class EventRecord:
     """Something that happened.
 

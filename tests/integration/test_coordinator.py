@@ -337,7 +337,7 @@ def test_what_the_command_line_runs_is_paused_here_and_resumed_there(sqlite_plac
 
     def is_at_work() -> bool:
         with here.database.read() as session:
-            names = [record.name for record in searches.list_searches(session)]
+            names = [record.name for record in jobs.newest_jobs(session, Search)]
         return "by-hand" in names and here.num_finished(search_id()) > 0
 
     here.wait_for(is_at_work)

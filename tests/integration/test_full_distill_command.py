@@ -52,7 +52,7 @@ def test_it_says_what_it_took_and_how_it_goes(finished: Finished) -> None:
     assert "objective  hs  (default" in finished.err
     assert "held-out relative" in finished.err
     assert finished.json["status"] == "succeeded"
-    assert finished.json["step"] == finished.json["total_steps"] == 40
+    assert finished.json["done"] == finished.json["total"] == 40
     assert 0 < finished.json["losses"]["relative"] < 1.5
 
 
@@ -193,7 +193,7 @@ def test_no_steps_write_the_student_as_it_starts(program: Program, finished: Fin
     result = program.run(*asked, "--output", "start", "--name", "start", "--json")
     assert result.code == 0, result.err
     assert result.json["status"] == "succeeded"
-    assert (result.json["step"], result.json["total_steps"]) == (0, 0)
+    assert (result.json["done"], result.json["total"]) == (0, 0)
     assert "as it starts, undistilled" in result.err
     assert "tokens/s" not in result.err
     card = (program.folder / "start" / "README.md").read_text("utf-8")

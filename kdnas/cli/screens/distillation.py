@@ -13,7 +13,8 @@ from kdnas.cli.tables.answers import fact_lines
 from kdnas.cli.tables.formats import as_text
 
 if TYPE_CHECKING:
-    from kdnas.db.records import DistillationOverview, DistillationRecord, HeldOutReading
+    from kdnas.db.lists.job_pages import Row
+    from kdnas.db.records import HeldOutReading
     from kdnas.records import CurvePoint
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -23,55 +24,51 @@ LOSSES = ("relative", "output", "mean")
 HEADER = ("name", "status", "architecture", "objective", "teacher", "step", "relative", "age")
 
 
-def listed(found: Sequence[DistillationOverview]) -> str:
-    """Lay distillations out, a line each."""
+def listed(found: Sequence[Row]) -> str:
+    """Lay distillations out, a line each, as they are read for the service's list."""
     now = datetime.now(UTC)
     rows = [
         (
-            seen.record.name,
-            seen.record.status + ("*" if seen.abandoned else ""),
-            str(seen.record.architecture),
-            str(seen.record.spec["objective"]["name"]),
-            _short(str(seen.record.spec["teacher"]["ref"])),
-            _step(seen.record),
-            "" if seen.relative is None else f"{seen.relative:.4f}",
-            age(now - seen.record.created_at),
+            row["name"],
+            row["status"] + ("*" if _abandoned(row) else ""),
+            row["architecture"],
+            row["objective"],
+            _short(row["teacher"]),
+            _step(row),
+            "" if row["losses"] is None else f"{row['losses']['relative']:.4f}",
+            age(now - row["created_at"]),
         )
-        for seen in found
+        for row in found
     ]
     table = as_text(HEADER, rows, right=("step", "relative", "age"))
-    if any(seen.abandoned for seen in found):
+    if any(map(_abandoned, found)):
         table += "\n* its process died; go on with: kdnas distillations resume NAME"
     return table
 
 
 def shown(
-    seen: DistillationOverview, curve: Sequence[CurvePoint], readings: Sequence[HeldOutReading]
+    row: Row,
+    curve: Sequence[CurvePoint],
+    readings: Sequence[HeldOutReading],
+    doubt: str | None,
 ) -> str:
-    """Write one distillation out."""
-    from api.inputs.results import learned_nothing
-
-    record = seen.record
+    """Write one distillation out, as it is read for the service's answer; ``doubt`` is of it."""
     before = {
-        "status": _status(seen),
-        "warning": learned_nothing(record),
-        **_spec_lines(record.spec),
-        "step": _step(record),
+        "status": _status(row),
+        "warning": doubt,
+        **_spec_lines(row["spec"]),
+        "step": _step(row),
         "loss": _loss(curve) if curve else None,
     }
-    moments = {
-        "created": record.created_at,
-        "started": record.started_at,
-        "ended": record.finished_at,
-    }
+    moments = {"created": "created_at", "started": "started_at", "ended": "finished_at"}
     after = {
-        "student": record.output_path,
-        "output": None if record.output_path else record.spec.get("output"),
-        **{word: at and f"{moment(at)} UTC" for word, at in moments.items()},
-        "next": _next(seen),
+        "student": row["output"],
+        "output": None if row["output"] else row["spec"].get("output"),
+        **{word: row[at] and f"{moment(row[at])} UTC" for word, at in moments.items()},
+        "next": _next(row),
     }
-    head = f"{record.name}  (id {record.id})"
-    best = record.metrics.get("step")
+    head = f"{row['name']}  (id {row['id']})"
+    best = row["losses"]["step"] if row["status"] == "succeeded" and row["losses"] else None
     losses = ["", "held-out losses", _readings(readings, best), ""] if readings else []
     return "\n".join([head, *fact_lines(before), *losses, *fact_lines(after)])
 
@@ -94,25 +91,28 @@ def sparkline(values: Sequence[float], width: int = CURVE_WIDTH) -> str:
     return "".join(BARS[round((mean - low) / span * (len(BARS) - 1))] for mean in means)
 
 
-def _status(seen: DistillationOverview) -> str:
-    record, holder = seen.record, seen.holder
-    if seen.abandoned:
+def _abandoned(row: Row) -> bool:
+    """Whether its process died: its status says that it runs, and nobody works on it."""
+    return row["status"] == "running" and row["worker"] is None
+
+
+def _status(row: Row) -> str:
+    if _abandoned(row):
         return "running, but its process died"
-    if holder is not None:
-        return f"{record.status}, by process {holder.pid} on {holder.host}"
-    return f"{record.status}: {record.error}" if record.error else record.status
+    if row["worker"] is not None:
+        return f"{row['status']}, on {row['worker']}"
+    return f"{row['status']}: {row['error']}" if row["error"] else str(row["status"])
 
 
-def _next(seen: DistillationOverview) -> str | None:
+def _next(row: Row) -> str | None:
     """Say how to go on, as a command."""
-    record = seen.record
-    if record.status in {"queued", "paused", "failed"} or seen.abandoned:
-        return f"kdnas distillations resume {record.name}"
+    if row["status"] in {"queued", "paused", "failed"} or _abandoned(row):
+        return f"kdnas distillations resume {row['name']}"
     ways = {
-        "running": f"kdnas distillations cancel {record.name}, to stop it for good",
-        "succeeded": f"AutoModel.from_pretrained({record.output_path!r})",
+        "running": f"kdnas distillations cancel {row['name']}, to stop it for good",
+        "succeeded": f"AutoModel.from_pretrained({row['output']!r})",
     }
-    return ways.get(record.status)
+    return ways.get(row["status"])
 
 
 def _spec_lines(spec: Any) -> dict[str, str]:
@@ -179,8 +179,9 @@ def _readings(readings: Sequence[HeldOutReading], best: int | None) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-def _step(record: DistillationRecord) -> str:
-    return f"{record.step}/{record.total_steps}" if record.total_steps else str(record.step)
+def _step(row: Row) -> str:
+    done = row["done"] or 0
+    return f"{done}/{row['total']}" if row["total"] else str(done)
 
 
 def _short(teacher: str) -> str:

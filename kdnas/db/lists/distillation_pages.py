@@ -12,6 +12,7 @@ from kdnas.db.lists.job_pages import Listing, Row, equal_to, reference_to
 from kdnas.db.models import Distillation, DistillationReading, Search
 
 LOSSES = ("training", "mean", "relative", "output")
+OBJECTIVE: Final = Distillation.spec["objective"]["name"].as_string()
 
 
 def _with_losses(session: Session, rows: list[Row]) -> list[Row]:
@@ -42,6 +43,8 @@ LISTING: Final = Listing(
     Distillation,
     columns={
         "architecture": Distillation.architecture,
+        "objective": OBJECTIVE,
+        "teacher": Distillation.spec["teacher"]["ref"].as_string(),
         "search_id": Distillation.search_id,
         "losses": Distillation.metrics,
         "output": Distillation.output_path,
@@ -49,7 +52,7 @@ LISTING: Final = Listing(
     sorts={"architecture": Distillation.architecture},
     filters={
         "architecture": equal_to(Distillation.architecture),
-        "objective": equal_to(Distillation.spec["objective"]["name"].as_string()),
+        "objective": equal_to(OBJECTIVE),
         "search": reference_to(Search, Distillation.search_id),
     },
     complete=_with_losses,

@@ -162,6 +162,8 @@ def _mean(total: float, count: int) -> float | None:
 LISTING: Final = Listing(
     Search,
     columns={
+        "teacher": Search.spec["teacher"]["ref"].as_string(),
+        "corpus": Search.spec["corpus"]["source"],
         "_loss": Search.spec["reward"]["loss"].as_string(),
         "_episodes": Search.spec["controller"]["episodes"],
     },

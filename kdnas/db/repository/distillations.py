@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, select, tuple_
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
 from kdnas.db.models import Distillation, DistillationCurvePoint, DistillationReading
-from kdnas.db.queue import leases
 from kdnas.db.records import (
-    DistillationOverview,
     DistillationRecord,
     HeldOutReading,
     OwnerKind,
     record_of,
 )
 from kdnas.db.repository.events import append_event
-from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
+from kdnas.db.repository.jobs import add_job, get_job, locked_job
 from kdnas.errors import ConflictError
 from kdnas.records import CurvePoint, SearchStatus
 
@@ -93,25 +91,6 @@ def get_distillation(session: Session, reference: str) -> DistillationRecord:
         NotFoundError: there is neither.
     """
     return distillation_record(get_job(session, reference, Distillation))
-
-
-def list_distillations(
-    session: Session,
-    *,
-    status: SearchStatus | None = None,
-    objective: str | None = None,
-    limit: int = 100,
-) -> list[DistillationRecord]:
-    """Distillations, the newest first."""
-    named = Distillation.spec["objective"]["name"].as_string() == objective
-    found = newest_jobs(
-        session,
-        Distillation,
-        *([] if objective is None else [named]),
-        statuses=[] if status is None else [status],
-        limit=limit,
-    )
-    return [distillation_record(row) for row in found]
 
 
 def set_distillation_progress(
@@ -203,20 +182,6 @@ def distillation_readings(session: Session, distillation_id: str) -> list[HeldOu
     """
     row = get_job(session, distillation_id, Distillation)
     return [record_of(reading, HeldOutReading) for reading in row.readings]
-
-
-def overviews(
-    session: Session, records: Collection[DistillationRecord]
-) -> list[DistillationOverview]:
-    """Distillations with their newest readings and who works on them, in the order given."""
-    ids, now = [record.id for record in records], leases.database_time(session)
-    rows = session.scalars(select(Distillation).where(Distillation.id.in_(ids)))
-    holders = {row.id: leases.live_holder(row, now) for row in rows}
-    of, step = DistillationReading.distillation_id, DistillationReading.step
-    last = select(of, func.max(step)).where(of.in_(ids)).group_by(of)
-    readings = session.scalars(select(DistillationReading).where(tuple_(of, step).in_(last)))
-    newest = {row.distillation_id: record_of(row, HeldOutReading) for row in readings}
-    return [DistillationOverview(one, newest.get(one.id), holders[one.id]) for one in records]
 
 
 def distillation_record(row: Distillation) -> DistillationRecord:

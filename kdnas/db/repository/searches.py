@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.models import Search
 from kdnas.db.records import OwnerKind, record_of
-from kdnas.db.repository.jobs import add_job, get_job, locked_job, newest_jobs
+from kdnas.db.repository.jobs import add_job, get_job, locked_job
 from kdnas.records import SearchFacts, SearchRecord
 
 
@@ -38,11 +38,6 @@ def get_search(session: Session, reference: str) -> SearchRecord:
         NotFoundError: there is neither.
     """
     return record_of(get_job(session, reference, Search), SearchRecord)
-
-
-def list_searches(session: Session, limit: int = 100) -> list[SearchRecord]:
-    """Searches, the newest first."""
-    return [record_of(row, SearchRecord) for row in newest_jobs(session, Search, limit=limit)]
 
 
 def set_search_facts(session: Session, search_id: str, facts: SearchFacts) -> None:

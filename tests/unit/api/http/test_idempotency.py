@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from api.http.app import create_app
 from api.http.idempotency import Answer, OnceDep
 from kdnas.db.engine import Database, Session
-from kdnas.db.repository import idempotency, searches
+from kdnas.db.models import Search
+from kdnas.db.repository import idempotency, jobs, searches
 from kdnas.errors import ConflictError
 from kdnas.settings import Settings
 
@@ -48,7 +49,7 @@ def post(client: TestClient, body: Any, key: str | None = "k1") -> Any:
 
 def num_searches(database: Database) -> int:
     with database.read() as session:
-        return len(searches.list_searches(session))
+        return len(jobs.newest_jobs(session, Search))
 
 
 @pytest.mark.databases("sqlite", "postgresql")

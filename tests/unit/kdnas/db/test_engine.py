@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from kdnas.db.engine import Database, parse_url, shown
 from kdnas.db.migrate import open_database
-from kdnas.db.repository import searches
+from kdnas.db.models import Search
+from kdnas.db.repository import jobs, searches
 from kdnas.errors import DatabaseError
 from kdnas.settings import Settings
 
@@ -50,19 +51,19 @@ def test_an_error_undoes_the_whole_transaction(database: Database) -> None:
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     with database.read() as session:
-        assert searches.list_searches(session) == []
+        assert jobs.newest_jobs(session, Search) == []
 
 
 def test_readers_and_a_writer_do_not_wait_for_each_other(database: Database) -> None:
     with database.write() as writer:
         searches.create_search(writer, {}, name="unseen")
         with database.read() as reader:
-            assert searches.list_searches(reader) == []
+            assert jobs.newest_jobs(reader, Search) == []
     with database.read() as reader:
-        assert len(searches.list_searches(reader)) == 1
+        assert len(jobs.newest_jobs(reader, Search)) == 1
         with database.write() as writer:
             searches.create_search(writer, {}, name="later")
-        assert len(searches.list_searches(reader)) == 1  # one state all along
+        assert len(jobs.newest_jobs(reader, Search)) == 1  # one state all along
 
 
 @pytest.mark.parametrize(

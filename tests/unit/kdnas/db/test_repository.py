@@ -17,6 +17,9 @@ from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.base import UtcDateTime, new_id
 from kdnas.db.engine import Database
+from kdnas.db.lists.distillation_pages import LISTING
+from kdnas.db.lists.job_pages import list_jobs, read_jobs
+from kdnas.db.models import Search
 from kdnas.db.queue import leases
 from kdnas.db.records import DistillationRecord, HeldOutReading
 from kdnas.db.repository import distillations, events, jobs, latencies, searches
@@ -91,7 +94,7 @@ def test_a_name_is_taken_once(database: Database) -> None:
             searches.create_search(session, {}, name="dead")
         searches.create_search(session, {}, name="other")
     with database.read() as session:
-        assert {s.name for s in searches.list_searches(session)} == {"mine", "dead", "other"}
+        assert {s.name for s in jobs.newest_jobs(session, Search)} == {"mine", "dead", "other"}
 
 
 def test_searches_are_listed_newest_first(database: Database) -> None:
@@ -99,8 +102,8 @@ def test_searches_are_listed_newest_first(database: Database) -> None:
         made = [searches.create_search(session, {}, name=f"n{i}") for i in range(5)]
     newest = sorted((s.id for s in made), reverse=True)
     with database.read() as session:
-        assert [s.id for s in searches.list_searches(session)] == newest
-        assert [s.id for s in searches.list_searches(session, limit=2)] == newest[:2]
+        assert [s.id for s in jobs.newest_jobs(session, Search)] == newest
+        assert [s.id for s in jobs.newest_jobs(session, Search, limit=2)] == newest[:2]
 
 
 def test_what_is_running_is_not_deleted(database: Database) -> None:
@@ -127,8 +130,6 @@ def test_a_distillation_and_its_curve(database: Database) -> None:
     with database.read() as session:
         assert distillations.distillation_curve(session, made.id) == [points[0], *again]
         done = distillations.get_distillation(session, "small")
-        assert distillations.list_distillations(session, status="succeeded") == [done]
-        assert distillations.list_distillations(session, status="queued") == []
         types = [e.type for e in events.events_since(session, job_id=made.id)]
         with pytest.raises(NotFoundError, match="nothing"):
             distillations.distillation_curve(session, "nothing")
@@ -237,6 +238,10 @@ def reading(step: int, relative: float) -> HeldOutReading:
     return HeldOutReading(step, Losses(1.0, 0.5, relative, 0.25))
 
 
+def losses_in_list(step: int, relative: float) -> dict[str, float]:
+    return {"step": step, "training": 1.0, "mean": 0.5, "relative": relative, "output": 0.25}
+
+
 def test_held_out_readings_are_replaced_where_steps_are_repeated(database: Database) -> None:
     with database.write() as session:
         made = distillations.create_distillation(session, {}, SMALL, name="small")
@@ -255,10 +260,10 @@ def test_held_out_readings_are_replaced_where_steps_are_repeated(database: Datab
         with pytest.raises(NotFoundError, match="nothing"):
             distillations.distillation_readings(session, "nothing")
         payload = events.events_since(session, job_id=made.id)[-1].payload
-        seen = distillations.overviews(session, [made, other])
+        seen = read_jobs(session, [made.id, other.id], LISTING)
     assert payload == {"step": 20, "total_steps": 100, "loss": None, "relative": 0.8}
-    assert [(one.record.name, one.relative, one.holder) for one in seen] == [
-        ("small", 0.8, None),
+    assert [(row["name"], row["losses"], row["worker"]) for row in seen] == [
+        ("small", losses_in_list(20, 0.8), None),
         ("large", None, None),
     ]
 
@@ -270,13 +275,13 @@ def test_a_reading_before_the_first_step_is_kept_and_gives_way_to_later_ones(
         made = distillations.create_distillation(session, {}, SMALL, name="small")
         for step, relative in ((0, 0.9), (10, 0.7)):
             if step:
-                (seen,) = distillations.overviews(session, [made])
-                assert seen.relative == 0.9
+                (seen,) = read_jobs(session, [made.id], LISTING)
+                assert seen["losses"] == losses_in_list(0, 0.9)
             distillations.set_distillation_progress(
                 session, made.id, step, 100, held_out=[reading(step, relative)]
             )
-        (seen,) = distillations.overviews(session, [made])
-        assert seen.relative == 0.7
+        (seen,) = read_jobs(session, [made.id], LISTING)
+        assert seen["losses"] == losses_in_list(10, 0.7)
         found = distillations.distillation_readings(session, made.id)
         payloads = events.payloads_of(session, "distillation_progress", made.id)
     assert found == [reading(0, 0.9), reading(10, 0.7)]
@@ -309,5 +314,5 @@ def test_distillations_are_listed_by_objective(database: Database) -> None:
             distillations.create_distillation(session, spec, SMALL)
     with database.read() as session:
         for name, count in (("hs", 2), ("hs+od", 1), ("od", 0)):
-            found = distillations.list_distillations(session, objective=name)
-            assert [row.spec["objective"]["name"] for row in found] == [name] * count
+            found = list_jobs(session, {"objective": name}, LISTING).items
+            assert [row["objective"] for row in found] == [name] * count
