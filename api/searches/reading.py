@@ -56,21 +56,19 @@ def search_summary(search_id: str, database: Database) -> dict[str, Any]:
 
 
 def _with_figures(session: Session, rows: list[Row]) -> list[Row]:
-    asked = {row["id"]: (row.pop("_loss"), row.pop("_episodes")) for row in rows}
-    found = remembered_figures(session, asked)
+    asked = {row["id"]: (row["_loss"], row["_episodes"]) for row in rows}
+    found = remembered_figures(session, asked, {row["id"]: row["_event"] or 0 for row in rows})
     return [{**row, **found[row["id"]]} for row in rows]
 
 
 def _with_summary(session: Session, rows: list[Row]) -> list[Row]:
-    return [{**row, **_found(session, row["id"])} for row in rows]
+    return [{**row, **_found(session, row["id"], row["_event"] or 0)} for row in rows]
 
 
-def _found(session: Session, search_id: str) -> Row:
+def _found(session: Session, search_id: str, event: int) -> Row:
     facts = searches.search_facts(session, search_id)
-    return {
-        "warnings": [] if facts is None else facts.warnings,
-        "summary": remembered(session, search_id, "summary", lambda: _summary(session, search_id)),
-    }
+    summary = remembered(session, search_id, "summary", lambda: _summary(session, search_id), event)
+    return {"warnings": [] if facts is None else facts.warnings, "summary": summary}
 
 
 def _summary(session: Session, search_id: str) -> dict[str, Any]:

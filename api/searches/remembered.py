@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -64,7 +64,11 @@ _at_work_lock = threading.Lock()
 
 
 def remembered(
-    session: Session, search_id: str, what: Hashable, find: Callable[[], Found]
+    session: Session,
+    search_id: str,
+    what: Hashable,
+    find: Callable[[], Found],
+    event: int | None = None,
 ) -> Found:
     """Return what was found before, or find it.
 
@@ -73,8 +77,10 @@ def remembered(
         search_id: the search.
         what: names what is looked for, with every parameter that it depends on.
         find: reads in the same session and depends on nothing that changes without an event.
+        event: the newest one of the search; None reads which.
     """
-    event = explored.newest_events(session, [search_id]).get(search_id, 0)
+    if event is None:
+        event = explored.newest_event(session, search_id)
     key = (search_id, what)
     with _at_work_lock:
         working = _at_work.setdefault(key, threading.Lock())  # gone with the last who holds it
@@ -87,9 +93,16 @@ def remembered(
         return found
 
 
-def remembered_figures(session: Session, searches: Asked) -> dict[str, Row]:
-    """Return what :func:`search_pages.read_figures` does, for searches with news from there."""
-    events = explored.newest_events(session, searches)
+def remembered_figures(
+    session: Session, searches: Asked, events: Mapping[str, int]
+) -> dict[str, Row]:
+    """Return what :func:`search_pages.read_figures` does, for searches with news from there.
+
+    Args:
+        session: as for :func:`remembered`.
+        searches: whose figures.
+        events: the newest one of each.
+    """
     known = {search_id: _figures.known(session, search_id) for search_id in searches}
     found = {
         search_id: cast(Row, entry[1])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Candidate, Event, Search, SearchState
+from kdnas.db.models import Candidate, Event, SearchState
 from kdnas.records import ExploredState, Losses, StateCounts
 
 
@@ -41,16 +41,9 @@ def explored_states(session: Session, search_id: str) -> list[ExploredState]:
     return [ExploredState(*(*row[:7], Losses(*row[7:11]), *row[11:])) for row in rows]
 
 
-def newest_events(session: Session, search_ids: Collection[str]) -> dict[str, int]:
-    """Id of the newest event of each search: while it is the same, its states are."""
-    newest = (
-        select(func.max(Event.id))
-        .where(Event.job_id == Search.id)
-        .correlate(Search)
-        .scalar_subquery()
-    )
-    query = select(Search.id, newest).where(Search.id.in_(search_ids))
-    return {search_id: event or 0 for search_id, event in session.execute(query)}
+def newest_event(session: Session, search_id: str) -> int:
+    """Id of a search's newest event, or 0: while it is the same, its states are."""
+    return session.scalar(select(func.max(Event.id)).where(Event.job_id == search_id)) or 0
 
 
 def state_counts(session: Session, search_id: str) -> StateCounts:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.base import utc_now
 from kdnas.db.lists.pages import Order, PageOf, read_page
@@ -38,8 +39,13 @@ _COLUMNS: Final = (
     *_LEASE,
 )
 
-_FOR_THE_LIST: Final = {"_value", "_key", *_LEASE}
-"""What a row is read with and does not show."""
+_PART = aliased(Job, flat=True)
+_NUM_PARTS = select(func.count()).where(_PART.parent_id == Job.id).correlate(Job)
+_PARTS: Final = {
+    "_parts": _NUM_PARTS.scalar_subquery(),
+    "_parts_ended": _NUM_PARTS.where(_PART.status.in_(FINAL_STATUSES)).scalar_subquery(),
+}
+"""How many jobs a job has asked for; read with each."""
 
 
 def equal_to(column: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Filter:
@@ -89,7 +95,8 @@ class Listing:
 
     Attributes:
         table: of its jobs; all of them, if it is :class:`~kdnas.db.models.Job`.
-        columns: name in a row → what is read for it.
+        columns: name in a row → what is read for it. With a line before it, it is for ``complete``
+            and ``detail`` alone.
         sorts: name → column.
         filters: name → what it keeps.
         complete: adds to the rows of a page, all at once, what takes reads of its own.
@@ -102,6 +109,14 @@ class Listing:
     filters: Mapping[str, Filter] = field(default_factory=dict)
     complete: Callable[[Session, list[Row]], list[Row]] = _as_it_is
     detail: Callable[[Session, list[Row]], list[Row]] = _as_it_is
+
+    @cached_property
+    def query(self) -> Select[Any]:
+        """Reads its rows; made once, since it is asked at each request."""
+        # Columns, not objects: the package of a row's kind may have been removed.
+        own = (column.label(name) for name, column in {**_PARTS, **self.columns}.items())
+        query = select(*(getattr(Job, name) for name in _COLUMNS), *own)
+        return query if self.table is Job else query.where(Job.kind == kind_of(self.table))
 
 
 ALL: Final = Listing()
@@ -132,23 +147,23 @@ def list_jobs(
         RequestError: the cursor is that of another list.
         NotFoundError: a job that a filter names is not there.
     """
-    query, filters = _query(listing), {**FILTERS, **listing.filters}
-    query = query.where(*(filters[name](session, value) for name, value in wanted.items()))
+    filters = {**FILTERS, **listing.filters}
+    query = listing.query.where(*(filters[name](session, value) for name, value in wanted.items()))
     order = Order({**SORTS, **listing.sorts}[sort], Job.id, descending)
     scope = {"list": str(listing.table.__tablename__), "sort": sort, "descending": descending}
     page = read_page(session, query, order, {**scope, **wanted}, limit, cursor)
-    return PageOf(_rows(session, page.items, listing), page.next_cursor)
+    return PageOf(_shown(_rows(session, page.items, listing)), page.next_cursor)
 
 
 def read_jobs(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as the list has them, in the order given; those that are gone are left out."""
-    return _read(session, _query(listing), ids, listing)
+    return _shown(_read(session, listing.query, ids, listing))
 
 
 def read_in_full(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as :func:`read_jobs` does, with what was asked for and what it came to be."""
-    query = _query(listing).add_columns(Job.requested, Job.resolved, Job.spec.label("spec"))
-    return listing.detail(session, _read(session, query, ids, listing))
+    query = listing.query.add_columns(Job.requested, Job.resolved, Job.spec.label("spec"))
+    return _shown(listing.detail(session, _read(session, query, ids, listing)))
 
 
 def list_labels(session: Session) -> list[Row]:
@@ -162,23 +177,6 @@ def list_labels(session: Session) -> list[Row]:
     return [dict(row._mapping) for row in session.execute(query)]
 
 
-def _children(session: Session, ids: Collection[str]) -> dict[str, tuple[int, int]]:
-    ended = func.sum(case((Job.status.in_(FINAL_STATUSES), 1), else_=0))
-    query = (
-        select(Job.parent_id, func.count(), ended)
-        .where(Job.parent_id.in_(ids))
-        .group_by(Job.parent_id)
-    )
-    return {str(row[0]): (row[1], int(row[2] or 0)) for row in session.execute(query)}
-
-
-def _query(listing: Listing) -> Select[Any]:
-    # Columns, not objects: the package of a row's kind may have been removed.
-    own = (column.label(name) for name, column in listing.columns.items())
-    query = select(*(getattr(Job, name) for name in _COLUMNS), *own)
-    return query if listing.table is Job else query.where(Job.kind == kind_of(listing.table))
-
-
 def _read(
     session: Session, query: Select[Any], ids: Collection[str], listing: Listing
 ) -> list[Row]:
@@ -190,17 +188,20 @@ def _rows(session: Session, found: Sequence[Any], listing: Listing) -> list[Row]
     """Turn what was read into what is shown."""
     if not found:
         return []
-    children = _children(session, [job.id for job in found])
-    now = leases.database_time(session)
-    attended = coordinators.count_alive(session, now) > 0
-    rows = [_row(job, children.get(job.id, (0, 0)), now, attended) for job in found]
-    return listing.complete(session, rows)
+    at_work = any(job.lease_token or job.status in {"queued", "running"} for job in found)
+    now = leases.database_time(session) if at_work else utc_now()
+    attended = at_work and coordinators.count_alive(session, now) > 0
+    return listing.complete(session, [_row(job, now, attended) for job in found])
 
 
-def _row(job: Any, children: tuple[int, int], now: datetime, attended: bool) -> Row:
-    holder = leases.live_holder(job, now)
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
+
+
+def _row(job: Any, now: datetime, attended: bool) -> Row:
+    holder, children = leases.live_holder(job, now), (job._parts, job._parts_ended)
     return {
-        **{name: value for name, value in job._mapping.items() if name not in _FOR_THE_LIST},
+        **{name: value for name, value in job._mapping.items() if name not in _LEASE},
         "standing": _standing(job, children, holder is not None, attended),
         "remaining_seconds": _remaining(job, now) if holder is not None else None,
         "num_children": children[0],

@@ -11,7 +11,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from kdnas.db.lists.candidate_pages import read_candidates
 from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
-from kdnas.db.models import Candidate, Episode, Search, SearchState
+from kdnas.db.models import Candidate, Episode, Event, Job, Search, SearchState
 
 Asked = Mapping[str, tuple[str | None, int | None]]
 """Id of a search → name of the loss that its reward is made of, and episodes asked for."""
@@ -159,11 +159,14 @@ def _mean(total: float, count: int) -> float | None:
     return total / count if count else None
 
 
+_NEWEST = select(func.max(Event.id)).where(Event.job_id == Job.id)
+
 LISTING: Final = Listing(
     Search,
     columns={
         "teacher": Search.spec["teacher"]["ref"].as_string(),
         "corpus": Search.spec["corpus"]["source"],
+        "_event": _NEWEST.correlate(Job).scalar_subquery(),
         "_loss": Search.spec["reward"]["loss"].as_string(),
         "_episodes": Search.spec["controller"]["episodes"],
     },
