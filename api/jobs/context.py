@@ -56,7 +56,7 @@ class JobContext:
         stopped_status: StoppedStatus,
     ) -> None:
         self.id, self.kind, self.called, self.spec = job.id, job.kind, job.called, job.spec
-        self.status: SearchStatus | None = job.status  # type: ignore[assignment]
+        self.status: SearchStatus | None = job.status
         self.settings, self.database, self.claimed = settings, database, claimed
         self._is_lost, self._is_unwanted = is_lost, is_unwanted
         self._should_stop, self.stopped_status = should_stop, stopped_status

@@ -65,7 +65,7 @@ def do_job(
                 context.succeed()
         with database.read() as session:
             row = jobs.get_job(session, job_id)
-            status: SearchStatus = row.status  # type: ignore[assignment]
+            status = row.status
         if status in OVER:
             clean_up(job_id, database, settings)
     return status

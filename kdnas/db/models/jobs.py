@@ -10,13 +10,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, func, inspect
+from sqlalchemy import ForeignKey, Index, Text, UniqueConstraint, func, inspect
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, Mapper, Session, mapped_column
 from sqlalchemy.sql.elements import ColumnElement
 
 from kdnas.db.base import Base, Dated, LeaseColumns, new_id, one_of
 from kdnas.db.models.values import OWNER_KINDS, STATUSES
+from kdnas.records import SearchStatus
 
 
 class Job(LeaseColumns, Dated, Base):
@@ -47,7 +48,7 @@ class Job(LeaseColumns, Dated, Base):
     owner_kind: Mapped[str] = mapped_column(default="service")
     requested: Mapped[dict[str, Any]]
     resolved: Mapped[dict[str, Any] | None]
-    status: Mapped[str] = mapped_column(default="queued")
+    status: Mapped[SearchStatus] = mapped_column(Text, default="queued")
     phase: Mapped[str | None]
     phase_since: Mapped[datetime | None]
     done: Mapped[int | None]

@@ -7,7 +7,7 @@ sees that and stops by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from sqlalchemy.orm import Session
 
@@ -53,7 +53,7 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
         ConflictError: its status forbids it; says why, and what to do otherwise.
     """
     row = locked_job(session, job_id)
-    status = cast(SearchStatus, row.status)
+    status = row.status
     after = TRANSITIONS[action].get(status)
     if after is None:
         said = "has succeeded" if status == "succeeded" else f"is {status}"
@@ -69,7 +69,7 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     children = locked_children(session, job_id)
     change_status(session, row, after)
     for child in children:
-        child_after = TRANSITIONS[action].get(cast(SearchStatus, child.status))
+        child_after = TRANSITIONS[action].get(child.status)
         if child_after is not None:
             change_status(session, child, child_after)
     return after

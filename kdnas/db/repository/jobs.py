@@ -167,8 +167,7 @@ def children(session: Session, job_id: str) -> list[Job]:
 
 def status_of(session: Session, job_id: str) -> SearchStatus | None:
     """Where a job stands; None if it is gone."""
-    found = session.scalar(select(Job.status).where(Job.id == job_id))
-    return cast(SearchStatus | None, found)
+    return session.scalar(select(Job.status).where(Job.id == job_id))
 
 
 def set_status(
@@ -193,7 +192,7 @@ def set_status(
     row = locked_job(session, job_id)
     if among is None or row.status in among:
         change_status(session, row, status, error)
-    return cast(SearchStatus, row.status)
+    return row.status
 
 
 def change_status(
