@@ -97,7 +97,8 @@ def get_job(
         NotFoundError: there is neither; says which name is nearest.
         ConflictError: jobs of several kinds have the name.
     """
-    return session.get_one(table, id_of(session, reference, table))
+    row = None if "\0" in reference else session.get(table, reference)  # by id mostly
+    return row or session.get_one(table, id_of(session, reference, table))
 
 
 def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
