@@ -20,11 +20,15 @@ class ObjectiveCommand(TyperCommand):
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Fill in the words before the options are written."""
-        for option in self.params:
-            if isinstance(option, TyperOption) and option.help:
-                option.help = _PLACE.sub(lambda place: _words(place[1]), option.help)
-        super().format_options(ctx, formatter)
+        """Fill in the words while the options are written: another time there may be others."""
+        options = [(o, o.help) for o in self.params if isinstance(o, TyperOption) and o.help]
+        try:
+            for option, text in options:
+                option.help = _PLACE.sub(lambda place: _words(place[1]), text)
+            super().format_options(ctx, formatter)
+        finally:
+            for option, text in options:
+                option.help = text
 
 
 def _words(place: str) -> str:

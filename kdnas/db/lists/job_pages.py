@@ -162,7 +162,9 @@ def read_jobs(session: Session, ids: Collection[str], listing: Listing = ALL) ->
 
 def read_in_full(session: Session, ids: Collection[str], listing: Listing = ALL) -> list[Row]:
     """Read jobs as :func:`read_jobs` does, with what was asked for and what it came to be."""
-    query = listing.query.add_columns(Job.requested, Job.resolved, Job.spec.label("spec"))
+    asked = {"requested": Job.requested, "resolved": Job.resolved, "spec": Job.spec}
+    more = (column.label(name) for name, column in asked.items() if name not in listing.columns)
+    query = listing.query.add_columns(*more)
     return _shown(listing.detail(session, _read(session, query, ids, listing)))
 
 
