@@ -25,7 +25,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 # .venv/.installed says where and what was installed. Another pyproject.toml or constraints.txt is
-# installed on top; an environment that was moved or lost its Python is made anew.
+# installed on top; an environment that was moved or lost its Python is made anew. One that is a link
+# to another folder's stays there: only the link goes.
 setup: ## Make .venv and install kdnas into it, unless that is done
 	@set -e; here=$$(pwd); wanted=$$(pwd; cat pyproject.toml constraints.txt); \
 	usable=; \
@@ -48,6 +49,7 @@ setup: ## Make .venv and install kdnas into it, unless that is done
 			echo "$$found lacks its venv module: install it (on Debian the package" \
 				"python3-venv), or name another with make PYTHON=/path/to/python3.11" >&2; exit 1; \
 		fi; \
+		if [ -L .venv ]; then rm .venv; fi; \
 		"$$python" -m venv --clear .venv; \
 	fi; \
 	echo "Installing kdnas and its pinned dependencies into .venv (minutes the first time)"; \
