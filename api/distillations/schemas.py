@@ -47,7 +47,7 @@ class DistillationShape(JobShape):
     """A full distillation, `done` of `total` steps; `losses` are of its result or last reading."""
 
     architecture: str
-    objective: str | None = Field(description="Its name; null until it is decided.")
+    objective: str | None = Field(description="Its name.")
     teacher: str | None = Field(description="As it was asked for.")
     search_id: str | None
     losses: dict[str, float] | None = Field(

@@ -66,7 +66,7 @@ class SearchShape(JobShape):
     """A search in a list."""
 
     teacher: str | None = Field(description="As it was asked for.")
-    corpus: list[str] | str | None = Field(description="Its sources, as they were asked for.")
+    corpus: list[str] | None = Field(description="Its sources, as they were asked for.")
     num_episodes: int
     num_episodes_finished: int
     num_candidates: int
