@@ -57,6 +57,7 @@ class JobContext:
     ) -> None:
         self.id, self.kind, self.called, self.spec = job.id, job.kind, job.called, job.spec
         self.status: SearchStatus | None = job.status
+        self._worked_before = job.worked_seconds
         self.settings, self.database, self.claimed = settings, database, claimed
         self._is_lost, self._is_unwanted = is_lost, is_unwanted
         self._should_stop, self.stopped_status = should_stop, stopped_status
@@ -92,6 +93,11 @@ class JobContext:
     def latency(self, share: float, text: str) -> None:
         """Say how far the latency table is."""
         self.phase(f"latency table: {text}", share)
+
+    def end_preparation(self) -> None:
+        """Say that work itself begins: the remaining time is told by how fast that is."""
+        with self.database.write() as session:
+            jobs.end_preparation(session, self.id, self._worked_before)
 
     def progress(self, done: int, total: int | None) -> None:
         """Write down how much of the whole is done, in the kind's own unit."""

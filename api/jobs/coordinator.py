@@ -167,15 +167,17 @@ class Coordinator:
         """Claim and start one of each kind in turn, until nothing waits or there is no room."""
         num_started = 1
         while num_started and not self._stopping.is_set():
-            num_started = sum(self._start_next(kind) for kind in kinds().values())
+            with self._database.read() as session:
+                in_question = claims.kinds_in_question(session, self._left_alone())
+            asked = [kind for kind in kinds().values() if kind.name in in_question]
+            num_started = sum(self._start_next(kind) for kind in asked)
 
     def _start_next(self, kind: JobKind) -> bool:
         num_beside = sum(child.kind == kind.name for child in self._children)
         is_full = len(self._children) >= self.max_running
         if kind.run is None or is_full or (kind.shares_cores and num_beside >= self._max_sharing):
             return False
-        # A runner lets go of its job a moment before it ends.
-        resting = self._pauses.resting() | {child.claim.job_id for child in self._children}
+        resting = self._left_alone()
         with self._database.read() as session:  # a writer would hold up others on SQLite
             num_waiting = len(claims.waiting(session, kind.name, resting))
         if not num_waiting:
@@ -205,6 +207,11 @@ class Coordinator:
             taken_up=claim.taken_up,
         )
         return True
+
+    def _left_alone(self) -> frozenset[str]:
+        """Ids of jobs that are not to be claimed now."""
+        # A runner lets go of its job a moment before it ends.
+        return self._pauses.resting() | {child.claim.job_id for child in self._children}
 
     def _clean_up(self) -> None:
         """Remove what processes that were killed would have removed; twice does no harm."""

@@ -26,8 +26,8 @@ class Job(LeaseColumns, Dated, Base):
     ``requested`` is what the user wrote and is never overwritten; ``resolved`` is the same with
     nothing left open, null until it was prepared. ``phase`` says in words what a running job does
     or waits for, since ``phase_since``; ``done`` of ``total`` are of its kind's own unit.
-    ``worked_seconds`` are those of all runs that have ended. ``parent_id`` is the job that asked
-    for this one.
+    ``worked_seconds`` are those of all phases that have ended, without what prepared the work.
+    ``parent_id`` is the job that asked for this one.
     """
 
     __tablename__ = "jobs"

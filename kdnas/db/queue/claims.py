@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.base import locked, utc_now
@@ -58,22 +58,14 @@ def waiting(session: Session, kind: str, resting: Collection[str] = frozenset())
         kind: of which jobs.
         resting: ids of jobs to pass over.
     """
-    # Whether a holder of this host lives, SQL cannot say.
-    maybe_free = (
-        select(Job)
-        .where(Job.kind == kind, Job.owner_kind == "service")
-        .where(Job.status.in_(["queued", "running"]), Job.id.not_in(resting))
-        .where(
-            or_(
-                Job.lease_token.is_(None),
-                Job.lease_expires_at <= leases.database_time(session),
-                Job.lease_host == leases.this_host(),
-            )
-        )
-        .order_by(Job.id)
-        .limit(_LOOKED_AT)
-    )
-    return _free(session, maybe_free)
+    query = select(Job).where(Job.kind == kind, *_maybe_free(session, resting))
+    return _free(session, query.order_by(Job.id).limit(_LOOKED_AT))
+
+
+def kinds_in_question(session: Session, resting: Collection[str] = frozenset()) -> frozenset[str]:
+    """Kinds of which :func:`waiting` may find a job; of no other it finds one."""
+    query = select(Job.kind).where(*_maybe_free(session, resting)).distinct()
+    return frozenset(session.scalars(query))
 
 
 def claim_next(
@@ -164,6 +156,20 @@ def note_death(session: Session, job_id: str, owner: LeaseOwner, reason: str) ->
             "look at its log and at the machine's memory, then resume it",
         )
     return deaths
+
+
+def _maybe_free(session: Session, resting: Collection[str]) -> list[ColumnElement[bool]]:
+    """Conditions of jobs to be taken up, as far as SQL can say: not whether a holder here lives."""
+    return [
+        Job.owner_kind == "service",
+        Job.status.in_(["queued", "running"]),
+        Job.id.not_in(resting),
+        or_(
+            Job.lease_token.is_(None),
+            Job.lease_expires_at <= leases.database_time(session),
+            Job.lease_host == leases.this_host(),
+        ),
+    ]
 
 
 def _free(session: Session, query: Select[Job]) -> list[str]:

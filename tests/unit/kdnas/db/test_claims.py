@@ -16,7 +16,7 @@ from kdnas.db.base import utc_now
 from kdnas.db.engine import Database
 from kdnas.db.models import Job, Search
 from kdnas.db.queue import claims, leases
-from kdnas.db.queue.claims import claim_next, ended, note_death, waiting
+from kdnas.db.queue.claims import claim_next, ended, kinds_in_question, note_death, waiting
 from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import apply_action
 from kdnas.db.records import HeldOutReading
@@ -37,7 +37,9 @@ def dead_owner() -> LeaseOwner:
 
 def claim(database: Database, kind: str, by: LeaseOwner | None = None) -> str | None:
     with database.write() as session:
+        in_question = kinds_in_question(session)
         found = claim_next(session, kind, by or owner(), 60)
+    assert found is None or kind in in_question
     return None if found is None else found.job_id
 
 
@@ -46,6 +48,8 @@ def test_the_oldest_first_and_each_once(database: Database, kind: str) -> None:
     ids = [make_job(database, kind, name=f"number-{i}") for i in range(3)]
     with database.read() as session:
         assert waiting(session, kind) == ids
+        assert kinds_in_question(session) == {kind}
+        assert kinds_in_question(session, ids) == frozenset()
     assert [claim(database, kind) for _ in range(4)] == [*ids, None]
     assert {status_of(database, job_id) for job_id in ids} == {"running"}
 
@@ -57,6 +61,8 @@ def test_what_is_not_for_a_coordinator(database: Database) -> None:
     for status in left:
         make_job(database, "search", status)
     assert claim(database, "search") is None
+    with database.read() as session:
+        assert kinds_in_question(session) == {"distillation"}
 
 
 def test_an_evaluation_of_the_command_line_is_its_own(database: Database) -> None:

@@ -109,6 +109,33 @@ def test_a_phase_is_noted_with_its_time_while_a_job_runs(database: Database, clo
     assert (row.phase, row.worked_seconds) == (None, 20)
 
 
+def test_what_prepares_the_work_does_not_count_as_worked(database: Database, clock: Clock) -> None:
+    """Else a search that prepared for five minutes would say so of what is left to train."""
+    job_id = make_job(database, "search")
+
+    def prepare_and_work(seconds: float, done: int) -> Job:
+        before = become(database, job_id, "running").worked_seconds
+        with database.write() as session:
+            jobs.note_phase(session, job_id, "latency table")
+        began = clock.later(300)
+        with database.write() as session:
+            jobs.end_preparation(session, job_id, before)
+        assert read(database, job_id).phase_since == began
+        clock.later(seconds)
+        with database.write() as session:
+            jobs.note_progress(session, job_id, done, 100)
+        return become(database, job_id, "paused")
+
+    become(database, job_id, "running")
+    clock.later(120)
+    become(database, job_id, "paused")  # before it came to its work
+    assert prepare_and_work(20, 10).worked_seconds == 20
+    assert prepare_and_work(30, 25).worked_seconds == 50
+    with database.write() as session:
+        jobs.end_preparation(session, job_id, 0.0)  # paused by somebody in that moment
+    assert read(database, job_id).worked_seconds == 50
+
+
 def test_progress_and_resolution_are_beside_the_request(database: Database) -> None:
     with database.write() as session:
         job_id = searches.create_search(session, {"seed": None}).id
