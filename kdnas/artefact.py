@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -15,13 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kdnas.errors import StoreError
 
 MANIFEST = "manifest.json"
 DRAFT_PREFIX = ".draft-"
 ABANDONED_AFTER_SECONDS = 2 * 24 * 3600
 # What a full or read-only disk says; other errors in a draft's body are not the store's.
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def save_array(path: Path, values: NDArray[Any]) -> None:
+    """Write an array; np.save to a file hides the reason of a failed write."""
+    buffer = io.BytesIO()
+    np.save(buffer, values, allow_pickle=False)
+    path.write_bytes(buffer.getbuffer())
 
 
 def remove_abandoned(parent: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 # A busy machine is no failure of the code: no property test has a deadline.
 settings.register_profile("kdnas", deadline=None)
 settings.load_profile("kdnas")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_was_loaded_stays() -> None:
+    """Full garbage collections, of which measuring does many, are not to go through it anew."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from array import array
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kdnas.artefact import save_array
 from kdnas.corpus.near_twins import without_twins
 from kdnas.corpus.reading import ReadingReport, Sample
 from kdnas.corpus.strata import Indices, share_out, stratified_choice
@@ -149,9 +149,9 @@ class CorpusWriter:
                 "training samples, so held-out losses will look too good; give more text, or text "
                 "that repeats itself less"
             )
-        _save(self._folder / OFFSETS, offsets)
-        _save(self._folder / LANGUAGES, languages)
-        _save(self._folder / HELD_OUT, held_out)
+        save_array(self._folder / OFFSETS, offsets)
+        save_array(self._folder / LANGUAGES, languages)
+        save_array(self._folder / HELD_OUT, held_out)
         counts = Counter(self._languages)
         language_names = [str(name) for name in names]
         meta: dict[str, Any] = {
@@ -234,10 +234,3 @@ def _is_new(data: bytes, seen: set[int]) -> bool:
 
 def _digest(values: NDArray[Any]) -> str:
     return hashlib.sha256(values.tobytes()).hexdigest()
-
-
-def _save(path: Path, values: NDArray[Any]) -> None:
-    """Write an array; np.save to a file hides the reason of a failed write."""
-    buffer = io.BytesIO()
-    np.save(buffer, values, allow_pickle=False)
-    path.write_bytes(buffer.getbuffer())

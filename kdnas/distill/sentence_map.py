@@ -12,6 +12,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
+from kdnas.artefact import save_array
 from kdnas.corpus.batches import PaddedBatch, pad_batch
 from kdnas.corpus.strata import Indices, generator
 from kdnas.corpus.tokenized import TokenizedCorpus
@@ -105,7 +106,7 @@ class SentenceMaps:
                 if not store.has(KIND, name):
                     with store.create(KIND) as draft:
                         found = self._embeddings(model, self._pooling)
-                        np.save(draft.folder / _FILE, found.cpu().numpy())
+                        save_array(draft.folder / _FILE, found.cpu().numpy())
                         draft.publish(name, {"teacher": teacher.ref})
         return torch.from_numpy(np.load(store.fetch(KIND, name) / _FILE))
 

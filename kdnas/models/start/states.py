@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from kdnas.artefact import save_array
 from kdnas.errors import StoreError, TeacherError
 from kdnas.models.batch import Batch
 from kdnas.models.families import Family
@@ -206,13 +207,13 @@ def collect_states(
         covariance, variance = _covariance(states, f"layer {i}" if i else "the embeddings", name)
         covariances.append(covariance)
         variances.append(variance)
-        np.save(folder / f"hidden_{i:02}.npy", states.numpy())
+        save_array(folder / f"hidden_{i:02}.npy", states.numpy())
     for i, parts in enumerate(attended, 1):
-        np.save(folder / f"attended_{i:02}.npy", torch.cat(parts).numpy())
+        save_array(folder / f"attended_{i:02}.npy", torch.cat(parts).numpy())
     if outputs:
         states = torch.cat(outputs)
         _covariance(states, "the last norm", name)
-        np.save(folder / "output_00.npy", states.numpy())
+        save_array(folder / "output_00.npy", states.numpy())
     for kind, each in (("activity", neurons), ("read", reads)):
         values = torch.stack([moments.values() for moments in each])
         if not torch.isfinite(values).all():
@@ -220,11 +221,11 @@ def collect_states(
                 f"teacher {name!r} is broken: what its {_MEASURED[kind]} is not finite on the "
                 "corpus; check its weights"
             )
-        np.save(folder / f"{kind}.npy", values.numpy())
-    np.save(folder / "covariances.npy", torch.stack(covariances).numpy())
-    np.save(folder / "variances.npy", np.array(variances))
-    np.save(folder / "input_ids.npy", torch.cat(ids).numpy())
-    np.save(folder / "lengths.npy", np.array(lengths, np.int64))
+        save_array(folder / f"{kind}.npy", values.numpy())
+    save_array(folder / "covariances.npy", torch.stack(covariances).numpy())
+    save_array(folder / "variances.npy", np.array(variances))
+    save_array(folder / "input_ids.npy", torch.cat(ids).numpy())
+    save_array(folder / "lengths.npy", np.array(lengths, np.int64))
     meta = {"format": FORMAT, "layers": count, "output": bool(outputs)}
     (folder / META).write_text(json.dumps(meta))
 

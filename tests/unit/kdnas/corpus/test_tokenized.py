@@ -286,7 +286,7 @@ def test_full_disk_leaves_nothing(
 
     source = lines(tmp_path / "a.txt", LINES)
     with monkeypatch.context() as patch:
-        patch.setattr("kdnas.corpus.writing._save", full)
+        patch.setattr("kdnas.corpus.writing.save_array", full)
         with pytest.raises(StoreError, match="No space left on device; free some space"):
             build(source)
     assert not list(tmp_path.rglob(f"{DRAFT_PREFIX}*"))

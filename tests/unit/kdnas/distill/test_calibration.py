@@ -21,11 +21,12 @@ from kdnas.distill.calibration import (
     training_tokens,
 )
 from kdnas.distill.numerics import Device, num_threads
-from kdnas.errors import CorpusError
+from kdnas.errors import CorpusError, StoreError
 from kdnas.models.start.states import TeacherStates
 from kdnas.models.teacher import load_teacher_model
 from kdnas.specs.parts import CorpusSpec
 from kdnas.store import Store
+from kdnas.testing.small_disk import small_disk
 from kdnas.testing.tiny_lab import TinyLab
 
 TOKENS = 600
@@ -121,6 +122,15 @@ def test_states_are_equal_to_the_bit_whoever_collects_them(lab: TinyLab, tmp_pat
     for other in (collected_by("two", 2, "cpu"), collected_by("gpu", 2, "cuda")):
         for file in sorted(one.folder.glob("*.npy")):
             assert (np.load(file) == np.load(other.folder / file.name)).all(), file.name
+
+
+@pytest.mark.parametrize("size", [100, 5000, 20_000])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    lab: TinyLab, store: Store, size: int
+) -> None:
+    with small_disk(size), pytest.raises(StoreError, match=r"cannot write to .*: File too large"):
+        states_of(lab, store)
+    assert not list(store.cache_dir.parent.rglob("*.npy"))
 
 
 def test_another_number_of_tokens_is_another_artefact(

@@ -2,10 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +25,7 @@ from kdnas.errors import OutputError, StoreError
 from kdnas.models.lm_head import MaskedLMHead
 from kdnas.models.pooling import Pooling, read_pooling
 from kdnas.specs.distillation import DistillationSpec
+from kdnas.testing.small_disk import small_disk
 from kdnas.testing.tiny_lab import TinyLab
 
 STUDENT = "2,4,36,96,gelu"
@@ -52,19 +49,6 @@ def weights(distilled: Distilled) -> dict[str, torch.Tensor]:
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-@contextmanager
-def small_disk(largest_file: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("size", [100, 2000])

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from kdnas.models.families import FAMILIES
 from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
+from kdnas.testing.small_disk import small_disk
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 
@@ -165,15 +164,9 @@ def test_a_doubtful_int8_model_is_warned_of() -> None:
 
 @pytest.mark.parametrize("size", [100, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_full_disk_leaves_nothing(model: Path, tmp_path: Path, size: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        with pytest.raises(StoreError, match=r"could not be written to .*out .*free space"):
-            export_onnx(str(model), tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
+    sentence = r"could not be written to .*out .*free space"
+    with small_disk(size), pytest.raises(StoreError, match=sentence):
+        export_onnx(str(model), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 

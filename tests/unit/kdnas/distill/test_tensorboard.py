@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import resource
-import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from kdnas.distill.full import Distilled, FullProgress, HeldOutPoint
 from kdnas.distill.tensorboard import Figure, RunEvents, read_events, write_student_events
 from kdnas.errors import StoreError
 from kdnas.records import CurvePoint, Losses
+from kdnas.testing.small_disk import small_disk
 
 LOSSES = Losses(0.5, 0.25, 0.125, 0.0625)
 
@@ -132,14 +131,8 @@ def test_a_student_gets_one_tidy_file(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     events = RunEvents(tmp_path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
-    try:
-        with pytest.raises(StoreError, match=r"TensorBoard events could not .*free space"):
-            events.add(report(20, *range(1, 20)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
+    sentence = r"TensorBoard events could not .*free space"
+    with small_disk(200), pytest.raises(StoreError, match=sentence):
+        events.add(report(20, *range(1, 20)))
     events.close()
