@@ -54,11 +54,13 @@ class MiniKDWorker:
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[GroupProgress | MiniKDResult]:
         """Train a group; progress a few times a second, then one result a student.
 
-        Waits while latency is being measured on this machine.
+        Waits while latency is being measured on this machine. Step 0 is told when that is over:
+        making the students' starts takes seconds each.
         """
         ids = tuple(request.candidate_id for request in requests)
         shown = -PROGRESS_SECONDS
         with training_lock(), num_threads(self._threads):
+            yield GroupProgress(ids, self.name, 0, self._mini_kd.steps)
             for item in self._mini_kd.train(requests):
                 if isinstance(item, MiniKDResult):
                     yield item

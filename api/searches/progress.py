@@ -28,7 +28,7 @@ class SearchProgress:
         self._context, self._episodes = context, episodes
         self._total = episodes * candidates * PARTS
         self._finished, self._episode = finished, 0
-        self._shares: dict[str, float] = {}
+        self._shares: dict[str, float | None] = {}  # None until a worker is heard of
         self._write()
 
     def __call__(self, event: Progress) -> None:
@@ -36,8 +36,8 @@ class SearchProgress:
         if isinstance(event, EpisodeStarted):
             self._episode = event.number
         elif isinstance(event, AttemptStarted):
-            self._shares |= dict.fromkeys(event.candidate_ids, 0.0)
-            if not any(self._shares.values()):
+            self._shares |= dict.fromkeys(event.candidate_ids)
+            if all(share is None for share in self._shares.values()):
                 self._tell("waiting for workers: they start, or the cluster has no room yet")
         elif isinstance(event, GroupProgress):
             at_work = [one for one in event.candidate_ids if one in self._shares]
@@ -64,5 +64,5 @@ class SearchProgress:
 
     @property
     def _done(self) -> int:
-        candidates = self._finished + sum(self._shares.values())
+        candidates = self._finished + sum(share or 0.0 for share in self._shares.values())
         return min(self._total, round(PARTS * candidates))

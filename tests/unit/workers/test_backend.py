@@ -58,8 +58,9 @@ class TestLocalBackend(BackendContract):
     def test_the_machine_is_free_after_a_close_in_the_middle(self) -> None:
         backend = self.make()
         events = backend.run(self.requests())
-        while not isinstance(next(events), GroupProgress):
+        while not isinstance(event := next(events), GroupProgress):
             pass
+        assert event.step == 0  # told as soon as it is at work, while starts are made
         backend.close()
         with measuring_lock(wait_seconds=0):
             assert list(events) == []

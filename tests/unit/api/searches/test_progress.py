@@ -56,10 +56,13 @@ def test_what_was_finished_before_counts(job: Job, progress: SearchProgress) -> 
 
 def test_steps_inside_a_group_are_told(job: Job, progress: SearchProgress) -> None:
     progress(AttemptStarted(GROUP, "worker-1"))
+    progress(GroupProgress(GROUP, "worker-1", 0, 60))
+    progress(AttemptStarted(("c",), "worker-2"))  # others are at work
     progress(GroupProgress(GROUP, "worker-1", 15, 60))
     progress(GroupProgress(GROUP, "worker-1", 45, 60))
     assert job.told == [
         ("waiting for workers: they start, or the cluster has no room yet", 400, 800),
+        ("training in episode 2 of 2: 2 students at step 0 of 60", 400, 800),
         ("training in episode 2 of 2: 2 students at step 15 of 60", 450, 800),
         ("training in episode 2 of 2: 2 students at step 45 of 60", 550, 800),
     ]
