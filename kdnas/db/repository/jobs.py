@@ -106,6 +106,7 @@ def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise names.unknown(session, table, reference)
     query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
+    query = query.order_by(Job.id)
     if table is not Job:
         query = query.where(Job.kind == kind_of(table))
     found: list[tuple[str, str]] = [(job_id, kind) for job_id, kind in session.execute(query)]
@@ -113,7 +114,9 @@ def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
     if not found:
         raise names.unknown(session, table, reference)
     if len(found) > 1:
-        nouns = " and of ".join(names.with_article(names.noun_of(kind)) for _, kind in found)
+        nouns = " and of ".join(
+            f"{names.with_article(names.noun_of(kind))} (id {job_id})" for job_id, kind in found
+        )
         raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
     return found[0][0]
 

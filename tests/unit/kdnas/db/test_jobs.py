@@ -355,7 +355,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(database: Database) -> Non
 def test_a_name_that_two_kinds_have_asks_for_an_id(database: Database) -> None:
     search = make_job(database, "search", name="both")
     evaluation = make_job(database, "evaluation", name="both")
-    told = "^'both' is the name of a search and of an evaluation; say which one by its id$"
+    told = (
+        rf"^'both' is the name of a search \(id {search}\) and of an evaluation "
+        rf"\(id {evaluation}\); say which one by its id$"
+    )
     with database.read() as session:
         with pytest.raises(ConflictError, match=told):
             jobs.get_job(session, "both")
