@@ -70,7 +70,8 @@ class Architecture:
         ):
             if not (part.isascii() and part.isdigit() and len(part) < 10):
                 raise ArchitectureError(
-                    f"{name} in architecture {text!r} must be a whole number, not {part!r}"
+                    f"{name} in architecture {text!r} must be a whole number of at most "
+                    f"9 digits, not {part!r}"
                 )
             numbers.append(int(part))
         layers, heads, hidden, intermediate = numbers

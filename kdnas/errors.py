@@ -128,4 +128,4 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     names = sorted(known)
     near = get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f", did you mean {near[0]!r}?" if near else "."
-    return f"unknown {kind} {str(name)!r}{hint} Known: {', '.join(names)}"
+    return f"unknown {kind} {str(name)!r}{hint} Known: {', '.join(names) or 'none'}"

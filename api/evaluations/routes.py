@@ -123,9 +123,11 @@ def _checked(
         with database.read() as session:
             found = distillations.get_distillation(session, ref.removeprefix(DISTILLATION))
         if found.status != "succeeded" or found.output_path is None:
+            comes = found.status in ("queued", "running")
+            way = "wait until it has succeeded" if comes else "name one that has succeeded"
             raise ConflictError(
                 f"distillation {found.name!r} is {found.status} and has no student to evaluate; "
-                "wait until it has succeeded"
+                f"{way}"
             )
         distillation_id, ref = found.id, found.output_path
     else:

@@ -90,6 +90,11 @@ def http_problem(request: Request, error: Exception) -> Response:
         405: f"{path} does not take {request.method}; see /api/v1/docs",
         413: "the body is above 1 MiB; send less",
     }
+    if error.status_code == 400 and error.detail == "There was an error parsing the body":
+        details[400] = (
+            "the body cannot be read: it is nested too deeply, or a number in it has too many "
+            "digits; send JSON as /api/v1/docs shows it"
+        )
     detail = details.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 405:  # the first route of the path speaks for itself only

@@ -210,13 +210,11 @@ def child_environment(settings: Settings) -> dict[str, str]:
 
 def blanker_of(settings: Settings) -> Blanker:
     """Return what blanks the secrets of this process in a log."""
-    values = (
-        settings.operator_token,
-        settings.viewer_token,
-        settings.webhook_secret,
+    secrets = (settings.operator_token, settings.viewer_token, settings.webhook_secret)
+    urls = (
         settings.database_url,
         settings.store_url,
         settings.ray_address,
         settings.webhook_url,
     )
-    return Blanker(os.environ, values)
+    return Blanker(os.environ, secrets, urls)

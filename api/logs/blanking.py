@@ -28,19 +28,24 @@ class Blanker:
 
     Args:
         environment: variables of this process.
-        values: more secrets, and URLs that may hold a password.
+        secrets: more of them.
+        urls: that may hold a password; what is no URL, such as a folder, is no secret either.
     """
 
-    def __init__(self, environment: Mapping[str, str], values: Iterable[str | None] = ()) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        secrets: Iterable[str | None] = (),
+        urls: Iterable[str | None] = (),
+    ) -> None:
         named = [value for name, value in environment.items() if _NAMES.search(name)]
-        others = [value for value in values if value]
         found = {
             text
-            for value in (*named, *(v for v in others if "://" not in v))
+            for value in filter(None, (*named, *secrets))
             for line in value.splitlines()  # a private key has many
             for text in _writings(line.strip())
         }
-        for url in (*environment.values(), *others):
+        for url in filter(None, (*environment.values(), *urls)):
             for match in _URL_PASSWORD.finditer(url):
                 found |= set(_writings(match[2])) | set(_writings(unquote(match[2])))
         longest_first = sorted(found, key=lambda text: (-len(text), text))

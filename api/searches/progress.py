@@ -38,7 +38,7 @@ class SearchProgress:
         elif isinstance(event, AttemptStarted):
             self._shares |= dict.fromkeys(event.candidate_ids)
             if all(share is None for share in self._shares.values()):
-                self._tell("waiting for workers: they start, or the cluster has no room yet")
+                self._tell("waiting for workers: they start, or there is no room yet")
         elif isinstance(event, GroupProgress):
             at_work = [one for one in event.candidate_ids if one in self._shares]
             self._shares |= dict.fromkeys(at_work, event.step / event.total_steps)

@@ -253,7 +253,8 @@ def run_and_report(
         print_json(distillation_json(outcome.record))
     if outcome.record.status != "succeeded" or outcome.distilled is None:
         step = outcome.distilled.steps if outcome.distilled else outcome.record.step
-        say(f"paused at step {step}; go on with: {way_on}")
+        name = outcome.record.name  # it may have been renamed
+        say(f"paused at step {step}; go on with: kdnas full-distill --resume {name}")
         raise typer.Exit(130)
     say_student(outcome.record, outcome.output, outcome.distilled)
     return outcome.output

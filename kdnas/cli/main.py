@@ -100,8 +100,9 @@ def main() -> None:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}:
             raise
         print(
-            f"error: {error.filename or 'a file'} could not be written ({error.strerror}); free "
-            "space or set KDNAS_HOME to a folder that can be written",
+            f"error: {error.filename or 'the output or a file'} could not be written "
+            f"({error.strerror}); free space where it goes, or set KDNAS_HOME to a folder that can "
+            "be written",
             file=sys.stderr,
         )
         sys.exit(EXIT_WORK_FAILED)

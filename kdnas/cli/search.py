@@ -227,7 +227,7 @@ def run_and_report(
     summary = search_summary(record.id, database)
     show_result(summary, to_stderr=as_json)
     if status == "paused":
-        say(f"paused; go on with: {way_on}")
+        say(f"paused; go on with: kdnas search --resume {summary['name']}")
     if as_json:
         print_json(summary)
     if interrupted and status != "succeeded":

@@ -33,7 +33,7 @@ _MEANINGS = (
     ("no space left", "the disk is full; free some space and start again"),
     ("disk i/o error", "the disk cannot be read or written; check its space and its health"),
     ("readonly database", "the file or its folder is not writable; check its permissions"),
-    ("unable to open database", "the file or its folder is not writable; check its permissions"),
+    ("unable to open database", "it or its folder is not writable, or it is no file; check both"),
     ("database disk image is malformed", "the file is damaged; restore it from a backup"),
     ("database is locked", "another program has kept the file locked; stop it and start again"),
 )

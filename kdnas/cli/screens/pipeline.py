@@ -91,6 +91,7 @@ def run_and_report(
             record = run_stored_pipeline(record.id, database, doers, _say_failed, interrupt)
         interrupted = interrupt.requested and record.status == "paused"
     show_pipeline(record.id, database, settings, output, as_json)
+    way_on = f"kdnas launch --resume {record.name}"  # it may have been renamed
     if record.status == "paused":
         say(f"paused; go on with: {way_on}")
     if record.status == "failed":

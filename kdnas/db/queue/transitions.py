@@ -12,6 +12,7 @@ from typing import Final, Literal
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import Job
+from kdnas.db.queue import leases
 from kdnas.db.repository.jobs import change_status, locked_children, locked_job
 from kdnas.errors import ConflictError
 from kdnas.records import SearchStatus
@@ -55,16 +56,17 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     row = locked_job(session, job_id)
     status = row.status
     after = TRANSITIONS[action].get(status)
+    of_command = action == "resume" and row.owner_kind == "cli"
+    if of_command and (after is not None or _is_deserted(session, row)):
+        how = row.resumed_by.format(name=row.name)
+        raise ConflictError(
+            f"{row.called} was started by the command line, which resumes it with {how}"
+        )
     if after is None:
         said = "has succeeded" if status == "succeeded" else f"is {status}"
         raise ConflictError(
             f"{row.called} {said}, so it cannot be {_PARTICIPLES[action]}; "
             f"{_advice(row, status, action)}"
-        )
-    if action == "resume" and row.owner_kind == "cli":
-        how = row.resumed_by.format(name=row.name)
-        raise ConflictError(
-            f"{row.called} was started by the command line, which resumes it with {how}"
         )
     children = locked_children(session, job_id)
     change_status(session, row, after)
@@ -73,6 +75,12 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
         if child_after is not None:
             change_status(session, child, child_after)
     return after
+
+
+def _is_deserted(session: Session, row: Job) -> bool:
+    """Whether a job counts as running and nobody works on it."""
+    now = leases.database_time(session)
+    return row.status == "running" and leases.live_holder(row, now) is None
 
 
 def _advice(row: Job, status: SearchStatus, action: Action) -> str:

@@ -102,20 +102,25 @@ def get_job(
 
 
 def id_of(session: Session, reference: str, table: type[Job] = Job) -> str:
-    """Id of the job that :func:`get_job` would read, and with the same errors."""
+    """Id of the job that :func:`get_job` would read, and with the same errors.
+
+    A part that is called as its parent, such as a pipeline's search, is read by its id.
+    """
     if "\0" in reference:  # no text to PostgreSQL, and no name to anybody
         raise names.unknown(session, table, reference)
-    query = select(Job.id, Job.kind).where(or_(Job.id == reference, Job.name == reference))
-    query = query.order_by(Job.id)
+    query = select(Job.id, Job.kind, Job.parent_id)
+    query = query.where(or_(Job.id == reference, Job.name == reference)).order_by(Job.id)
     if table is not Job:
         query = query.where(Job.kind == kind_of(table))
-    found: list[tuple[str, str]] = [(job_id, kind) for job_id, kind in session.execute(query)]
-    found = [one for one in found if one[0] == reference] or found
+    found = session.execute(query).all()
+    found = [one for one in found if one.id == reference] or found
     if not found:
         raise names.unknown(session, table, reference)
+    ids = {one.id for one in found}
+    found = [one for one in found if one.parent_id not in ids]
     if len(found) > 1:
         nouns = " and of ".join(
-            f"{names.with_article(names.noun_of(kind))} (id {job_id})" for job_id, kind in found
+            f"{names.with_article(names.noun_of(kind))} (id {job_id})" for job_id, kind, _ in found
         )
         raise ConflictError(f"{reference!r} is the name of {nouns}; say which one by its id")
     return found[0][0]

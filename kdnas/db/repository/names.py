@@ -41,9 +41,9 @@ def unknown(session: Session, table: type[Job], reference: str) -> NotFoundError
 
 
 def taken(table: type[Job], name: str, status: str | None = None) -> ConflictError:
-    """Say that a job of this kind has this name; one that is not over can be resumed by it."""
+    """Say that a job of this kind has this name; one that rests can be resumed by it."""
     way = "choose another name"
-    if status in ("running", "paused", "failed"):
+    if status in ("paused", "failed"):
         way = "resume it by that name, or choose another"
     stands = "" if status is None else f" ({status})"
     return ConflictError(

@@ -21,6 +21,7 @@ from api.http.schemas import Page
 from api.jobs.files import evaluation_folder
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
+from kdnas.db.models import Distillation
 from kdnas.db.repository import distillations, evaluations, events, jobs
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
@@ -178,7 +179,12 @@ def test_a_student_is_named_by_its_distillation(
         assert (row["distillation_name"], row["seed"]) == ("small", 7)
     refused = client.post(EVALUATIONS, json={**body, "model": "distillation:waiting"})
     assert refused.status_code == 409
-    assert "is queued and has no student" in refused.json()["detail"]
+    assert "is queued and has no student to evaluate; wait until" in refused.json()["detail"]
+    with database.write() as session:
+        waiting = jobs.get_job(session, "waiting", Distillation).id
+        jobs.set_status(session, waiting, "cancelled")
+    refused = client.post(EVALUATIONS, json={**body, "model": "distillation:waiting"})
+    assert "is cancelled and has no student to evaluate; name one" in refused.json()["detail"]
     assert client.post(EVALUATIONS, json={**body, "model": "distillation:no"}).status_code == 404
     assert client.post(EVALUATIONS, json={**body, "model": str(student)}).status_code == 422
 

@@ -326,6 +326,10 @@ def test_bodies_are_json_and_small(client: TestClient) -> None:
     answer = client.post(path, content=b"{", headers=headers)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("the body is no JSON")
+    for content in (b"[" * 100_000, b'{"seed": ' + b"9" * 5000 + b"}"):
+        answer = client.post(path, content=content, headers=headers)
+        assert answer.status_code == 400
+        assert "too deeply, or a number in it has too many digits" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("kind", ["searches", "distillations", "evaluations", "pipelines"])

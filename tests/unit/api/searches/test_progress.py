@@ -61,7 +61,7 @@ def test_steps_inside_a_group_are_told(job: Job, progress: SearchProgress) -> No
     progress(GroupProgress(GROUP, "worker-1", 15, 60))
     progress(GroupProgress(GROUP, "worker-1", 45, 60))
     assert job.told == [
-        ("waiting for workers: they start, or the cluster has no room yet", 400, 800),
+        ("waiting for workers: they start, or there is no room yet", 400, 800),
         ("training in episode 2 of 2: 2 students at step 0 of 60", 400, 800),
         ("training in episode 2 of 2: 2 students at step 15 of 60", 450, 800),
         ("training in episode 2 of 2: 2 students at step 45 of 60", 550, 800),
@@ -100,7 +100,7 @@ def test_steps_of_a_group_whose_worker_died_are_lost(job: Job, progress: SearchP
     progress(AttemptInterrupted(GROUP, "worker-1", "the worker died"))
     progress(AttemptStarted(("a",), "worker-2"))
     assert job.told[-1] == (
-        "waiting for workers: they start, or the cluster has no room yet",
+        "waiting for workers: they start, or there is no room yet",
         400,
         800,
     )

@@ -352,6 +352,16 @@ def test_an_unknown_name_is_answered_with_the_nearest(database: Database) -> Non
                 jobs.get_job(session, wanted, table)
 
 
+def test_a_part_that_is_called_as_its_parent_is_read_by_its_id(database: Database) -> None:
+    """A pipeline gives its search its own name."""
+    pipeline = make_job(database, "pipeline", name="both")
+    search = make_job(database, "search", name="both", parent_id=pipeline)
+    with database.read() as session:
+        assert jobs.get_job(session, "both").id == pipeline
+        assert jobs.get_job(session, search).id == search
+        assert jobs.get_job(session, "both", Search).id == search
+
+
 def test_a_name_that_two_kinds_have_asks_for_an_id(database: Database) -> None:
     search = make_job(database, "search", name="both")
     evaluation = make_job(database, "evaluation", name="both")

@@ -90,7 +90,10 @@ def test_a_name_is_taken_once(database: Database) -> None:
             searches.create_search(session, {}, name="mine")
         dead = searches.create_search(session, {}, name="dead")
         jobs.set_status(session, dead.id, "running")
-        with pytest.raises(ConflictError, match=r"\(running\); resume it by that name, or"):
+        with pytest.raises(ConflictError, match=r"\(running\); choose another name"):
+            searches.create_search(session, {}, name="dead")
+        jobs.set_status(session, dead.id, "failed")
+        with pytest.raises(ConflictError, match=r"\(failed\); resume it by that name, or"):
             searches.create_search(session, {}, name="dead")
         searches.create_search(session, {}, name="other")
     with database.read() as session:

@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 
 from kdnas.db.engine import Database
-from kdnas.db.models import Distillation
+from kdnas.db.models import Distillation, Job
 from kdnas.db.queue import leases
+from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.queue.transitions import TRANSITIONS, Action, apply_action
 from kdnas.db.repository import distillations, events, jobs
 from kdnas.errors import ConflictError, NotFoundError
@@ -90,9 +91,16 @@ def test_what_the_command_line_started_is_resumed_there(
     database: Database, kind: str, command: str
 ) -> None:
     job_id = make_job(database, kind, "running", name="small", owner_kind="cli")
+    told = re.escape(f"which resumes it with {command}")
+    with pytest.raises(ConflictError, match=told), database.write() as session:
+        apply_action(session, job_id, "resume")  # its process was killed
+    with database.write() as session:
+        leases.acquire(session, Job, job_id, LeaseOwner.of_this_process("cli"), 60)
+    left = pytest.raises(ConflictError, match=r"is running, .* leave it to go on")
+    with left, database.write() as session:
+        apply_action(session, job_id, "resume")
     with database.write() as session:
         assert apply_action(session, job_id, "pause") == "paused"
-    told = re.escape(f"which resumes it with {command}")
     with pytest.raises(ConflictError, match=told), database.write() as session:
         apply_action(session, job_id, "resume")
     with database.write() as session:
