@@ -25,7 +25,7 @@ def blank() -> Blanker:
     return Blanker(
         ENVIRONMENT,
         ("operator-token-0123", None),
-        ("postgresql://kdnas:database-secret@db/kdnas", "file:///s", None, "/home/me/kdnas/store"),
+        ("postgresql://kdnas:database-secret@db/kdnas", "file:///s", None, "/srv/kdnas/store"),
     )
 
 
@@ -61,7 +61,7 @@ def test_known_secrets_are_blanked(blank: Blanker, line: str) -> None:
         ("http://host:8080/path?mail=a@b", "http://host:8080/path?mail=a@b"),
         ("abc of /usr/bin, a basic education, the bearer of news", None),
         ("file:///s and db/kdnas stay", None),
-        ("cannot write to /home/me/kdnas/store/teacher: No space left on device", None),
+        ("cannot write to /srv/kdnas/store/teacher: No space left on device", None),
     ],
 )
 def test_what_stands_where_a_secret_stands_is_blanked(
