@@ -12,12 +12,12 @@ from kdnas.db.lists.job_pages import SORTS
 from kdnas.db.queue.transitions import Action
 from kdnas.db.records import OwnerKind
 from kdnas.records import SearchStatus
-from kdnas.specs.ranges import JOB_NAME
 
+NAME = r"^\w[\w.-]*$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"
 MOST_LABELS = 20
 
-Name = Annotated[str, Field(max_length=100, pattern=JOB_NAME)]
+Name = Annotated[str, Field(max_length=100, pattern=NAME)]
 Label = Annotated[str, Field(max_length=50, pattern=LABEL)]
 
 

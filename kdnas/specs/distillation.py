@@ -10,16 +10,7 @@ from kdnas.specs.base import Spec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import CorpusSpec, ModelSpec, StudentSpec, TeacherSpec, TrainingSpec
-from kdnas.specs.ranges import (
-    JOB_NAME,
-    BatchSize,
-    Epochs,
-    HeldOut,
-    Steps,
-    StepsIfAny,
-    Threads,
-    Workers,
-)
+from kdnas.specs.ranges import BatchSize, Epochs, HeldOut, Steps, StepsIfAny, Threads, Workers
 
 
 class FullTrainingSpec(TrainingSpec):
@@ -84,7 +75,7 @@ class FullStudentSpec(StudentSpec):
 class DistillationSpec(Spec):
     """A full distillation, whole."""
 
-    name: str | None = Field(None, min_length=1, max_length=80, pattern=JOB_NAME)
+    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
     architecture: str
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()

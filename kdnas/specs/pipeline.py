@@ -12,7 +12,7 @@ from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
-from kdnas.specs.ranges import JOB_NAME, CalibrationTokens, Fraction, Layer, Limit, Seed
+from kdnas.specs.ranges import CalibrationTokens, Fraction, Layer, Limit, Seed
 from kdnas.specs.search import SearchSpec
 
 MOST_STUDENTS = 50
@@ -161,7 +161,7 @@ class ScoresSpec(EvaluationPlanSpec):
 class PipelineSpec(Spec):
     """A pipeline, whole: search, full distillations, evaluations."""
 
-    name: str | None = Field(None, min_length=1, max_length=60, pattern=JOB_NAME)
+    name: str | None = Field(None, min_length=1, max_length=60, pattern=r"^[\w.-]+$")
     search: SearchSpec = SearchSpec()
     choose: ChooseSpec = ChooseSpec(top=3)
     distillation: StudentsSpec = StudentsSpec()

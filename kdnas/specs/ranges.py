@@ -13,9 +13,6 @@ from pydantic import Field
 
 from kdnas.architecture import MOST_LAYERS
 
-JOB_NAME = r"^\w[\w.-]*$"
-"""Of a job: no folder such as ``..``, and no option such as ``-h``."""
-
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as PostgreSQL and NumPy take it
 Steps = Annotated[int, Field(ge=1, le=10**9)]

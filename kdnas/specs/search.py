@@ -13,7 +13,6 @@ from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.objectives import DEFAULT
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.ranges import (
-    JOB_NAME,
     Epochs,
     Fraction,
     Limit,
@@ -185,7 +184,7 @@ class BackendSpec(Spec):
 class SearchSpec(Spec):
     """A search, whole: the one shape of YAML files, REST bodies and database rows."""
 
-    name: str | None = Field(None, min_length=1, max_length=80, pattern=JOB_NAME)
+    name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
     space: SpaceSpec = SpaceSpec()
