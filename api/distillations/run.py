@@ -167,7 +167,7 @@ def _train(
             written.add(progress)
             on_progress(progress)
 
-        context.end_preparation()
+        context.end_preparation("training")
         _run(spec, prepared, checkpoints, settings, tell, context.should_stop)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends

@@ -295,7 +295,7 @@ def run_in(
     context.check()
     figures = figures_before(prepared, database)
     context.check()
-    context.end_preparation()
+    context.end_preparation("evaluating")
     if evaluator.do(record, planned, ready, context) is None:
         raise StoppedError
     with database.write() as session:

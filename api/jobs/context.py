@@ -94,10 +94,10 @@ class JobContext:
         """Say how far the latency table is."""
         self.phase(f"latency table: {text}", share)
 
-    def end_preparation(self) -> None:
-        """Say that work itself begins: the remaining time is told by how fast that is."""
+    def end_preparation(self, phase: str) -> None:
+        """Say that work itself begins, and what it is: its pace tells the remaining time."""
         with self.database.write() as session:
-            jobs.end_preparation(session, self.id, self._worked_before)
+            jobs.end_preparation(session, self.id, phase, self._worked_before)
 
     def progress(self, done: int, total: int | None) -> None:
         """Write down how much of the whole is done, in the kind's own unit."""

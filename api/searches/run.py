@@ -246,7 +246,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
     with context.database.read() as session:
         finished = jobs.get_job(session, context.id).progress_mark(session)
     size = spec.controller
-    context.end_preparation()
+    context.end_preparation("starting workers")
     progress = SearchProgress(context, size.episodes, size.candidates, finished)
 
     def on_progress(event: Progress) -> None:

@@ -255,17 +255,18 @@ def note_progress(session: Session, job_id: str, done: int, total: int | None) -
     row.done, row.total = done, total
 
 
-def end_preparation(session: Session, job_id: str, worked_before: float) -> None:
+def end_preparation(session: Session, job_id: str, phase: str, worked_before: float) -> None:
     """Count a run's time as worked from now on: the remaining time goes by how fast work itself is.
 
     Args:
         session: of a write transaction.
         job_id: the job; one that is not running is left as it is.
+        phase: what it does from now on.
         worked_before: seconds that it had worked when this run began.
     """
     row = locked_job(session, job_id)
     if row.status == "running":
-        row.phase_since = utc_now()
+        row.phase, row.phase_since = phase, utc_now()
         row.worked_seconds = 0.0 if row.total is None else worked_before
 
 

@@ -119,8 +119,9 @@ def test_what_prepares_the_work_does_not_count_as_worked(database: Database, clo
             jobs.note_phase(session, job_id, "latency table")
         began = clock.later(300)
         with database.write() as session:
-            jobs.end_preparation(session, job_id, before)
-        assert read(database, job_id).phase_since == began
+            jobs.end_preparation(session, job_id, "training", before)
+        row = read(database, job_id)
+        assert (row.phase, row.phase_since) == ("training", began)
         clock.later(seconds)
         with database.write() as session:
             jobs.note_progress(session, job_id, done, 100)
@@ -132,7 +133,7 @@ def test_what_prepares_the_work_does_not_count_as_worked(database: Database, clo
     assert prepare_and_work(20, 10).worked_seconds == 20
     assert prepare_and_work(30, 25).worked_seconds == 50
     with database.write() as session:
-        jobs.end_preparation(session, job_id, 0.0)  # paused by somebody in that moment
+        jobs.end_preparation(session, job_id, "training", 0.0)  # paused by somebody in that moment
     assert read(database, job_id).worked_seconds == 50
 
 
