@@ -141,10 +141,31 @@ class MiniKDContext:
 
 @dataclass(frozen=True, slots=True)
 class MiniKDRequest:
-    """One student to train. ``candidate_id`` comes back with the result."""
+    """One student to train. ``candidate_id`` comes back with the result.
+
+    Attributes:
+        candidate_id: names the student.
+        architecture: of the student.
+        read_after: steps after which its held-out losses are read on the way, which changes
+            nothing of its training; start and end are read always.
+        last_step: after which it ends, if that is before the schedule does; 0 trains nothing.
+    """
 
     candidate_id: str
     architecture: Architecture
+    read_after: tuple[int, ...] = ()
+    last_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A student's held-out losses after a step; before the first one after step 0.
+
+    ``losses.training`` is not a number before the first step.
+    """
+
+    step: int
+    losses: Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +182,7 @@ class MiniKDResult:
         curve: of its training.
         loss_start: its held-out relative loss before the first step, read as the losses at the
             end are; None where it was not read.
+        readings: of its held-out losses, in the order of steps.
     """
 
     candidate_id: str
@@ -171,6 +193,7 @@ class MiniKDResult:
     train_seconds: float
     curve: tuple[CurvePoint, ...] = ()
     loss_start: float | None = None
+    readings: tuple[Reading, ...] = ()
 
     @property
     def succeeded(self) -> bool:

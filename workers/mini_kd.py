@@ -59,14 +59,16 @@ class MiniKDWorker:
         """
         ids = tuple(request.candidate_id for request in requests)
         shown = -PROGRESS_SECONDS
+        steps = self._mini_kd.steps
+        total = max(steps if r.last_step is None else min(r.last_step, steps) for r in requests)
         with training_lock(), num_threads(self._threads):
-            yield GroupProgress(ids, self.name, 0, self._mini_kd.steps)
+            yield GroupProgress(ids, self.name, 0, total)
             for item in self._mini_kd.train(requests):
                 if isinstance(item, MiniKDResult):
                     yield item
                 elif time.monotonic() - shown >= PROGRESS_SECONDS:
                     shown = time.monotonic()
-                    yield GroupProgress(ids, self.name, item, self._mini_kd.steps)
+                    yield GroupProgress(ids, self.name, item, total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.errors import TrainingError
 from kdnas.models.teacher import TeacherHandle
 from kdnas.objectives.registry import build_stages
-from kdnas.records import CurvePoint, Losses, MiniKDContext, MiniKDRequest, MiniKDResult
+from kdnas.records import CurvePoint, Losses, MiniKDContext, MiniKDRequest, MiniKDResult, Reading
 from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.parts import StudentSpec
 from kdnas.specs.search import ProxySpec
@@ -83,17 +83,12 @@ class MiniKD:
         They are of the first stage's objective. A student is built, read and forgotten before the
         next one, so any number of them needs the memory of one.
         """
-        plan = self._stages[0]
         for architecture in architectures:
-            member = _Member(MiniKDRequest("", architecture))
-            with (
-                closing(self._begin(member, plan)) as trainer,
-                self._setup.teacher_pass([trainer]) as teacher,
-            ):
-                losses = self._held_out.losses(teacher, [trainer])[0]
-                if trainer.error is not None:
-                    raise TrainingError(f"{architecture} cannot be read: {trainer.error}")
-                yield architecture, losses
+            (result,) = self.train([MiniKDRequest("", architecture, last_step=0)])
+            assert isinstance(result, MiniKDResult)  # no step is made
+            if result.losses is None:
+                raise TrainingError(f"{architecture} cannot be read: {result.error}")
+            yield architecture, result.losses
 
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
@@ -102,32 +97,29 @@ class MiniKD:
         """
         started = time.monotonic()
         setup = self._setup
-        group = [_Member(request) for request in requests]
+        group = [_Member(request, self.steps) for request in requests]
         for plan in self._stages:
-            alive = [member for member in group if member.error is None]
+            is_first = plan is self._stages[0]
+            alive = [p for p in group if p.error is None and (is_first or p.end > plan.first_step)]
             if not alive:
                 break
             with ExitStack() as stack:
                 for member in alive:
                     stack.enter_context(closing(self._begin(member, plan)))
                 teacher = stack.enter_context(setup.teacher_pass(p.trainer for p in alive))
-                if plan is self._stages[0]:
-                    for member, losses in self._read(teacher, alive):
-                        member.loss_start = losses.relative
+                if is_first:
+                    self._read(teacher, alive, 0)
                 for step in range(plan.first_step, plan.end):
-                    training = [p.trainer for p in alive if p.trainer.error is None]
+                    training = [p for p in alive if p.is_training(step)]
                     if not training:
                         break
                     padded = pad_batch(self._corpus, self._batches.batch_indices(step))
                     batch = setup.batch(setup.hide(padded, plan, self._spec.seed, step))
                     states = teacher(batch)
-                    for trainer in training:
-                        trainer.step(batch, states)
+                    for member in training:
+                        member.trainer.step(batch, states)
                     yield step + 1
-                finished = [p for p in alive if p.trainer.error is None]
-                if plan is self._stages[-1] and finished:
-                    for member, losses in self._read(teacher, finished):
-                        member.losses = losses
+                    self._read(teacher, training, step + 1)
                 for member in alive:
                     member.curve += member.trainer.curve
                     member.error = member.trainer.error
@@ -148,35 +140,53 @@ class MiniKD:
         self._setup.fit(member.trainer)
         return member.trainer
 
-    def _read(
-        self, teacher: TeacherPass, group: Sequence[_Member]
-    ) -> Iterator[tuple[_Member, Losses]]:
-        losses = self._held_out.losses(teacher, [member.trainer for member in group])
-        return zip(group, losses, strict=True)
+    def _read(self, teacher: TeacherPass, group: Sequence[_Member], step: int) -> None:
+        """Read the losses of those who are to be read after this step."""
+        due = [p for p in group if p.trainer.error is None and p.is_read(step)]
+        if not due:
+            return
+        losses = self._held_out.losses(teacher, [member.trainer for member in due])
+        for member, found in zip(due, losses, strict=True):
+            if member.trainer.error is None:
+                member.readings.append(Reading(step, found))
 
 
 class _Member:
-    """A student of the group on its way through the stages."""
+    """A student of the group on its way through the stages.
+
+    Attributes:
+        end: the last step that it makes.
+    """
 
     student: nn.Module
     trainer: StudentTrainer
 
-    def __init__(self, request: MiniKDRequest) -> None:
+    def __init__(self, request: MiniKDRequest, steps: int) -> None:
         self.request = request
+        self.end = steps if request.last_step is None else min(request.last_step, steps)
         self.curve: list[CurvePoint] = []
-        self.loss_start: float | None = None
-        self.losses: Losses | None = None
+        self.readings: list[Reading] = []
         self.error: str | None = None
+
+    def is_training(self, step: int) -> bool:
+        """Whether it makes this step."""
+        return self.trainer.error is None and step < self.end
+
+    def is_read(self, step: int) -> bool:
+        """Whether its losses are read after this step."""
+        return step in {0, self.end, *self.request.read_after}
 
     def result(self, seconds: float) -> MiniKDResult:
         """What is told of it in the end."""
+        first, last = (self.readings[0], self.readings[-1]) if self.readings else (None, None)
         return MiniKDResult(
             candidate_id=self.request.candidate_id,
             architecture=self.request.architecture,
-            losses=self.losses if self.error is None else None,
+            losses=last.losses if last is not None and self.error is None else None,
             error=self.error,
             steps=self.trainer.step_number,
             train_seconds=seconds,
             curve=tuple(self.curve),
-            loss_start=self.loss_start,
+            loss_start=first.losses.relative if first is not None else None,
+            readings=tuple(self.readings),
         )
