@@ -402,6 +402,53 @@ class SearchFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepFacts:
+    """What preparing a sweep finds out and its spec does not say.
+
+    Attributes:
+        axes: of the space, with nothing left open.
+        head_multiple: of which the width of a head must be a multiple.
+        num_states: of the space.
+        drawn: indices of the states that are read or trained, in the order of the draw.
+        context: of the first seed's trainings (:class:`MiniKDContext`).
+        latency_profile: fingerprint of the profile of the latencies.
+        family: of the students, for the latency table.
+        teacher_fingerprint: names the teacher's configuration, weights and tokenizer.
+        teacher_ms: the teacher's latency.
+        embedding: what of a student's size comes from its family (``EmbeddingShape``).
+        warnings: sentences about the request that its user should know.
+    """
+
+    axes: Mapping[str, Any]
+    head_multiple: int
+    num_states: int
+    drawn: list[int]
+    context: Mapping[str, Any]
+    latency_profile: str
+    family: str
+    teacher_fingerprint: str
+    teacher_ms: float
+    embedding: Mapping[str, Any]
+    warnings: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; ``SweepFacts(**…)`` takes it back."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SweptState:
+    """What a state of a sweep came to under one seed; ``error`` says why it came to nothing."""
+
+    index: int
+    architecture: Architecture
+    seed: int
+    readings: tuple[Reading, ...]
+    error: str | None
+    train_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LatencyProfile:
     """The conditions under which a latency was measured; equal profiles share a table.
 

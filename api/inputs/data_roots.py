@@ -21,7 +21,7 @@ from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.parts import CorpusSpec, ModelSpec
 from kdnas.specs.pipeline import PipelineSpec
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import ProxiesSpec, SearchSpec
 
 PYDOCS, HUB_PREFIX = "pydocs", "hub:"
 _ANY = "1,1,1,1,gelu"  # whatever the architectures of a pipeline's students
@@ -29,11 +29,11 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCI
 _URL = re.compile(r"[A-Za-z][\w.+-]*://", re.ASCII)
 
 
-def check_paths(spec: SearchSpec | DistillationSpec, settings: Settings) -> None:
+def check_paths(spec: ProxiesSpec | DistillationSpec, settings: Settings) -> None:
     """Refuse a request that names what it may not.
 
     Args:
-        spec: of a search or a distillation.
+        spec: of a search, a sweep or a distillation.
         settings: with data roots, Ray address and whether custom code is allowed.
 
     Raises:
@@ -41,8 +41,9 @@ def check_paths(spec: SearchSpec | DistillationSpec, settings: Settings) -> None
     """
     check_model(spec.teacher, "teacher.ref", settings)
     _check_corpus(spec.corpus, settings)
-    if isinstance(spec, SearchSpec):
-        _check_strategy(spec.controller.strategy, settings)
+    if isinstance(spec, ProxiesSpec):
+        if isinstance(spec, SearchSpec):
+            _check_strategy(spec.controller.strategy, settings)
         _check_address(spec.backend.address, "backend.address", settings)
         return
     if spec.student.init_from is not None:

@@ -21,7 +21,9 @@ from kdnas.settings import Settings
 ENTRY_POINT_GROUP: Final = "kdnas.job_kinds"
 
 _OUR_TABLES: Final = "kdnas.db.models."
-_OURS: Final = ("searches", "distillations", "evaluations", "pipelines", "latency_tables")
+_OURS: Final = (
+    *("searches", "sweeps", "distillations", "evaluations", "pipelines", "latency_tables"),
+)
 
 
 @cache

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
+from api.inputs.clusters import needs_cluster
 from api.jobs.context import JobContext
 from api.jobs.kind import Adding, JobKind
 from api.searches.reading import LISTING
@@ -47,11 +46,6 @@ def _log(event: Progress) -> None:
         )
 
 
-def _needs_cluster(spec: Mapping[str, Any]) -> bool:
-    backend = spec.get("backend") or {}
-    return backend.get("name", "ray") == "ray" and not backend.get("address")
-
-
 def _close_attempts(database: Database, settings: Settings) -> None:
     """Close attempts of searches at rest; one that goes on closes its own."""
     with database.read() as session:
@@ -87,7 +81,7 @@ KIND = JobKind(
     plural="searches",
     run=_run,
     tidy=_close_attempts,
-    needs_cluster=_needs_cluster,
+    needs_cluster=needs_cluster,
     has_page=True,
     spec=SearchSpec,
     create=_create,

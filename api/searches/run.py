@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
-from api.inputs.preparation import (
-    OnCorpus,
-    OnPreparing,
-    Pinned,
-    Watchers,
-    build_space,
-    check_length,
-    check_objective,
-    ensure_latencies,
-    pin,
-    possible_start,
-    prepare_objective,
-    store_warnings,
-)
+from api.inputs.clusters import cluster_for
+from api.inputs.mini_kd import PreparedProxies, prepare_proxies
+from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_latencies
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
 from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy
-from kdnas import ENGINE_VERSION
-from kdnas.architecture import Architecture
-from kdnas.corpus.batches import refuse_too_few
-from kdnas.corpus.proxy_set import proxy_set
-from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches
-from kdnas.models.cost import (
-    EmbeddingShape,
-    count_parameters,
-    flops_per_token,
-    teacher_architecture,
-)
-from kdnas.models.teacher import TeacherHandle
-from kdnas.records import (
-    LatencyTable,
-    MiniKDContext,
-    SearchFacts,
-    SearchRecord,
-    SearchStatus,
-)
+from kdnas.models.cost import EmbeddingShape, teacher_architecture
+from kdnas.records import LatencyTable, SearchFacts, SearchRecord, SearchStatus
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.progress import Progress
@@ -53,35 +24,8 @@ from kdnas.search.reward import depth_warning
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.search import LimitsSpec, SearchSpec
-from kdnas.store import Store
-from workers.backend import build_backend
-from workers.layout import (
-    backend_plan,
-    largest_student_bytes,
-    resolve_backend,
-    teacher_bytes,
-)
-from workers.machine import machine_at
 
-
-@dataclass(frozen=True)
-class PreparedSearch:
-    """A request with nothing left open: its inputs in the store, its layout decided.
-
-    ``spec`` pins teacher and corpus by fingerprint and names workers, threads and group size;
-    ``warnings`` are what the user should know before hours are spent.
-    """
-
-    spec: SearchSpec
-    pinned: Pinned
-    space: SearchSpace
-    context: MiniKDContext
-    store: Store
-    warnings: tuple[str, ...] = ()
-
-    def params_millions(self, architecture: Architecture) -> float:
-        """Parameters of a student with the teacher's vocabulary, in millions."""
-        return count_parameters(architecture, EmbeddingShape.of(self.pinned.teacher.shape)) / 1e6
+PreparedSearch = PreparedProxies[SearchSpec]
 
 
 def prepare_search(
@@ -96,77 +40,16 @@ def prepare_search(
         RequestError: anything in the request that cannot be done.
     """
     build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
-    address = _address(spec, settings) if spec.backend.name == "ray" else None
-    machine = machine_at(address, spec.backend.device)
-    device = machine.choose_device(spec.backend.device)
-
-    def check(teacher: TeacherHandle) -> None:
-        build_space(spec.space, teacher, spec.objective, spec.student.init)
-        check_length("latency.length", spec.latency.length, teacher)
-        check_objective(spec.objective, teacher)
-
-    store = Store.from_settings(settings)
-    pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check, settings.reach)
-    chosen = proxy_set(pinned.corpus, spec.proxy.fraction, spec.proxy.seed)
-    refuse_too_few(len(chosen), spec.proxy.batch_size, "a larger proxy fraction, ")
-    shape = pinned.teacher.shape
-    student, about_the_start = possible_start(spec.student, spec.objective, pinned)
-    space = build_space(spec.space, pinned.teacher, spec.objective, student.init)
-    backend = resolve_backend(
-        spec.backend,
-        spec.controller.candidates,
-        largest_student_bytes(space, shape, spec.proxy, spec.corpus.max_length),
-        teacher_bytes(shape),
-        machine,
+    prepared = prepare_proxies(
+        spec, spec.proxy, spec.controller.candidates, settings, on_corpus, on_preparing
     )
-    dtype = machine.choose_dtype(spec.proxy.dtype, device)
-    proxy = spec.proxy.model_copy(update={"dtype": dtype})
-    ranked = sorted(space.states, key=flops_per_token)
-    objective, teacher = prepare_objective(
-        spec.objective,
-        ranked[len(ranked) // 2],
-        pinned.teacher,
-        pinned.corpus,
-        store,
-        student,
-        proxy,
-        spec.backend.device,
-        spec.proxy.dtype,
-        available_cores(),
-        on_preparing,
-    )
-    resolved = spec.model_copy(
-        update={
-            "teacher": pinned.teacher_spec,
-            "corpus": pinned.corpus_spec,
-            "backend": backend,
-            "proxy": proxy,
-            "objective": objective,
-            "student": student,
-        }
-    )
-    context = MiniKDContext(
-        teacher=pinned.teacher.fingerprint,
-        corpus=pinned.corpus.fingerprint,
-        objective=objective.context(),
-        student=student.to_json(),
-        proxy={k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}},
-        dtype=dtype,
-        engine_version=ENGINE_VERSION,
-    )
-    prepared = PreparedSearch(resolved, replace(pinned, teacher=teacher), space, context, store)
     # Of the limits that on size alone: one on latency takes a table that may not be there.
     most = spec.limits.max_params_millions
-    small = [a for a in space.states if most is None or prepared.params_millions(a) <= most]
+    small = [
+        a for a in prepared.space.states if most is None or prepared.params_millions(a) <= most
+    ]
     doubt = depth_warning(spec.reward.loss, small)
-    warnings = (
-        *pinned.corpus.meta["warnings"],
-        *about_the_start,
-        *objective.doubts(proxy.learning_rate),
-        *store_warnings(machine, settings),
-        *([] if doubt is None else [doubt]),
-    )
-    return replace(prepared, warnings=warnings)
+    return replace(prepared, warnings=(*prepared.warnings, *([] if doubt is None else [doubt])))
 
 
 def create_search(prepared: PreparedSearch, database: Database) -> SearchRecord:
@@ -254,15 +137,11 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         watchers.progress(event)
 
     settings = context.settings
-    with _cluster(spec, settings):
+    with cluster_for(spec.backend, settings):
         status = run_search(
             setup,
             build_strategy(spec.controller, prepared.space, spec.seed),
-            build_backend(
-                spec.backend.name,
-                prepared.context,
-                backend_plan(spec.backend, settings.store_url),
-            ),
+            prepared.backend(prepared.context, settings),
             journal,
             on_progress=on_progress,
             should_stop=context.should_stop,
@@ -326,15 +205,3 @@ def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
         teacher_ms=table.teacher_ms,
         warnings=list(prepared.warnings),
     )
-
-
-def _cluster(spec: SearchSpec, settings: Settings) -> AbstractContextManager[object]:
-    if spec.backend.name != "ray":
-        return nullcontext()
-    from workers.cluster import cluster
-
-    return cluster(_address(spec, settings))
-
-
-def _address(spec: SearchSpec, settings: Settings) -> str | None:
-    return spec.backend.address or settings.ray_address

@@ -31,6 +31,8 @@ from kdnas.cli import (
     searches,
     serve,
     space,
+    sweep,
+    tabular,
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.errors import KdnasError, RequestError
@@ -47,6 +49,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     search.search,
+    sweep.sweep,
     full_distill.full_distill,
     launch.launch,
     evaluate.evaluate,
@@ -62,7 +65,7 @@ COMMANDS = (
     schema.schema,
     reference.reference,
 )
-GROUPS = (jobs, searches, distillations, pipelines, latency, corpus, db)
+GROUPS = (jobs, searches, distillations, pipelines, latency, tabular, corpus, db)
 for command in COMMANDS:
     app.command(cls=ObjectiveCommand)(command)
 for group in GROUPS:

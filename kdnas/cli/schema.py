@@ -12,7 +12,7 @@ from kdnas.errors import SpecError, unknown_name
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="search, distillation, evaluation or pipeline.")
+        str, typer.Argument(help="search, sweep, distillation, evaluation or pipeline.")
     ] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
@@ -21,9 +21,11 @@ def schema(
     from kdnas.specs.evaluation import EvaluationSpec
     from kdnas.specs.pipeline import PipelineSpec
     from kdnas.specs.search import SearchSpec
+    from kdnas.specs.sweep import SweepSpec
 
     kinds: dict[str, type[Spec]] = {
         "search": SearchSpec,
+        "sweep": SweepSpec,
         "distillation": DistillationSpec,
         "evaluation": EvaluationSpec,
         "pipeline": PipelineSpec,

@@ -33,11 +33,7 @@ def search(
     max_length: common.MaxLength = None,
     preset: common.Preset = None,
     config: common.Config = None,
-    space: Annotated[
-        str | None,
-        typer.Option(help="paper, or scaled to the teacher; own axes by --config."),
-        At("space.kind"),
-    ] = None,
+    space: common.Space = None,
     objective: common.Objective = None,
     mapping: common.Mapping = None,
     last_weight: common.LastWeight = None,
@@ -63,11 +59,7 @@ def search(
     epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,
     batch_size: Annotated[common.BatchSize, At("proxy.batch_size")] = None,
     learning_rate: Annotated[common.LearningRate, At("proxy.learning_rate")] = None,
-    proxy_fraction: Annotated[
-        float | None,
-        typer.Option(help="Share of the corpus in the proxy set."),
-        At("proxy.fraction"),
-    ] = None,
+    proxy_fraction: common.ProxyFraction = None,
     proxy_seed: Annotated[
         int | None, typer.Option(help="Seed of mini-KD."), At("proxy.seed")
     ] = None,
@@ -103,22 +95,12 @@ def search(
     beta: Annotated[
         float | None, typer.Option(help="Target share of the latency."), At("reward.beta")
     ] = None,
-    num_workers: Annotated[
-        int | None, typer.Option(help="Workers at the same time."), At("backend.num_workers")
-    ] = None,
+    num_workers: common.NumWorkers = None,
     threads: Annotated[common.Threads, At("backend.threads")] = None,
-    group_size: Annotated[
-        int | None,
-        typer.Option(help="Students on one teacher pass.  [default: fits memory]"),
-        At("backend.group_size"),
-    ] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="ray, or local (this process)."), At("backend.name")
-    ] = None,
+    group_size: common.GroupSize = None,
+    backend: common.Backend = None,
     device: Annotated[common.Device, At("backend.device")] = None,
-    ray_address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster."), At("backend.address")
-    ] = None,
+    ray_address: common.RayAddress = None,
     no_reuse: Annotated[
         bool,
         typer.Option("--no-reuse", help="Train states anew that the look-up table knows."),

@@ -12,8 +12,9 @@ import yaml
 from kdnas.errors import SpecError, unknown_name
 from kdnas.specs.objective_registry import find_objective, objective_names
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
+from kdnas.specs.search import ProxiesSpec
 
-Section = Literal["search", "distillation", "pipeline"]
+Section = Literal["search", "sweep", "distillation", "pipeline"]
 
 
 def preset_names() -> list[str]:
@@ -23,9 +24,10 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str, section: Section, objective: str | None = None) -> dict[str, Any]:
-    """Return a preset's part for searches, distillations or pipelines.
+    """Return a preset's part for searches, sweeps, distillations or pipelines.
 
-    A pipeline's search is the preset's, with what its own part says of it.
+    A pipeline's search is the preset's, with what its own part says of it; a sweep trains students
+    as the preset's search does.
 
     Args:
         name: of the preset.
@@ -40,7 +42,10 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
         raise SpecError(unknown_name("preset", name, preset_names()))
     text = (resources.files("kdnas.specs") / "presets" / f"{name}.yaml").read_text("utf-8")
     whole = yaml.safe_load(text)
-    part: dict[str, Any] = whole[section]
+    source = "search" if section == "sweep" else section
+    part: dict[str, Any] = whole[source]
+    if section == "sweep":
+        part = {key: value for key, value in part.items() if key in ProxiesSpec.model_fields}
     learned = objective or DEFAULT_OBJECTIVE
     known = learned in objective_names()
     own: Mapping[str, Any] = find_objective(learned).presets.get(name, {}) if known else {}
@@ -49,7 +54,7 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     if section == "pipeline":  # its students learn what its search's do
         rates: dict[str, Any] = {key: v for key, v in own.items() if key != "objective"}
         return merge({"search": whole["search"]}, part, rates, {"search": options})
-    return merge(part, own.get(section, {}), options)
+    return merge(part, own.get(source, {}), options)
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

@@ -181,8 +181,8 @@ class BackendSpec(Spec):
         return self
 
 
-class SearchSpec(Spec):
-    """A search, whole: the one shape of YAML files, REST bodies and database rows."""
+class ProxiesSpec(Spec):
+    """Students of a space that mini-KD trains, and their latency: of a search or a sweep."""
 
     name: str | None = Field(None, min_length=1, max_length=80, pattern=r"^[\w.-]+$")
     teacher: TeacherSpec = TeacherSpec()
@@ -191,9 +191,14 @@ class SearchSpec(Spec):
     objective: ObjectiveSpec = DEFAULT
     student: StudentSpec = StudentSpec()
     proxy: ProxySpec = ProxySpec()
+    latency: LatencySpec = LatencySpec()
+    backend: BackendSpec = BackendSpec()
+
+
+class SearchSpec(ProxiesSpec):
+    """A search, whole: the one shape of YAML files, REST bodies and database rows."""
+
     reward: RewardSpec = RewardSpec()
     limits: LimitsSpec = LimitsSpec()
     controller: ControllerSpec = ControllerSpec()
-    latency: LatencySpec = LatencySpec()
-    backend: BackendSpec = BackendSpec()
     seed: Seed = 0

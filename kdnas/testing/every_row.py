@@ -96,6 +96,7 @@ def fill(session: Session) -> None:
     for status, owner in product(STATUSES, OWNER_KINDS):
         ending = f"{status}-{owner}"
         _search(session, ending, status, owner, loss.id, numbers)
+        _sweep(session, ending, status, owner)
         _distillation(session, ending, status, owner)
         _evaluation(session, ending, status, owner)
         _pipeline(session, ending, status, owner)
@@ -307,6 +308,39 @@ def _search(
         session,
         m.ControllerState(search_id=search, episode=1, state=b"\x00\x01state", created_at=BEGAN),
     )
+
+
+def _sweep(session: Session, ending: str, status: str, owner: str) -> None:
+    sweep = f"sweep-{ending}"
+    asked = {"steps": [0, 60], "seeds": [0], "teacher": {"ref": "minilm"}}
+    _add(
+        session,
+        m.Sweep(
+            id=sweep,
+            name=sweep,
+            requested=asked,
+            resolved=None if status == "queued" else asked,
+            facts=None if status == "queued" else {"num_states": 2400, "drawn": [7]},
+            owner_kind=owner,
+            **_work(status),
+        ),
+    )
+    if status != "queued":
+        readings = [[0, 0.1, 0.4, 0.6, None], [60, 0.09, 0.35, 0.55, 0.7]]
+        failed = status == "failed"
+        _add(
+            session,
+            m.SweepState(
+                sweep_id=sweep,
+                seed=0,
+                state_index=7,
+                architecture=STUDENT,
+                readings=[] if failed else readings,
+                error="out of memory" if failed else None,
+                train_seconds=12.5,
+                finished_at=BEGAN,
+            ),
+        )
 
 
 def _distillation(session: Session, ending: str, status: str, owner: str) -> None:

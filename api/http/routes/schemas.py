@@ -15,11 +15,13 @@ from kdnas.specs.objective_registry import ObjectiveName
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
+from kdnas.specs.sweep import SweepSpec
 
 router = APIRouter(tags=["reference"])
 
 SPECS: dict[str, type[Spec]] = {
     "search": SearchSpec,
+    "sweep": SweepSpec,
     "distillation": DistillationSpec,
     "evaluation": EvaluationSpec,
     "pipeline": PipelineSpec,
@@ -42,7 +44,7 @@ class Presets(Shape):
 
 @router.get("/schemas/{name}")
 def read_schema(
-    name: Literal["search", "distillation", "evaluation", "pipeline"],
+    name: Literal["search", "sweep", "distillation", "evaluation", "pipeline"],
 ) -> dict[str, Any]:
     """Return the JSON Schema of a request, with defaults."""
     return SPECS[name].model_json_schema()

@@ -121,6 +121,30 @@ LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
 WarmupFraction = Annotated[
     float | None, typer.Option(help="Share of the steps in which the rate rises.")
 ]
+Space = Annotated[
+    str | None,
+    typer.Option(help="paper, or scaled to the teacher; own axes by --config."),
+    At("space.kind"),
+]
+ProxyFraction = Annotated[
+    float | None,
+    typer.Option(help="Share of the corpus in the proxy set."),
+    At("proxy.fraction"),
+]
+NumWorkers = Annotated[
+    int | None, typer.Option(help="Workers at the same time."), At("backend.num_workers")
+]
+GroupSize = Annotated[
+    int | None,
+    typer.Option(help="Students on one teacher pass.  [default: fits memory]"),
+    At("backend.group_size"),
+]
+Backend = Annotated[
+    str | None, typer.Option(help="ray, or local (this process)."), At("backend.name")
+]
+RayAddress = Annotated[
+    str | None, typer.Option(help="Of a running Ray cluster."), At("backend.address")
+]
 Dtype = Annotated[str | None, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of a worker on a CPU.")]

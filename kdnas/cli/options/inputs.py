@@ -137,9 +137,11 @@ def _for_section(data: Mapping[str, Any], section: Section) -> dict[str, Any]:
     """
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.search import SearchSpec
+    from kdnas.specs.sweep import SweepSpec
 
     own = {
         "search": set(SearchSpec.model_fields),
+        "sweep": set(SweepSpec.model_fields),
         "distillation": set(DistillationSpec.model_fields),
     }
     if section in own:

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from api.distillations.prepare import PreparedDistillation
     from api.evaluations.prepare import PreparedEvaluation
     from api.searches.run import PreparedSearch
+    from api.sweeps.run import PreparedSweep
     from kdnas.corpus.tokenized import CorpusProgress
     from kdnas.settings import Settings
     from kdnas.specs.base import Spec
     from kdnas.specs.evaluation import EvaluationSpec
     from kdnas.specs.objective_base import ObjectiveSpec
 
-Prepared = TypeVar("Prepared", "PreparedSearch", "PreparedDistillation")
+Prepared = TypeVar("Prepared", "PreparedSearch", "PreparedSweep", "PreparedDistillation")
 
 
 def prepare_on_screen(prepare: Callable[..., Prepared], spec: Spec, settings: Settings) -> Prepared:
-    """Prepare a search or a distillation, and say what was chosen and what may be amiss.
+    """Prepare a search, a sweep or a distillation, and say what was chosen and what may be amiss.
 
     Args:
         prepare: takes ``spec``, ``settings`` and what is told of the corpus and the objective.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from kdnas.cli.screens.console import Bar, console, say
 from kdnas.cli.screens.times import span
+from kdnas.cli.screens.working import WorkScreen
 from kdnas.cli.tables.answers import answer, fact_lines
 from kdnas.records import AttemptInterrupted, AttemptStarted, Candidate, GroupProgress
 from kdnas.search.progress import (
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 TOP = 10
 
 
-class SearchScreen:
+class SearchScreen(WorkScreen):
     """Turns what a search tells into lines and bars on stderr."""
 
     def __init__(self) -> None:
-        self._bar: Bar | None = None
+        super().__init__()
         self._groups: dict[tuple[str, ...], float] = {}
         self._num_episodes = 0
         self._candidates = 0
@@ -45,29 +46,6 @@ class SearchScreen:
         from api.inputs.preparation import Watchers
 
         return Watchers(self._on_latency, self._on_search, waiting=self._on_waiting)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close_bar()
-
-    def _close_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def _on_latency(self, share: float, text: str) -> None:
-        if share >= 1.0:  # told several times at the end
-            self._close_bar()
-            return
-        if self._bar is None:
-            self._on_waiting("measuring the students")
-            self._bar = Bar("latency", 1.0)
-        self._bar.at(share, 1.0, text)
-
-    def _on_waiting(self, text: str) -> None:
-        say(f"latency    no table for this device yet; {text}")
 
     def _on_search(self, event: Progress) -> None:
         match event:

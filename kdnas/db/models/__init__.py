@@ -5,6 +5,7 @@
     jobs ─┬─ searches ─┬─ episodes ── candidates ─┬─ attempts
           │            ├─ search_states           └─ distillation_losses ── mini_kd_contexts
           │            └─ controller_states
+          ├─ sweeps ── sweep_states
           ├─ distillations ─┬─ distillation_curves
           │                 └─ distillation_readings
           ├─ evaluations · task_distillations
@@ -37,6 +38,7 @@ from kdnas.db.models.searches import (
     SearchState,
 )
 from kdnas.db.models.service import CoordinatorRow, Event, IdempotencyKey
+from kdnas.db.models.sweeps import Sweep, SweepState
 from kdnas.db.models.values import CANDIDATE_STATUSES, FINAL_STATUSES, STATUSES
 
 __all__ = [
@@ -66,6 +68,8 @@ __all__ = [
     "PipelineMember",
     "Search",
     "SearchState",
+    "Sweep",
+    "SweepState",
     "TaskDistillation",
     "kind_of",
 ]

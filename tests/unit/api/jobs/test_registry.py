@@ -117,9 +117,11 @@ def install(folder: Path, entry: str, module: str = "") -> None:
 
 def test_ours_are_there() -> None:
     found = kinds()
-    assert list(found) == ["search", "distillation", "evaluation", "pipeline", "latency_build"]
+    ours = ["search", "sweep", "distillation", "evaluation", "pipeline", "latency_build"]
+    assert list(found) == ours
     assert {kind.path for kind in found.values()} == {
         "searches",
+        "sweeps",
         "distillations",
         "evaluations",
         "pipelines",
@@ -189,11 +191,17 @@ def test_a_broken_package_is_refused_in_a_sentence(
 
 
 TABLES = frozenset(
-    {"Search", "Distillation", "Evaluation", "LatencyBuild", "Pipeline", "TaskDistillation"}
+    {
+        *("Search", "Sweep", "Distillation", "Evaluation"),
+        *("LatencyBuild", "Pipeline", "TaskDistillation"),
+    }
 )
 RECORDS = frozenset({"SearchRecord", "DistillationRecord", "EvaluationRecord", "PipelineRecord"})
 NAMES = frozenset(
-    {"search", "distillation", "evaluation", "latency_build", "pipeline", "task_distillation"}
+    {
+        *("search", "sweep", "distillation", "evaluation"),
+        *("latency_build", "pipeline", "task_distillation"),
+    }
 )
 
 

@@ -7,8 +7,9 @@ import math
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 IN_ANOTHER_PROCESS = """
 import json, sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 import torch
 from kdnas.architecture import Architecture
@@ -116,6 +117,51 @@ def test_losses_are_equal_to_the_bit_in_another_process(lab: TinyLab) -> None:
             curve = [asdict(point) for point in result.curve]
             here[f"{number} {name}"] = [result.loss_start, asdict(result.losses), curve]
     assert json.loads(there.stdout) == here
+
+
+def test_readings_on_the_way_change_nothing(lab: TinyLab) -> None:
+    """Of a training of 10 steps, alone and beside one that is read otherwise."""
+    engine, names = engine_of(lab, dropout=0.1), STUDENTS[:2]
+    plain = train(engine, names)
+    asked = [
+        MiniKDRequest(names[0], Architecture.parse(names[0]), (0, 3, 7, 10)),
+        MiniKDRequest(names[1], Architecture.parse(names[1]), (5,)),
+    ]
+    read = {r.candidate_id: r for r in engine.train(asked) if isinstance(r, MiniKDResult)}
+    assert {name: bits(result) for name, result in read.items()} == {
+        name: bits(result) for name, result in plain.items()
+    }
+    steps = {name: [r.step for r in result.readings] for name, result in read.items()}
+    assert steps == {names[0]: [0, 3, 7, 10], names[1]: [0, 5, 10]}
+    for result in read.values():
+        first, *others = result.readings
+        assert first.losses.relative == result.loss_start
+        assert math.isnan(first.losses.training)
+        assert others[-1].losses == result.losses
+        relative = [reading.losses.relative for reading in result.readings]
+        assert len(set(relative)) == len(relative)
+    assert [r.step for r in plain[names[0]].readings] == [0, 10]
+
+
+def test_a_student_may_end_before_its_schedule_does(lab: TinyLab) -> None:
+    """It is where the others were at that step, in the schedule of all ten."""
+    engine = engine_of(lab)
+    ends = dict(zip(STUDENTS, (0, 4, None, 99), strict=True))
+    asked = [MiniKDRequest(n, Architecture.parse(n), (4,), end) for n, end in ends.items()]
+    items = list(engine.train(asked))
+    found = {item.candidate_id: item for item in items if isinstance(item, MiniKDResult)}
+    assert [found[name].steps for name in STUDENTS] == [0, 4, 10, 10]
+    assert [item for item in items if isinstance(item, int)] == list(range(1, 11))
+    whole = train(engine, STUDENTS)
+    for name in STUDENTS[2:]:
+        assert bits(found[name]) == bits(whole[name])
+    assert [r.step for r in found[STUDENTS[0]].readings] == [0]
+    requests_of_four = [MiniKDRequest("four", Architecture.parse(STUDENTS[1]), (4,))]
+    (four,) = [r for r in engine.train(requests_of_four) if isinstance(r, MiniKDResult)]
+    assert found[STUDENTS[1]].losses == four.readings[1].losses
+    assert [*engine.train([MiniKDRequest("x", Architecture.parse(STUDENTS[0]), (), 0)])] == [
+        replace(found[STUDENTS[0]], candidate_id="x", train_seconds=ANY)
+    ]
 
 
 def test_dropout_dtype_start_and_seed_do_matter(lab: TinyLab) -> None:

@@ -1,0 +1,1 @@
+"""Sweeps: every state of a space, read or trained without a search."""

@@ -1,0 +1,296 @@
+"""One sweep, put together and run: by the command line here, by the coordinator in the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+import numpy as np
+
+from api.inputs.clusters import cluster_for
+from api.inputs.mini_kd import PreparedProxies, prepare_proxies
+from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_latencies
+from api.jobs.context import JobContext
+from api.jobs.work import do_job
+from kdnas.db.engine import Database
+from kdnas.db.exploration import losses
+from kdnas.db.repository import jobs, sweeps
+from kdnas.errors import SpecError, TrainingError
+from kdnas.models.cost import EmbeddingShape
+from kdnas.records import (
+    AttemptInterrupted,
+    BackendEvent,
+    CandidateFinished,
+    GroupProgress,
+    JobRecord,
+    LatencyTable,
+    MiniKDContext,
+    MiniKDRequest,
+    SearchStatus,
+    SweepFacts,
+)
+from kdnas.search_space import AXES, SearchSpace
+from kdnas.settings import Settings
+from kdnas.specs.sweep import SweepSpec
+
+PreparedSweep = PreparedProxies[SweepSpec]
+
+
+class SweepNews(NamedTuple):
+    """How many states of a sweep are done, and what happens at present."""
+
+    done: int
+    total: int
+    text: str
+    failure: str | None
+
+
+def prepare_sweep(
+    spec: SweepSpec,
+    settings: Settings,
+    on_corpus: OnCorpus = lambda _: None,
+    on_preparing: OnPreparing = lambda *_: None,
+) -> PreparedSweep:
+    """Check a request, bring its inputs into the store and decide what it left open.
+
+    Raises:
+        RequestError: anything in the request that cannot be done.
+    """
+    proxy = spec.proxy_of(spec.seeds[0])
+    prepared = prepare_proxies(
+        spec, proxy, spec.states or len(SearchSpace.paper()), settings, on_corpus, on_preparing
+    )
+    if spec.states is not None and spec.states > len(prepared.space):
+        raise SpecError(
+            f"states ({spec.states}) are more than the space has ({len(prepared.space)}); ask for "
+            "fewer, or leave it out for all"
+        )
+    return prepared
+
+
+def drawn_states(spec: SweepSpec, space: SearchSpace) -> list[int]:
+    """Indices of the states of a sweep in the order of its draw; fewer are the first of more."""
+    order = np.random.default_rng(spec.draw_seed).permutation(len(space))
+    return [int(index) for index in order[: spec.states]]
+
+
+def create_sweep(prepared: PreparedSweep, database: Database) -> JobRecord:
+    """Store a prepared sweep of the command line.
+
+    Raises:
+        ConflictError: its name is taken.
+    """
+    with database.write() as session:
+        return sweeps.create_sweep(session, prepared.spec.to_json(), name=prepared.spec.name)
+
+
+def run_stored_sweep(
+    sweep_id: str,
+    database: Database,
+    settings: Settings,
+    watchers: Watchers = Watchers(),
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SearchStatus:
+    """Run a stored sweep of the command line, or go on with it where it was cut off.
+
+    Args:
+        sweep_id: of a sweep that is not finished.
+        database: where it is stored.
+        settings: of this process.
+        watchers: who is told what happens.
+        should_stop: asked between results, and while inputs are prepared; True pauses it.
+
+    Returns:
+        The status that it has now; another party may have written it.
+
+    Raises:
+        ConflictError: another process works on it, or it was cancelled.
+        KdnasError: whatever kept it from going on; its status says so.
+    """
+    return do_job(
+        sweep_id,
+        database,
+        settings,
+        lambda context: run_in(context, watchers),
+        should_stop=should_stop,
+    )
+
+
+def run_in(context: JobContext, watchers: Watchers) -> None:
+    """Do the work of a sweep on whose job this process is at work.
+
+    Raises:
+        StoppedError: it was to stop.
+        KdnasError: whatever kept it from going on.
+    """
+    prepared, facts = _prepare_stored(context, watchers)
+    spec, database = prepared.spec, context.database
+    with database.read() as session:
+        done = sweeps.swept(session, context.id)
+    total = len(facts.drawn) * len(spec.seeds)
+    progress = _Progress(context, watchers, total, len(done))
+    context.end_preparation("starting workers")
+    with cluster_for(spec.backend, context.settings):
+        for seed in spec.seeds:
+            left = [index for index in facts.drawn if (seed, index) not in done]
+            if left:
+                training = prepared.with_proxy(spec.proxy_of(seed))
+                for event in _trained(context, prepared, training, seed, left):
+                    progress(event)
+    with database.read() as session:
+        states = list(sweeps.swept_states(session, context.id))
+    failed = [state for state in states if state.error is not None]
+    if len(failed) == len(states):
+        raise TrainingError(
+            f"none of the {len(states)} states could be read; the last one: {failed[-1].error}"
+        )
+
+
+def _trained(
+    context: JobContext,
+    prepared: PreparedSweep,
+    training: MiniKDContext,
+    seed: int,
+    left: Sequence[int],
+) -> Iterator[BackendEvent]:
+    """Train states under one seed; each result is stored before it is told.
+
+    Raises:
+        StoppedError: it was to stop.
+    """
+    spec, space, database = prepared.spec, prepared.space, context.database
+    with database.write() as session:
+        name = losses.save_context(session, training)
+    requests = [
+        MiniKDRequest(str(index), space[index], spec.steps, last_step=spec.steps[-1])
+        for index in left
+    ]
+    backend = prepared.backend(training, context.settings)
+    try:
+        for event in backend.run(requests):
+            if isinstance(event, CandidateFinished):
+                context.check_lease()
+                index = int(event.result.candidate_id)
+                with database.write() as session:
+                    sweeps.add_state(
+                        session,
+                        context.id,
+                        seed,
+                        index,
+                        event.result,
+                        name if spec.trains else None,
+                    )
+            yield event
+            context.check()
+    finally:
+        backend.close()
+
+
+def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSweep, SweepFacts]:
+    """Prepare a stored sweep and write down what that has decided.
+
+    Raises:
+        StoppedError: it was to stop meanwhile.
+        SpecError: its space is another one than when it began.
+    """
+    database = context.database
+    told = watchers.checked(context.check)
+    stored = SweepSpec.read(dict(context.spec), context.called)
+    prepared = prepare_sweep(stored, context.settings, told.corpus, told.preparing)
+    with database.read() as session:
+        before = sweeps.sweep_facts(session, context.id)
+    _refuse_another_space(context.called, before, prepared)
+    for text in prepared.warnings:
+        watchers.warning(text)
+    context.check()
+    with database.write() as session:
+        jobs.resolve(session, context.id, prepared.spec.to_json())
+    table = ensure_latencies(
+        database,
+        prepared.spec.latency,
+        prepared.pinned.teacher,
+        prepared.space,
+        told.latency,
+        watchers.waiting,
+        context.check,
+    )
+    facts = _facts(prepared, table)
+    with database.write() as session:
+        sweeps.set_sweep_facts(session, context.id, facts)
+    context.check()
+    return prepared, facts
+
+
+def _facts(prepared: PreparedSweep, table: LatencyTable) -> SweepFacts:
+    space = prepared.space
+    return SweepFacts(
+        axes={axis: list(values) for axis, values in space.axes.items()},
+        head_multiple=space.head_multiple,
+        num_states=len(space),
+        drawn=drawn_states(prepared.spec, space),
+        context=asdict(prepared.context),
+        latency_profile=table.profile.fingerprint,
+        family=table.family,
+        teacher_fingerprint=table.teacher_fingerprint,
+        teacher_ms=table.teacher_ms,
+        embedding=asdict(EmbeddingShape.of(prepared.pinned.teacher.shape)),
+        warnings=list(prepared.warnings),
+    )
+
+
+def _refuse_another_space(what: str, before: SweepFacts | None, prepared: PreparedSweep) -> None:
+    """Refuse to go on where indices would mean other states, or losses another training."""
+    if before is None:
+        return
+    space = prepared.space
+    changed = [
+        f"axis {axis} ({list(before.axes[axis])}, now {list(space.axes[axis])})"
+        for axis in AXES
+        if list(before.axes[axis]) != list(space.axes[axis])
+    ]
+    if not changed and before.num_states != len(space):
+        changed = [f"the number of states ({before.num_states}, now {len(space)})"]
+    if not changed and dict(before.context) != asdict(prepared.context):
+        changed = ["what decides losses, such as the version of the program"]
+    if changed:
+        raise SpecError(
+            f"{what} cannot go on: since it began, {', '.join(changed)} changed; start a new sweep"
+        )
+
+
+class _Progress:
+    """Says how far a sweep is, in states.
+
+    Args:
+        context: of the sweep.
+        watchers: who is told as well.
+        total: states, each seed's by itself.
+        done: before this run.
+    """
+
+    def __init__(self, context: JobContext, watchers: Watchers, total: int, done: int) -> None:
+        self._context, self._watchers = context, watchers
+        self._total, self._done = total, done
+        context.progress(done, total)
+
+    def __call__(self, event: BackendEvent) -> None:
+        """Take note of what happened."""
+        if isinstance(event, CandidateFinished):
+            self._done += 1
+            result = event.result
+            failure = result.error and f"{result.architecture} failed: {result.error}"
+            self._tell("", failure)
+            if self._done == self._total:
+                self._context.progress(self._done, self._total)
+        elif isinstance(event, GroupProgress):
+            students = len(event.candidate_ids)
+            self._tell(f"{students} students at step {event.step} of {event.total_steps}")
+        elif isinstance(event, AttemptInterrupted):
+            students = len(event.candidate_ids)
+            self._tell("", f"{students} students are tried again: {event.reason}")
+
+    def _tell(self, text: str, failure: str | None = None) -> None:
+        phase = ": ".join(filter(None, ["reading and training", text]))
+        self._context.working(phase, self._done, self._total)
+        self._watchers.progress(SweepNews(self._done, self._total, text, failure))

@@ -1,0 +1,55 @@
+"""Sweeps, and what each of their states came to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from kdnas.db.base import Base, utc_now
+from kdnas.db.models.jobs import Job, job_key
+
+
+class Sweep(Job):
+    """A sweep: its job, and what preparing it has found out.
+
+    ``facts`` is a :class:`~kdnas.records.SweepFacts` as JSON, null until it was prepared; ``done``
+    are states, each seed's by itself.
+    """
+
+    __tablename__ = "sweeps"
+    __mapper_args__ = {"polymorphic_identity": "sweep"}
+
+    id: Mapped[str] = job_key()
+    facts: Mapped[dict[str, Any] | None]
+
+    resumed_by = "kdnas sweep --resume {name}"
+
+    def progress_mark(self, session: Session) -> int:
+        """Count the states that are done."""
+        own = select(func.count()).where(SweepState.sweep_id == self.id)
+        return session.scalar(own) or 0
+
+
+class SweepState(Base):
+    """A state of a sweep under one of its seeds.
+
+    ``readings`` is a list of [step, mean, relative, output, training], losses of
+    :class:`~kdnas.records.Losses`; the last is null before the first step. ``error`` says why it
+    was not read to the end.
+    """
+
+    __tablename__ = "sweep_states"
+
+    sweep_id: Mapped[str] = mapped_column(
+        ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True
+    )
+    seed: Mapped[int] = mapped_column(primary_key=True)
+    state_index: Mapped[int] = mapped_column(primary_key=True)
+    architecture: Mapped[str]
+    readings: Mapped[list[Any]]
+    error: Mapped[str | None]
+    train_seconds: Mapped[float]
+    finished_at: Mapped[datetime] = mapped_column(default=utc_now)

@@ -1,0 +1,137 @@
+"""Sweeps: create, what was found out, and their states one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kdnas.architecture import Architecture
+from kdnas.db.exploration import losses
+from kdnas.db.models import Sweep, SweepState
+from kdnas.db.records import OwnerKind, record_of
+from kdnas.db.repository.jobs import add_job, get_job, locked_job
+from kdnas.records import JobRecord, Losses, MiniKDResult, Reading, SweepFacts, SweptState
+
+
+def create_sweep(
+    session: Session,
+    spec: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    owner_kind: OwnerKind = "cli",
+) -> JobRecord:
+    """Write a queued sweep, with an event.
+
+    Raises:
+        ConflictError: the name is taken.
+    """
+    row = add_job(session, Sweep, spec, name=name, owner_kind=owner_kind)
+    return record_of(row, JobRecord)
+
+
+def get_sweep(session: Session, reference: str) -> JobRecord:
+    """Read a sweep by id or name.
+
+    Raises:
+        NotFoundError: there is neither.
+    """
+    return record_of(get_job(session, reference, Sweep), JobRecord)
+
+
+def sweep_facts(session: Session, sweep_id: str) -> SweepFacts | None:
+    """Return what preparing a sweep has found out; None before."""
+    found = session.scalar(select(Sweep.facts).where(Sweep.id == sweep_id))
+    return None if found is None else SweepFacts(**found)
+
+
+def set_sweep_facts(session: Session, sweep_id: str, facts: SweepFacts) -> None:
+    """Write down what preparing a sweep has found out.
+
+    Raises:
+        NotFoundError: no such sweep.
+    """
+    locked_job(session, sweep_id, Sweep).facts = facts.to_json()
+
+
+def add_state(
+    session: Session,
+    sweep_id: str,
+    seed: int,
+    index: int,
+    result: MiniKDResult,
+    context: str | None,
+) -> None:
+    """Write down what a state came to; one that is there is left as it is.
+
+    Args:
+        session: of a write transaction.
+        sweep_id: of the sweep.
+        seed: of its training.
+        index: of the state in the space.
+        result: what the worker said of it.
+        context: fingerprint of its mini-KD context, in whose look-up table the losses of a whole
+            training go as well; None of one that was only read.
+
+    Raises:
+        NotFoundError: no such sweep.
+    """
+    locked_job(session, sweep_id)
+    if session.get(SweepState, (sweep_id, seed, index)) is not None:
+        return
+    session.add(
+        SweepState(
+            sweep_id=sweep_id,
+            seed=seed,
+            state_index=index,
+            architecture=str(result.architecture),
+            readings=[_row(reading) for reading in result.readings],
+            error=result.error,
+            train_seconds=result.train_seconds,
+        )
+    )
+    known = context and losses.known_losses(session, context, [result.architecture])
+    if context is not None and not known and result.succeeded and result.losses is not None:
+        losses.add_losses(session, context, result, result.losses)
+
+
+def _row(reading: Reading) -> list[float | None]:
+    found = reading.losses
+    training = found.training if reading.step else None
+    return [reading.step, found.mean, found.relative, found.output, training]
+
+
+def swept(session: Session, sweep_id: str) -> set[tuple[int, int]]:
+    """Seed and index of every state that is done."""
+    query = select(SweepState.seed, SweepState.state_index)
+    return {(seed, index) for seed, index in session.execute(_of(query, sweep_id))}
+
+
+def swept_states(session: Session, sweep_id: str) -> Iterator[SweptState]:
+    """What every state that is done came to, by index and seed."""
+    query = select(
+        SweepState.state_index,
+        SweepState.architecture,
+        SweepState.seed,
+        SweepState.readings,
+        SweepState.error,
+        SweepState.train_seconds,
+    ).order_by(SweepState.state_index, SweepState.seed)
+    for row in session.execute(_of(query, sweep_id)):
+        index, architecture, seed, readings, error, seconds = row
+        read = tuple(_reading(*values) for values in readings)
+        yield SweptState(index, Architecture.parse(architecture), seed, read, error, seconds)
+
+
+def _reading(
+    step: int, mean: float, relative: float, output: float, training: float | None
+) -> Reading:
+    training = math.nan if training is None else training
+    return Reading(step, Losses(training, mean, relative, output))
+
+
+def _of(query: Any, sweep_id: str) -> Any:
+    return query.where(SweepState.sweep_id == sweep_id)

@@ -1,0 +1,59 @@
+"""The request for a sweep: every state of a space, read or trained without a search."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from kdnas.specs.ranges import Seed, StepsIfAny
+from kdnas.specs.search import ProxiesSpec, ProxySpec
+
+MOST_READINGS = 20
+MOST_SEEDS = 100
+
+
+class SweepSpec(ProxiesSpec):
+    """A sweep, whole.
+
+    Attributes:
+        steps: after which held-out losses are read, in rising order. The last one ends a training
+            and its schedule, in place of ``proxy.steps`` and ``proxy.epochs``; ``[0]`` trains
+            nothing and reads students as they start.
+        states: how many, drawn so that fewer are among more; None takes all.
+        draw_seed: which ones are drawn.
+        seeds: of mini-KD, in place of ``proxy.seed``; each trains every state.
+    """
+
+    steps: Annotated[tuple[StepsIfAny, ...], Field(min_length=1, max_length=MOST_READINGS)] = (0,)
+    states: Annotated[int, Field(ge=1)] | None = None
+    draw_seed: Seed = 0
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_SEEDS)] = (0,)
+
+    @field_validator("steps")
+    @classmethod
+    def _rising(cls, steps: tuple[int, ...]) -> tuple[int, ...]:
+        if list(steps) != sorted(set(steps)):
+            raise ValueError(f"give each step once and in rising order, not {list(steps)}")
+        return steps
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) != len(seeds):
+            raise ValueError(f"give each seed once, not {list(seeds)}")
+        return seeds
+
+    @property
+    def trains(self) -> bool:
+        """Whether students are trained, not only read as they start."""
+        return self.steps[-1] > 0
+
+    def proxy_of(self, seed: int) -> ProxySpec:
+        """The training of each state under one of the seeds.
+
+        Of students that are read as they start it is what decides the start: the length of the
+        schedule is the proxy's own then, and no step of it is made.
+        """
+        length = {"steps": self.steps[-1], "epochs": None} if self.trains else {}
+        return self.proxy.model_copy(update={**length, "seed": seed})

@@ -1,0 +1,1 @@
+"""A benchmark of searches that needs no training: tables of states with their losses."""

@@ -1,0 +1,154 @@
+"""`kdnas sweep` and `kdnas tabular` from the outside: whole, killed, on Ray, and by the service."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from kdnas.db.migrate import open_database
+from kdnas.db.repository import sweeps
+from kdnas.settings import Settings
+from kdnas.tabular.files import read_table
+from kdnas.tabular.table import Key
+from kdnas.testing.commands import Finished, Program
+
+SWEEP = ("sweep", "--config", "sweep.yaml", "--steps", "0,3")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    program = Program.make(tmp_path_factory.mktemp("a folder with spaces"))
+    lines = (program.folder / "tiny.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith("controller:")]
+    (program.folder / "sweep.yaml").write_text("\n".join(kept) + "\n")
+    return program
+
+
+@pytest.fixture(scope="module")
+def whole(program: Program) -> Finished:
+    result = program.run(*SWEEP, "--name", "whole", "--states", "12", "--json")
+    assert result.code == 0, result.err
+    return result
+
+
+def count(program: Program, name: str) -> int:
+    path = program.folder / "home" / "kdnas.db"
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+    try:
+        query = (
+            "select count(*) from sweep_states s join jobs j on j.id = s.sweep_id where j.name=?"
+        )
+        return int(connection.execute(query, [name]).fetchone()[0])
+    finally:
+        connection.close()
+
+
+def losses(program: Program, *sources: str) -> dict[Key, float]:
+    output = program.folder / "made.parquet"
+    made = program.run("tabular", "make", *sources, "--output", str(output))
+    assert made.code == 0, made.err
+    return {row.key: row.loss for row in read_table(output).rows}
+
+
+def test_it_prints_what_the_service_answers(program: Program, whole: Finished) -> None:
+    found = whole.json
+    assert (found["status"], found["done"], found["total"]) == ("succeeded", 12, 12)
+    assert (found["steps"], found["seeds"], found["kind"]) == ([0, 3], [0], "sweep")
+    assert "corpus     corpus.txt  (from sweep.yaml)" in whole.err
+    shown = program.run("jobs", "show", "whole", "--json").json
+    assert shown["id"] == found["id"]
+    again = program.run("sweep", "--resume", "whole")
+    assert again.code == 0
+    assert "sweep whole: succeeded, 12 of 12 states" in again.out
+
+
+def test_killed_in_the_middle_it_goes_on_and_finds_the_same(
+    program: Program, whole: Finished
+) -> None:
+    killed = program.interrupt_when(
+        lambda: count(program, "killed") >= 3, *SWEEP, "--name", "killed", "--states", "12"
+    )
+    assert killed.code < 0
+    done = count(program, "killed")
+    assert 3 <= done < 12
+    again = program.run("sweep", "--resume", "killed", "--json")
+    assert again.code == 0, again.err
+    assert again.json["done"] == 12
+    assert losses(program, "killed") == losses(program, "whole")
+
+
+def test_a_search_of_the_same_settings_trains_nothing_that_was_swept(
+    program: Program, whole: Finished
+) -> None:
+    text = (program.folder / "tiny.yaml").read_text().replace("steps: 6", "steps: 3")
+    (program.folder / "three.yaml").write_text(text)
+    searched = program.run("search", "--config", "three.yaml", "--episodes", "1", "--json")
+    assert searched.code == 0, searched.err
+    swept = {str(key.architecture) for key in losses(program, "whole")}
+    reused = {state["architecture"] for state in searched.json["best"]} & swept
+    assert searched.json["reused"] == len(reused)
+
+
+def test_partial_tables_make_one(program: Program, whole: Finished) -> None:
+    more = program.run(*SWEEP, "--name", "more", "--states", "2", "--seeds", "4,5")
+    assert more.code == 0, more.err
+    made = program.run("tabular", "make", "more", "--output", "more.parquet", "--json")
+    assert made.code == 0, made.err
+    assert made.json["seeds"] == [4, 5]
+    parts = losses(program, "whole") | losses(program, "more.parquet")
+    assert losses(program, "whole", "more.parquet") == parts
+    shown = program.run("tabular", "show", "made.parquet")
+    assert shown.code == 0
+    assert "seeds 0, 4, 5" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sweep", "--steps", "60,0"), "give each step once and in rising order"),
+        (("sweep", "--states", "0"), "greater than or equal to 1"),
+        (("sweep", "--config", "sweep.yaml", "--states", "999"), "states (999) are more than"),
+        (("sweep", "--resume", "nobody"), "there is no sweep 'nobody'"),
+        (("sweep", "--resume", "whole", "--steps", "3"), "--steps cannot be given with it"),
+        (("tabular", "make", "nobody", "--output", "t.csv"), "there is no sweep 'nobody'"),
+        (("tabular", "make", "no.csv", "--output", "t.csv"), "no.csv cannot be read"),
+        (("tabular", "make", "whole", "--output", "t.xlsx"), "unknown file ending '.xlsx'"),
+        (("tabular", "show", "corpus.txt"), "unknown file ending '.txt'"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(
+    program: Program, whole: Finished, arguments: tuple[str, ...], said: str
+) -> None:
+    result = program.run(*arguments)
+    assert result.code == 2, result.err
+    (line,) = [line for line in result.err.splitlines() if line.startswith("error: ")]
+    assert said in line
+    assert not (program.folder / "t.csv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_on_ray_it_finds_the_same(program: Program, whole: Finished) -> None:
+    on_ray = program.run(
+        *SWEEP, "--name", "on-ray", "--states", "12", "--backend", "ray", "--num-workers", "2"
+    )
+    assert on_ray.code == 0, on_ray.err
+    assert losses(program, "on-ray") == losses(program, "whole")
+
+
+@pytest.mark.slow
+def test_a_coordinator_does_it_with_its_events(program: Program, whole: Finished) -> None:
+    whole_spec = program.run("jobs", "show", "whole", "--json").json["requested"]
+    asked = {**whole_spec, "name": "served", "states": 4}
+    with (
+        open_database(Settings.from_environment(program.environment)) as database,
+        database.write() as session,
+    ):
+        sweeps.create_sweep(session, asked, name="served", owner_kind="service")
+    with program.coordinator():
+        watched = program.run("jobs", "watch", "served")
+    assert watched.code == 0, watched.err
+    shown = program.run("jobs", "show", "served", "--json").json
+    assert (shown["status"], shown["done"], shown["total"]) == ("succeeded", 4, 4)
+    assert losses(program, "served").items() <= losses(program, "whole").items()

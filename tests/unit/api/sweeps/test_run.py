@@ -1,0 +1,274 @@
+"""A sweep: whole, in pieces, with states that fail, and refused where it would be another one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.inputs.preparation import Watchers
+from api.sweeps.run import create_sweep, drawn_states, prepare_sweep, run_stored_sweep
+from api.sweeps.table import sweep_table
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database
+from kdnas.db.exploration import losses
+from kdnas.db.models import Sweep
+from kdnas.db.repository import jobs, sweeps
+from kdnas.errors import ConflictError, NotFoundError, SpecError, TrainingError
+from kdnas.records import MiniKDRequest, SweptState
+from kdnas.search_space import SearchSpace
+from kdnas.settings import Settings
+from kdnas.specs.sweep import SweepSpec
+from kdnas.testing.commands import Program
+from kdnas.testing.fake_backend import FakeBackend
+from workers.backend import LocalBackend
+
+# What is tried here is how work runs; that queries find the same is for the repository's tests.
+pytestmark = pytest.mark.databases("sqlite")
+
+AXES = {"layers": [1, 2], "heads": [2], "hidden": [24], "intermediate": [48, 96]}
+NUM_STATES = 4 * len(SearchSpace.paper().activation)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Program.make(tmp_path_factory.mktemp("inputs")).folder
+
+
+class Place:
+    """A database, and a home with a store that all tests share."""
+
+    def __init__(self, database: Database, inputs: Path) -> None:
+        self.database, self.inputs = database, inputs
+        self.settings = Settings.from_environment({"KDNAS_HOME": str(inputs / "home")})
+
+    def spec(self, **entries: Any) -> SweepSpec:
+        data = {
+            "teacher": str(self.inputs / "teacher"),
+            "corpus": {"source": str(self.inputs / "corpus.txt"), "max_length": 16},
+            "space": {"axes": AXES},
+            "proxy": {"steps": 6, "batch_size": 8, "held_out": 16, "fraction": 0.5},
+            "latency": {"length": 8, "budget_seconds": 0.2},
+            "backend": {"name": "local", "threads": 1, "group_size": 2},
+        }
+        return SweepSpec.read({**data, **entries}, "sweep")
+
+    def create(self, **entries: Any) -> str:
+        return create_sweep(prepare_sweep(self.spec(**entries), self.settings), self.database).id
+
+    def run(self, sweep_id: str, **options: Any) -> str:
+        return run_stored_sweep(sweep_id, self.database, self.settings, **options)
+
+    def states(self, sweep_id: str) -> list[SweptState]:
+        with self.database.read() as session:
+            return list(sweeps.swept_states(session, sweep_id))
+
+
+@pytest.fixture
+def place(database: Database, inputs: Path) -> Place:
+    return Place(database, inputs)
+
+
+def all_states(place: Place) -> tuple[Architecture, ...]:
+    return prepare_sweep(place.spec(), place.settings).space.states
+
+
+def read(states: list[SweptState]) -> list[object]:
+    """All of states that does not depend on the time."""
+    return [
+        (
+            s.index,
+            s.seed,
+            str(s.architecture),
+            s.error,
+            [(r.step, r.losses.relative) for r in s.readings],
+        )
+        for s in states
+    ]
+
+
+def test_a_sweep_reads_every_state_and_its_trainings_are_known(place: Place) -> None:
+    news = []
+    sweep_id = place.create(steps=[0, 2, 5], seeds=[1, 2])
+    assert place.run(sweep_id, watchers=Watchers(progress=news.append)) == "succeeded"
+    states = place.states(sweep_id)
+    assert [(s.index, s.seed) for s in states] == [
+        (index, seed) for index in range(NUM_STATES) for seed in (1, 2)
+    ]
+    assert all([r.step for r in s.readings] == [0, 2, 5] for s in states)
+    assert len({s.readings[-1].losses for s in states}) == 2 * NUM_STATES
+    assert news[-1].done == news[-1].total == 2 * NUM_STATES
+    with place.database.read() as session:
+        row = jobs.get_job(session, sweep_id, Sweep)
+        assert (row.done, row.total) == (2 * NUM_STATES, 2 * NUM_STATES)
+        facts = sweeps.sweep_facts(session, sweep_id)
+        assert facts is not None
+        assert facts.num_states == NUM_STATES
+    prepared = prepare_sweep(place.spec(steps=[0, 2, 5], seeds=[1, 2]), place.settings)
+    context = prepared.with_proxy(prepared.spec.proxy_of(2)).fingerprint
+    with place.database.read() as session:
+        known = losses.known_losses(session, context, prepared.space.states)
+    assert known[str(states[1].architecture)].losses == states[1].readings[-1].losses
+    assert len(known) == NUM_STATES
+
+
+def test_reading_alone_trains_nothing_and_reads_what_a_training_starts_from(place: Place) -> None:
+    trained, starts = place.create(steps=[0, 5]), place.create()
+    assert place.run(trained) == place.run(starts) == "succeeded"
+    first = [(s.index, s.readings[0].losses.relative) for s in place.states(trained)]
+    assert [(s.index, s.readings[0].losses.relative) for s in place.states(starts)] == first
+    assert all(len(s.readings) == 1 for s in place.states(starts))
+    with place.database.read() as session:
+        context = prepare_sweep(place.spec(), place.settings).context.fingerprint
+        assert not losses.known_losses(session, context, all_states(place))
+
+
+def test_in_pieces_it_finds_the_same(place: Place) -> None:
+    """Stopped after each few states, and gone on with; what was done is not done again."""
+    whole, pieces = place.create(steps=[0, 3]), place.create(steps=[0, 3])
+    place.run(whole)
+    told: list[int] = []
+    statuses = []
+    for _ in range(2 * NUM_STATES):
+        before = len(place.states(pieces))
+        status = place.run(
+            pieces,
+            watchers=Watchers(progress=lambda news: told.append(news.done)),
+            should_stop=lambda before=before: len(place.states(pieces)) > before + 2,
+        )
+        statuses.append(status)
+        if status == "succeeded":
+            break
+        assert status == "paused"
+    assert len(statuses) > 2
+    assert told == sorted(told)
+    assert read(place.states(pieces)) == read(place.states(whole))
+
+
+def test_fewer_states_are_the_first_of_more(place: Place) -> None:
+    space = prepare_sweep(place.spec(), place.settings).space
+    few, many = (drawn_states(place.spec(states=n, draw_seed=3), space) for n in (3, 6))
+    assert many[:3] == few
+    assert sorted(drawn_states(place.spec(), space)) == list(range(NUM_STATES))
+    assert drawn_states(place.spec(draw_seed=4), space) != drawn_states(place.spec(), space)
+    sweep_id = place.create(states=3, draw_seed=3)
+    place.run(sweep_id)
+    assert [s.index for s in place.states(sweep_id)] == sorted(few)
+
+
+def test_a_state_that_fails_is_told_and_not_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = str(all_states(place)[2])
+    backend = FakeBackend(fail=frozenset({bad}))
+    monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: backend)
+    sweep_id, news = place.create(), []
+    assert place.run(sweep_id, watchers=Watchers(progress=news.append)) == "succeeded"
+    failures = [item.failure for item in news if item.failure]
+    assert failures == [f"{bad} failed: out of memory with a group of one"]
+    (failed,) = [s for s in place.states(sweep_id) if s.error]
+    assert (str(failed.architecture), failed.readings) == (bad, ())
+    assert backend.num_closed == 1
+
+
+def test_a_sweep_of_which_nothing_can_be_read_has_failed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = frozenset(map(str, all_states(place)))
+    monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: FakeBackend(fail=names))
+    sweep_id = place.create()
+    with pytest.raises(TrainingError, match=rf"none of the {NUM_STATES} states could be read"):
+        place.run(sweep_id)
+    with place.database.read() as session:
+        assert jobs.status_of(session, sweep_id) == "failed"
+        with pytest.raises(ConflictError, match="has read no state yet"):
+            sweep_table(session, sweep_id)
+        with pytest.raises(NotFoundError, match="there is no sweep 'nobody'"):
+            sweep_table(session, "nobody")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"axes": {**AXES, "activation": ["gelu"]}}, "axis layers"),
+        ({"num_states": 7}, f"the number of states (7, now {NUM_STATES}) changed"),
+        ({"context": {"engine_version": "0"}}, "what decides losses, such as the version of the"),
+    ],
+)
+def test_it_does_not_go_on_in_another_space(
+    place: Place, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], said: str
+) -> None:
+    sweep_id = place.create()
+    calls = iter(range(100))
+    place.run(sweep_id, should_stop=lambda: next(calls) > 8)
+    with place.database.write() as session:
+        facts = sweeps.sweep_facts(session, sweep_id)
+        assert facts is not None
+        if "axes" in changed:
+            axes = {**facts.axes, "layers": [1, 2, 3]}
+            changed = {"axes": axes}
+        sweeps.set_sweep_facts(session, sweep_id, replace(facts, **changed))
+    before = read(place.states(sweep_id))
+    with pytest.raises(SpecError) as raised:
+        place.run(sweep_id)
+    assert said in str(raised.value)
+    assert str(raised.value).endswith("start a new sweep")
+    assert read(place.states(sweep_id)) == before
+
+
+def test_more_states_than_there_are_is_refused(place: Place) -> None:
+    with pytest.raises(
+        SpecError, match=rf"states \(99\) are more than the space has \({NUM_STATES}"
+    ):
+        place.create(states=99)
+
+
+def test_its_table_has_every_reading_with_latency_and_size(place: Place) -> None:
+    sweep_id = place.create(steps=[0, 4], seeds=[0, 1], states=3, name="small")
+    place.run(sweep_id)
+    with place.database.read() as session:
+        table = sweep_table(session, "small")
+    states = place.states(sweep_id)
+    assert {(row.key.architecture, row.key.seed, row.key.step): row.loss for row in table.rows} == {
+        (s.architecture, s.seed, r.step): r.losses.relative for s in states for r in s.readings
+    }
+    assert {row.key.schedule for row in table.rows} == {4}
+    assert all(found.latency_ms > 0 for found in table.states.values())
+    assert all((found.params_millions or 0) > 0 for found in table.states.values())
+    assert len(table.space) == NUM_STATES
+    proxy = table.card["context"]["proxy"]
+    assert not proxy.keys() & {"steps", "epochs", "seed"}
+    assert proxy["batch_size"] == 8
+    assert json.loads(json.dumps(dict(table.card))) == table.card
+
+
+def test_workers_are_let_go_where_it_stops(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    close = LocalBackend.close
+
+    def noted(backend: LocalBackend) -> None:
+        closed.append(True)
+        close(backend)
+
+    monkeypatch.setattr(LocalBackend, "close", noted)
+    sweep_id = place.create(steps=[0, 3])
+    assert place.run(sweep_id, should_stop=lambda: bool(place.states(sweep_id))) == "paused"
+    assert closed == [True]
+
+
+def test_states_are_asked_for_with_their_readings(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[MiniKDRequest] = []
+
+    class Noting(FakeBackend):
+        def run(self, requests: Any) -> Any:
+            asked.extend(requests)
+            return super().run(requests)
+
+    monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: Noting())
+    place.run(place.create(steps=[0, 2, 5], states=2))
+    assert [(r.read_after, r.last_step) for r in asked] == [((0, 2, 5), 5)] * 2

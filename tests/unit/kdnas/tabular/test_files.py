@@ -1,0 +1,126 @@
+"""Tables in files: the same when they are read again, and refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdnas.architecture import ACTIVATIONS, Architecture
+from kdnas.errors import SpecError, StoreError
+from kdnas.tabular.files import dump_table, read_table, write_table
+from kdnas.tabular.table import Key, StateRow, Table, TableRow
+
+HEAD = "layers,heads,hidden,intermediate,activation,loss,latency_ms"
+STATE = "1,2,24,48,gelu"
+
+losses = st.floats(0, 1e6)
+positive = st.floats(1e-6, 1e6)
+architectures = st.builds(
+    lambda layers, heads, width, intermediate, activation: Architecture(
+        layers, heads, heads * width, intermediate, activation
+    ),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(1, 64),
+    st.integers(1, 512),
+    st.sampled_from(ACTIVATIONS),
+)
+small = st.integers(0, 1000)
+keys = st.builds(Key, architectures, small, small, small)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    found = draw(st.lists(keys, min_size=1, max_size=6, unique=True))
+    optional = st.none() | losses
+    rows = tuple(TableRow(key, draw(losses), draw(optional), draw(optional)) for key in found)
+    states = {
+        key.architecture: StateRow(draw(positive), draw(st.none() | positive)) for key in found
+    }
+    return Table(rows, states, draw(st.none() | positive), {"corpus": ["pydocs"]})
+
+
+@given(table=tables(), ending=st.sampled_from([".csv", ".parquet"]))
+def test_a_table_is_the_same_when_it_is_read_again(
+    table: Table, ending: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("tables") / f"table{ending}"
+    write_table(table, path)
+    again = read_table(path)
+    assert again.rows == table.rows
+    assert again.states == table.states
+    assert again.teacher_ms == table.teacher_ms
+    assert again.card == (table.card if ending == ".parquet" else {})
+
+
+def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"{HEAD}\n{STATE},0.25,3\n2,2,24,48,relu,1,6.5\n")
+    table = read_table(path)
+    assert [row.key for row in table.rows] == [
+        Key(Architecture(1, 2, 24, 48, "gelu"), 0, 0, 0),
+        Key(Architecture(2, 2, 24, 48, "relu"), 0, 0, 0),
+    ]
+    assert [row.loss for row in table.rows] == [0.25, 1.0]
+    assert table.teacher_ms is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is no csv file: "),
+        (HEAD + "\n", "has no row"),
+        (f"{HEAD}\n{STATE},NA,3\n", "loss is 'NA'; give a number"),
+        (f"{HEAD.replace('loss', 'los')}\n{STATE},0.2,3", "has no column 'loss'"),
+        (f"{HEAD},lateny\n{STATE},0.2,3,4", "unknown column 'lateny'"),
+        (f"{HEAD}\n{STATE},0.2,3\n{STATE},0.3,3", "after step 0 of 0 (seed 0) twice"),
+        (f"{HEAD}\n{STATE},,3\n", "row 1 of "),
+        (f"{HEAD}\n{STATE},0.2,3\n2,2,24,48,gelu,0.2,\n", "row 2 of "),
+        (f"{HEAD}\n{STATE},nan,3\n", "loss is nan; give a number"),
+        (f"{HEAD}\n{STATE},much,3\n", "row 1 of "),
+        (f"{HEAD}\n{STATE},0.2,-3\n", "is -3.0; give milliseconds above 0"),
+        (f"{HEAD}\n1,5,24,48,gelu,0.2,3\n", "row 1 of "),
+        (f"{HEAD}\n1.5,2,24,48,gelu,0.2,3\n", "row 1 of "),
+        (f"{HEAD}\n1,2,24,48,tanh,0.2,3\n", "row 1 of "),
+        (f"{HEAD},seed\n{STATE},0.2,3,0\n{STATE},0.2,4,1\n", "two latencies or sizes of"),
+        (f"{HEAD},seed\n{STATE},0.2,3,x\n", "row 1 of "),
+        (f"{HEAD},seed\n{STATE},0.2,3,\n2,2,24,48,gelu,0.2,3,0\n", "it has no seed; fill it in"),
+        (f"{HEAD},teacher_ms\n{STATE},0.2,3,9\n2,2,24,48,gelu,1,3,8\n", "has several teacher_ms"),
+        (f"{HEAD}\n{STATE},0.2,3,4\n", "is no csv file: "),
+    ],
+)
+def test_what_is_no_table_is_refused_in_a_sentence(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(content)
+    with pytest.raises(SpecError) as raised:
+        read_table(path)
+    message = str(raised.value)
+    assert said in message
+    assert str(path) in message
+    assert "\n" not in message
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    key = Key(Architecture(1, 2, 24, 48, "gelu"), 0, 60, 60)
+    table = Table((TableRow(key, 0.5),), {key.architecture: StateRow(1.0)})
+    with pytest.raises(SpecError, match=r"cannot be read \(No such file"):
+        read_table(tmp_path / "nobody.csv")
+    with pytest.raises(SpecError, match=r"unknown file ending '\.xlsx'"):
+        read_table(tmp_path / "own.xlsx")
+    with pytest.raises(SpecError, match=r"unknown file ending '\.json'"):
+        dump_table(table, ".json")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file/t\.csv could not be written \(\w+ "):
+        write_table(table, tmp_path / "file" / "t.csv")
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(dump_table(table, ".parquet")[:-20])
+    with pytest.raises(SpecError, match=r"is no parquet file"):
+        read_table(broken)
+    card = tmp_path / "card.parquet"
+    write_table(Table(table.rows, table.states, None, {"a": math.pi}), card)
+    assert json.loads(json.dumps(dict(read_table(card).card))) == {"a": math.pi}
