@@ -1,21 +1,23 @@
-"""Who proposes candidates: the feedback controller, random draws, or a user's own strategy."""
+"""Which strategies there are: ours by name, and a user's own."""
 
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from controller.baselines import FastestFirst, LargestFirst, ReadingFit, ReadingOnly
 from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
+from controller.gaussian_process import GaussianProcessStrategy
+from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError, unknown_name
 from kdnas.plugins import import_named, installed
 from kdnas.records import Proposal
-from kdnas.search.protocols import History, Strategy
+from kdnas.search.protocols import History, SearchProblem, Strategy
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
 
@@ -24,46 +26,18 @@ StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
 ENTRY_POINT_GROUP: Final = "kdnas.strategies"
 
 
-class RandomStrategy:
+class RandomStrategy(Stateless):
     """Draws states that were not proposed before: the baseline of Trivedi et al. 2023, Table 3."""
 
     name = "random"
-
-    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
-        self._seed = seed
-        self._identity = {"strategy": self.name, "version": 1, "space": space.fingerprint}
-
-    def epsilon(self, episode: int) -> float | None:
-        """None: there is nothing but exploration."""
-        return None
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
         """Draw ``count`` new states; fewer if they run out."""
-        pool = _not_proposed(allowed, history)
+        pool = not_proposed(allowed, history)
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         return [Proposal(index, "random") for index in draw(rng, pool, count)]
-
-    def tell(self, episode: int, history: History) -> float | None:
-        """Learn nothing."""
-        return None
-
-    def dump(self) -> bytes:
-        """Write version and space; there is no other state."""
-        return json.dumps(self._identity, sort_keys=True).encode()
-
-    def load(self, state: bytes) -> None:
-        """Check that the state is one of this strategy, version and space.
-
-        Raises:
-            SpecError: it is not.
-        """
-        if state != self.dump():
-            raise SpecError(
-                f"the stored strategy state {state[:100]!r} does not fit this search, which needs "
-                f"{self.dump()!r}; start a new search"
-            )
 
 
 class ControllerStrategy:
@@ -86,6 +60,9 @@ class ControllerStrategy:
             {"strategy": self.name, "variant": spec.variant, "space": space.fingerprint},
         )
 
+    def begin(self, problem: SearchProblem) -> None:
+        """Nothing: the published controller knows states by their axes and rewards alone."""
+
     def epsilon(self, episode: int) -> float | None:
         """Share of random picks in an episode."""
         return epsilon(self._spec, episode)
@@ -95,7 +72,7 @@ class ControllerStrategy:
     ) -> list[Proposal]:
         """Propose the best predicted states, and random ones of the rest."""
         may_repeat = self._spec.variant == "paper"
-        pool = sorted(allowed if may_repeat else _not_proposed(allowed, history))
+        pool = sorted(allowed if may_repeat else not_proposed(allowed, history))
         if not pool:
             return []
         count = min(count, len(pool))
@@ -138,8 +115,16 @@ class ControllerStrategy:
 
 
 STRATEGIES: Final[Mapping[str, StrategyFactory]] = {
-    "controller": ControllerStrategy,
-    "random": RandomStrategy,
+    strategy.name: strategy
+    for strategy in (
+        ControllerStrategy,
+        GaussianProcessStrategy,
+        RandomStrategy,
+        FastestFirst,
+        LargestFirst,
+        ReadingOnly,
+        ReadingFit,
+    )
 }
 
 
@@ -185,7 +170,7 @@ def _made(
     strategy = factory(spec, space, seed)
     missing = [
         part
-        for part in ("name", "epsilon", "ask", "tell", "dump", "load")
+        for part in ("name", "begin", "epsilon", "ask", "tell", "dump", "load")
         if not hasattr(strategy, part)
     ]
     if missing:
@@ -193,8 +178,3 @@ def _made(
             f"strategy {name!r} lacks {', '.join(missing)}; see kdnas.search.protocols.Strategy"
         )
     return strategy
-
-
-def _not_proposed(allowed: Sequence[int], history: History) -> list[int]:
-    seen = history.indices
-    return [index for index in allowed if index not in seen]

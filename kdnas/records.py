@@ -138,6 +138,12 @@ class MiniKDContext:
         """Key of the loss look-up table, together with an architecture and a repeat."""
         return fingerprint(asdict(self))
 
+    @property
+    def start(self) -> str:
+        """Names what decides how a student starts and is read: all but how it is trained then."""
+        proxy = {name: self.proxy.get(name) for name in ("seed", "held_out")}
+        return fingerprint({**asdict(self), "proxy": proxy})
+
 
 @dataclass(frozen=True, slots=True)
 class MiniKDRequest:

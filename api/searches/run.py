@@ -14,7 +14,7 @@ from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import jobs, searches
+from kdnas.db.repository import jobs, searches, sweeps
 from kdnas.models.cost import EmbeddingShape, teacher_architecture
 from kdnas.records import LatencyTable, SearchFacts, SearchRecord, SearchStatus
 from kdnas.search.limits import allowed_states, state_facts
@@ -125,6 +125,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         params_millions=prepared.params_millions,
         context=journal.save_context(prepared.context),
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
+        starts=_starts(context.database, spec, prepared),
     )
     with context.database.read() as session:
         finished = jobs.get_job(session, context.id).progress_mark(session)
@@ -149,6 +150,14 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         )
     if status != "succeeded":
         raise StoppedError
+
+
+def _starts(database: Database, spec: SearchSpec, prepared: PreparedSearch) -> dict[int, float]:
+    """Losses with which states start, by index, as far as sweeps have read them."""
+    with database.read() as session:
+        known = sweeps.known_starts(session, prepared.context, spec.reward.loss)
+    space = prepared.space
+    return {space.index(state): loss for state, loss in known.items() if state in space}
 
 
 def _prepare_stored(

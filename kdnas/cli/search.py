@@ -52,7 +52,10 @@ def search(
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="controller, random or package.module:Class."),
+        typer.Option(
+            help="Who proposes: controller, gp (Gaussian process), random, fastest-first, "
+            "largest-first, reading-only, reading-fit, or package.module:Class."
+        ),
         At("controller.strategy"),
     ] = None,
     steps: Annotated[common.Steps, At("proxy.steps")] = None,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kdnas.records import Episode
+from kdnas.records import Episode, LossName
 from kdnas.search.protocols import History, Observation
 
 
-def history_of(episodes: Iterable[Episode]) -> History:
+def history_of(episodes: Iterable[Episode], loss: LossName) -> History:
     """Tell all finished episodes, in order; an unfinished one is left out."""
     history = History()
     for episode in episodes:
         if episode.finished:
-            history = extended(history, episode)
+            history = extended(history, episode, loss)
     return history
 
 
-def extended(history: History, episode: Episode) -> History:
-    """Add one finished episode to a history.
+def extended(history: History, episode: Episode, loss: LossName) -> History:
+    """Add one finished episode to a history; ``loss`` names the one that rewards are made of.
 
     A failed candidate is told as the worst reward seen up to and including its own episode (0 if
     there is none), so what later episodes bring never changes what was told.
@@ -28,7 +28,12 @@ def extended(history: History, episode: Episode) -> History:
     observations = tuple(
         Observation(episode.number, candidate.index, worst, failed=True)
         if candidate.reward is None
-        else Observation(episode.number, candidate.index, candidate.reward)
+        else Observation(
+            episode.number,
+            candidate.index,
+            candidate.reward,
+            loss=None if candidate.losses is None else candidate.losses.named(loss),
+        )
         for candidate in episode.candidates
     )
     return History((*history.episodes, observations))

@@ -9,8 +9,8 @@ taken: a search that was cut off anywhere goes on where it was, with the same pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from kdnas.architecture import Architecture
@@ -42,7 +42,7 @@ from kdnas.search.progress import (
     SearchDone,
     SearchStarted,
 )
-from kdnas.search.protocols import Backend, Journal, Observation, Strategy
+from kdnas.search.protocols import Backend, Journal, Observation, SearchProblem, Strategy
 from kdnas.search.reward import RewardFunction, rank_key
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
@@ -64,6 +64,7 @@ class SearchSetup:
         params_millions: parameters of a student, in millions.
         context: fingerprint of the mini-KD context, key of the loss look-up table.
         teacher: the teacher's own architecture; a candidate equal to it is marked.
+        starts: index → the loss of the reward before the first step, of states that were read.
     """
 
     search_id: str
@@ -73,6 +74,7 @@ class SearchSetup:
     params_millions: Callable[[Architecture], float]
     context: str
     teacher: Architecture | None = None
+    starts: Mapping[int, float] = field(default_factory=dict)
 
 
 def run_search(
@@ -174,7 +176,7 @@ class SearchLoop:
         self._reward = RewardFunction.from_spec(setup.spec.reward)
         self._facts = state_facts(setup.space, setup.latencies, setup.params_millions)
         self._within_limits = allowed_states(self._facts, setup.spec.limits)
-        self._history = history_of(())
+        self._history = history_of((), self._reward.loss)
         self._known: dict[int, KnownLosses] = {}
         self._failed: dict[int, str] = {}
         self._best: Candidate | None = None
@@ -196,6 +198,10 @@ class SearchLoop:
         return self._close(stop)
 
     def _take_up(self) -> None:
+        problem = SearchProblem(
+            self._setup.space, self._facts, self._setup.starts, self._reward.of_loss
+        )
+        self._strategy.begin(problem)
         episodes = self._journal.episodes(self._id)
         state = self._journal.controller_state(self._id)
         if state is not None:
@@ -206,7 +212,7 @@ class SearchLoop:
             if not episode.finished:
                 self._unfinished = self._without_open_attempts(episode)
         finished = [episode for episode in episodes if episode.finished]
-        self._history, self._num_finished = history_of(finished), len(finished)
+        self._history, self._num_finished = history_of(finished, self._reward.loss), len(finished)
         self._tell_screen(
             SearchStarted(
                 num_states=len(self._setup.space),
@@ -326,7 +332,7 @@ class SearchLoop:
 
     def _learn(self, episode: Episode, num_trained: int, seconds: float) -> None:
         """Tell the strategy, and write its new state together with the end of the episode."""
-        self._history = extended(self._history, episode)
+        self._history = extended(self._history, episode, self._reward.loss)
         loss = self._strategy.tell(episode.number, self._history)
         self._journal.end_episode(self._id, episode.number, loss, self._strategy.dump())
         self._tell_screen(

@@ -6,7 +6,7 @@ journal. Each protocol has one contract suite in ``kdnas.testing``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,16 +23,48 @@ from kdnas.records import (
     SearchRecord,
     SearchStatus,
 )
+from kdnas.search.limits import StateFacts
+from kdnas.search_space import SearchSpace
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The outcome of one state: ``reward`` is what the strategy is told, also for a failure."""
+    """The outcome of one state.
+
+    Attributes:
+        episode: in which it was proposed, from 1.
+        index: of the state.
+        reward: what the strategy is told, also for a failure.
+        failed: whether it has no reward of its own.
+        loss: that the reward is made of; None of a failure.
+    """
 
     episode: int
     index: int
     reward: float
     failed: bool = False
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class SearchProblem:
+    """What is known of every state before anything is trained, and what is wanted.
+
+    Attributes:
+        space: the states.
+        facts: latency and size of each, by index.
+        starts: index → held-out loss before the first step, of the states for which it is known.
+        reward: of a student with this loss and this share of the teacher's latency.
+    """
+
+    space: SearchSpace
+    facts: Sequence[StateFacts]
+    starts: Mapping[int, float]
+    reward: Callable[[float, float], float]
+
+    def reward_of(self, index: int, loss: float) -> float:
+        """The reward that a state would have with a loss."""
+        return self.reward(loss, self.facts[index].latency_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +102,13 @@ class Strategy(Protocol):
     """
 
     name: str
+
+    def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known; called once, before anything else.
+
+        Raises:
+            SpecError: what the strategy needs is not known.
+        """
 
     def epsilon(self, episode: int) -> float | None:
         """Share of random picks in this episode (from 1); None for a strategy without one."""

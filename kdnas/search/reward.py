@@ -97,6 +97,10 @@ class RewardFunction:
         """Reward a student from its losses and its latency as a share of the teacher's."""
         return reward(losses.named(self.loss), latency_ratio, 1.0, self.alpha, self.beta)
 
+    def of_loss(self, loss: float, latency_ratio: float) -> float:
+        """Reward of a student with this loss and this share of the teacher's latency."""
+        return reward(loss, latency_ratio, 1.0, self.alpha, self.beta).reward
+
     def rescored(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the reward that this function gives it.
 

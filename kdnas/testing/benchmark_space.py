@@ -10,6 +10,8 @@ import math
 
 from kdnas.architecture import Architecture
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable, Losses, fingerprint
+from kdnas.search.limits import state_facts
+from kdnas.search.protocols import SearchProblem
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import RewardSpec
@@ -73,3 +75,16 @@ def benchmark_reward(architecture: Architecture, spec: RewardSpec | None = None)
     ratio = benchmark_ms(architecture) / benchmark_ms(TEACHER)
     function = RewardFunction.from_spec(spec or RewardSpec())
     return function(benchmark_losses(architecture), ratio).reward
+
+
+def benchmark_problem(
+    space: SearchSpace = BENCHMARK_SPACE, *, with_starts: bool = True
+) -> SearchProblem:
+    """What a strategy is told of a space whose students are formulas."""
+    starts = {i: benchmark_start(a) for i, a in enumerate(space.states)} if with_starts else {}
+    return SearchProblem(
+        space,
+        state_facts(space, benchmark_latencies(space), benchmark_params),
+        starts,
+        RewardFunction.from_spec(RewardSpec()).of_loss,
+    )

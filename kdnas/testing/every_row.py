@@ -12,6 +12,7 @@ import gzip
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import count, product
 from pathlib import Path
@@ -32,6 +33,7 @@ from kdnas.db.models.values import (
     PIPELINE_STAGES,
     STATUSES,
 )
+from kdnas.records import MiniKDContext, SweepFacts
 from kdnas.search_space import SearchSpace
 from kdnas.testing import demo_data
 from kdnas.testing.postgres import fresh_database, running_server
@@ -49,6 +51,28 @@ LEASE = {
 }
 
 
+SWEPT = SweepFacts(
+    axes={axis: list(values) for axis, values in SearchSpace.paper().axes.items()},
+    head_multiple=1,
+    num_states=len(SearchSpace.paper()),
+    drawn=[7],
+    context=asdict(
+        MiniKDContext(
+            teacher="teacher-artefact",
+            corpus="corpus-artefact",
+            objective={"name": "hs"},
+            student={"init": "teacher"},
+            proxy={"seed": 0, "steps": 60, "held_out": 256},
+            dtype="float32",
+            engine_version="7",
+        )
+    ),
+    latency_profile="cpu-fingerprint",
+    family="bert",
+    teacher_fingerprint="teacher-fingerprint",
+    teacher_ms=41.5,
+    embedding={"vocab_size": 30522},
+)
 PHASE = {"phase": "training", "phase_since": BEGAN + timedelta(minutes=1), "worked_seconds": 4.5}
 
 
@@ -320,7 +344,7 @@ def _sweep(session: Session, ending: str, status: str, owner: str) -> None:
             name=sweep,
             requested=asked,
             resolved=None if status == "queued" else asked,
-            facts=None if status == "queued" else {"num_states": 2400, "drawn": [7]},
+            facts=None if status == "queued" else SWEPT.to_json(),
             owner_kind=owner,
             **_work(status),
         ),

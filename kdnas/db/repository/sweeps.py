@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -14,7 +15,16 @@ from kdnas.db.exploration import losses
 from kdnas.db.models import Sweep, SweepState
 from kdnas.db.records import OwnerKind, record_of
 from kdnas.db.repository.jobs import add_job, get_job, locked_job
-from kdnas.records import JobRecord, Losses, MiniKDResult, Reading, SweepFacts, SweptState
+from kdnas.records import (
+    JobRecord,
+    Losses,
+    LossName,
+    MiniKDContext,
+    MiniKDResult,
+    Reading,
+    SweepFacts,
+    SweptState,
+)
 
 
 def create_sweep(
@@ -124,6 +134,31 @@ def swept_states(session: Session, sweep_id: str) -> Iterator[SweptState]:
         index, architecture, seed, readings, error, seconds = row
         read = tuple(_reading(*values) for values in readings)
         yield SweptState(index, Architecture.parse(architecture), seed, read, error, seconds)
+
+
+def known_starts(
+    session: Session, context: MiniKDContext, loss: LossName
+) -> dict[Architecture, float]:
+    """Losses before the first step that sweeps have read of students that start alike.
+
+    Args:
+        session: to read with.
+        context: of the trainings that would follow.
+        loss: which of the losses.
+    """
+    found: dict[Architecture, float] = {}
+    facts = select(Sweep.id, Sweep.facts).where(Sweep.facts.is_not(None)).order_by(Sweep.id)
+    for sweep_id, known in session.execute(facts):
+        there = MiniKDContext(**SweepFacts(**known).context)
+        proxy = {**there.proxy, "seed": context.proxy["seed"]}
+        if replace(there, proxy=proxy).start != context.start:
+            continue
+        for state in swept_states(session, sweep_id):
+            if state.seed == context.proxy["seed"] and state.readings[:1]:
+                first = state.readings[0]
+                if first.step == 0:
+                    found[state.architecture] = first.losses.named(loss)
+    return found
 
 
 def _reading(

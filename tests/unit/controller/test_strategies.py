@@ -140,7 +140,9 @@ def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
     point = EntryPoint("mine", "my_own_package:OwnStrategy", "kdnas.strategies")
     monkeypatch.setattr(kdnas.plugins, "entry_points", lambda group: [point])
     assert build_strategy(spec(strategy="mine"), BENCHMARK_SPACE, 0).name == "own"
-    with pytest.raises(SpecError, match=r"did you mean 'mine'.*controller, mine, random"):
+    with pytest.raises(
+        SpecError, match=r"did you mean 'mine'.*controller, fastest-first, gp, .*mine, random"
+    ):
         build_strategy(spec(strategy="mines"), BENCHMARK_SPACE, 0)
 
 
@@ -154,7 +156,7 @@ def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
         ("my_own_package:", "cannot be imported"),
         ("my_own_package:number", "is a int, not a class"),
         ("json:JSONDecoder", "cannot be called with a ControllerSpec, a SearchSpace and a seed"),
-        ("my_own_package:Poor", "lacks name, epsilon, ask, tell, dump, load"),
+        ("my_own_package:Poor", "lacks name, begin, epsilon, ask, tell, dump, load"),
     ],
 )
 def test_wrong_names_are_explained(name: str, message: str) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kdnas.architecture import Architecture
-from kdnas.records import Candidate, Episode
+from kdnas.records import Candidate, Episode, Losses
 from kdnas.search.history import extended, history_of
 from kdnas.search.protocols import History
 
@@ -19,6 +19,7 @@ def episode(number: int, rewards: list[float | None], finished: bool = True) -> 
             predicted_reward=None,
             status="failed" if reward is None else "succeeded",
             reward=reward,
+            losses=None if reward is None else Losses(1.0, 0.1, 1 - reward, 0.5),
         )
         for i, reward in enumerate(rewards)
     )
@@ -27,7 +28,7 @@ def episode(number: int, rewards: list[float | None], finished: bool = True) -> 
 
 def test_failures_are_told_as_the_worst_reward_seen_by_then() -> None:
     episodes = [episode(1, [None, 0.7]), episode(2, [0.9, None]), episode(3, [0.1, None])]
-    told = [[(o.reward, o.failed) for o in e] for e in history_of(episodes).episodes]
+    told = [[(o.reward, o.failed) for o in e] for e in history_of(episodes, "relative").episodes]
     assert told == [
         [(0.7, True), (0.7, False)],
         [(0.9, False), (0.7, True)],
@@ -36,19 +37,21 @@ def test_failures_are_told_as_the_worst_reward_seen_by_then() -> None:
 
 
 def test_nothing_but_failures_is_told_as_zero() -> None:
-    history = history_of([episode(1, [None, None])])
+    history = history_of([episode(1, [None, None])], "relative")
     assert [o.reward for o in history.episodes[0]] == [0.0, 0.0]
     assert history.global_best(2) is None
 
 
 def test_unfinished_episodes_are_left_out() -> None:
-    history = history_of([episode(1, [0.5]), episode(2, [0.6], finished=False)])
+    history = history_of([episode(1, [0.5]), episode(2, [0.6], finished=False)], "relative")
     assert len(history.episodes) == 1
     assert history.indices == {10}
 
 
 def test_bests_are_those_of_earlier_episodes() -> None:
-    history = history_of([episode(1, [0.9, 0.2]), episode(2, [0.5, 0.5]), episode(3, [1.0])])
+    history = history_of(
+        [episode(1, [0.9, 0.2]), episode(2, [0.5, 0.5]), episode(3, [1.0])], "relative"
+    )
     bests = [(history.global_best(n), history.previous_best(n)) for n in (1, 2, 3, 4)]
     assert [(g and g.index, p and p.index) for g, p in bests] == [
         (None, None),
@@ -62,5 +65,11 @@ def test_extending_equals_reading_all() -> None:
     episodes = [episode(1, [None, 0.7]), episode(2, [None, 0.3])]
     history = History()
     for one in episodes:
-        history = extended(history, one)
-    assert history == history_of(episodes)
+        history = extended(history, one, "relative")
+    assert history == history_of(episodes, "relative")
+
+
+def test_the_loss_that_rewards_are_made_of_is_told() -> None:
+    told = history_of([episode(1, [0.75, None])], "relative").episodes[0]
+    assert [o.loss for o in told] == [0.25, None]
+    assert [o.loss for o in history_of([episode(1, [0.75])], "output").episodes[0]] == [0.5]

@@ -31,7 +31,7 @@ from kdnas.search.progress import (
     SearchDone,
     SearchStarted,
 )
-from kdnas.search.protocols import Backend, History, Journal
+from kdnas.search.protocols import Backend, History, Journal, SearchProblem
 from kdnas.search.reward import ranking
 from kdnas.specs.search import SearchSpec
 from kdnas.testing.benchmark_space import (
@@ -59,6 +59,9 @@ class CountingStrategy:
         self.told = 0
         self.total = 0.0
         self.seen: list[History] = []
+
+    def begin(self, problem: SearchProblem) -> None:
+        self.problem = problem
 
     def epsilon(self, episode: int) -> float | None:
         return 1 / episode
@@ -612,3 +615,18 @@ def test_the_loop_loads_no_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_a_strategy_is_told_what_is_known_and_the_loss_of_each_student() -> None:
+    world, strategy = World(), CountingStrategy()
+    starts = {3: 0.75}
+    world.setup = replace(world.setup, starts=starts)
+    world.run(strategy=strategy)
+    problem = strategy.problem
+    assert problem.space == BENCHMARK_SPACE
+    assert problem.starts == starts
+    assert len(problem.facts) == len(BENCHMARK_SPACE)
+    for observation in strategy.seen[-1].episodes[-1]:
+        loss = benchmark_losses(BENCHMARK_SPACE[observation.index]).relative
+        assert observation.loss == loss
+        assert problem.reward_of(observation.index, loss) == observation.reward
