@@ -55,8 +55,7 @@ class GaussianProcessStrategy(Stateless):
         pool = not_proposed(allowed, history)
         known = {o.index: o.loss for told in history.episodes for o in told if o.loss is not None}
         if len(known) < FIRST:
-            rng = generator(self._seed, episode, Purpose.EXPLORATION)
-            return [Proposal(index, "random") for index in draw(rng, pool, count)]
+            return self._first(episode, count, pool)
         process = _fitted(self._features[list(known)], np.array(list(known.values())))
         pool = self._shortlist(pool, process)
         mean, covariance = process.predict(self._features[pool], return_cov=True)
@@ -72,6 +71,19 @@ class GaussianProcessStrategy(Stateless):
             column = covariance[:, pick] - noise * (np.arange(len(pool)) == pick)
             covariance = covariance - np.outer(column, column) / covariance[pick, pick]
         return proposals
+
+    def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
+        """States to learn from: half by the loss they start with where it is known, half drawn."""
+        problem, by_start = self.problem, []
+        if len(problem.starts) == len(problem.space):
+            hopes = {i: problem.reward_of(i, problem.starts[i]) for i in pool}
+            best = sorted(pool, key=lambda i: (-hopes[i], i))[: (count + 1) // 2]
+            by_start = [Proposal(index, "reading", hopes[index]) for index in best]
+        taken = {proposal.index for proposal in by_start}
+        rest = [index for index in pool if index not in taken]
+        rng = generator(self._seed, episode, Purpose.EXPLORATION)
+        drawn = draw(rng, rest, min(count, len(pool)) - len(by_start))
+        return [*by_start, *(Proposal(index, "random") for index in drawn)]
 
     def _shortlist(self, pool: list[int], process: GaussianProcessRegressor) -> list[int]:
         """The most hopeful states, as many as a matrix of all pairs may have."""

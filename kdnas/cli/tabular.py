@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kdnas.cli.options import common
+from kdnas.cli.screens.console import bar
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import answer
 
@@ -58,6 +59,67 @@ def show(
 
     table = read_table(file)
     answer(_facts(table), as_json, _lines(table))
+
+
+@app.command()
+def strategies(
+    table: Annotated[str, typer.Option(help="File of a table, or a formula: additive, rough.")],
+    names: Annotated[
+        str | None,
+        typer.Option("--strategies", metavar="NAME,NAME", help="Which ones.  [default: all]"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Searches of each strategy.")] = 20,
+    budgets: Annotated[
+        str, typer.Option(metavar="N,N", help="Trainings after which they are compared.")
+    ] = "20,60,100,300",
+    candidates: Annotated[int, typer.Option(help="Candidates of an episode.")] = 20,
+    latency_price: Annotated[
+        float | None,
+        typer.Option(help="Share of signal that a doubling of latency must buy."),
+    ] = None,
+    max_latency_ratio: Annotated[
+        float | None,
+        typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
+    ] = None,
+    schedule: Annotated[
+        int | None,
+        typer.Option(help="Steps of the trainings that count.  [default: those of most states]"),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Whom the others are tested against.  [default: the first]"),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes.  [default: a core each]")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON file; what it has of this is not run again."),
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Compare strategies on a table, by the real search loop and without training.
+
+    Regret is how far the recommended student is from the best one, in reward; a search is through
+    when it has trained one of the best half per cent. Both are medians over the seeds.
+    """
+    from api.tabular import compare_strategies
+    from kdnas.cli.screens.tabular import standing_lines
+
+    with bar("strategies", None, "searches") as shown:
+        found = compare_strategies(
+            table,
+            names=None if names is None else common.listed(names),
+            seeds=seeds,
+            budgets=common.listed(budgets),
+            candidates=candidates,
+            latency_price=latency_price,
+            max_latency_ratio=max_latency_ratio,
+            schedule=schedule,
+            reference=reference,
+            workers=workers,
+            output=output,
+            on_progress=lambda done, total, note: shown.at(done, total, note),
+        )
+    answer(found, as_json, standing_lines(found))
 
 
 def _facts(table: Table) -> dict[str, Any]:

@@ -91,11 +91,21 @@ def _loss(index: int) -> float:
     return benchmark_losses(BENCHMARK_SPACE[index]).relative
 
 
+def test_before_it_knows_a_loss_half_of_its_picks_are_by_the_start() -> None:
+    problem, strategy = benchmark_problem(), begun()
+    best = sorted(ALL, key=lambda i: (-problem.reward_of(i, problem.starts[i]), i))[:3]
+    proposals = strategy.ask(1, 6, ALL, History())
+    assert [p.index for p in proposals if p.source == "reading"] == best
+    assert [p.source for p in proposals].count("random") == 3
+    without = begun(with_starts=False).ask(1, 6, ALL, History())
+    assert {p.source for p in without} == {"random"}
+
+
 def test_failures_say_nothing_of_the_loss() -> None:
     strategy = begun()
     failed = tuple(Observation(1, i, 0.0, failed=True) for i in range(8))
     proposals = strategy.ask(2, 3, ALL, History((failed,)))
-    assert {p.source for p in proposals} == {"random"}
+    assert [p.source for p in proposals] == ["reading", "reading", "random"]
     assert not {p.index for p in proposals} & set(range(8))
 
 

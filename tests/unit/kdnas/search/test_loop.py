@@ -23,6 +23,7 @@ from kdnas.records import (
     Proposal,
 )
 from kdnas.search.loop import SearchSetup, run_search
+from kdnas.search.memory_journal import MemoryJournal
 from kdnas.search.progress import (
     CandidateDone,
     EpisodeDone,
@@ -44,7 +45,6 @@ from kdnas.testing.benchmark_space import (
     benchmark_start,
 )
 from kdnas.testing.fake_backend import FakeBackend
-from kdnas.testing.fakes import MemoryJournal
 
 SPEC = {"controller": {"episodes": 3, "candidates": 5}}
 NAMES = [str(state) for state in BENCHMARK_SPACE.states]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kdnas.testing.fakes import MemoryJournal
+from kdnas.search.memory_journal import MemoryJournal
 from kdnas.testing.journal_contract import JournalContract
 
 

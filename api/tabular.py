@@ -1,0 +1,186 @@
+"""Comparisons of strategies on tables, as the command line asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from controller.strategies import STRATEGIES, build_strategy
+from kdnas.artefact import write_atomically
+from kdnas.cpu import available_cores
+from kdnas.errors import SpecError, StoreError, unknown_name
+from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
+from kdnas.tabular.comparison import Question, run_replays, standings
+from kdnas.tabular.files import ENDINGS, read_table
+from kdnas.tabular.measures import goal_states
+from kdnas.tabular.replay import Replay
+from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
+
+PUBLISHED = "controller-paper"
+"""The controller as published, beside the one that never proposes a state twice."""
+
+
+def compare_strategies(
+    table: str,
+    *,
+    names: Sequence[str] | None,
+    seeds: int,
+    budgets: Sequence[str],
+    candidates: int,
+    latency_price: float | None,
+    max_latency_ratio: float | None,
+    schedule: int | None,
+    reference: str | None,
+    workers: int | None,
+    output: Path | None,
+    on_progress: Callable[[int, int, str], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Compare strategies on a table or a formula.
+
+    Args:
+        table: file of a table, or name of a synthetic surface.
+        names: of strategies; None takes all that the surface allows.
+        seeds: searches of each.
+        budgets: trainings after which they are compared.
+        candidates: of an episode.
+        latency_price: of the reward; None takes the default.
+        max_latency_ratio: of the limits.
+        schedule: of the table's trainings that count.
+        reference: whom the others are tested against; None takes the first.
+        workers: processes; None takes one a core.
+        output: file to write; replays that it holds are not run again.
+        on_progress: is told how many searches are done, of how many, and of which strategy.
+
+    Raises:
+        SpecError: anything in the request that cannot be done.
+        StoreError: the file cannot be written.
+    """
+    price = {} if latency_price is None else {"latency_price": latency_price}
+    limit = {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio}
+    surface = _surface(table, schedule)
+    question = Question(
+        surface,
+        RewardSpec.read(price, "--latency-price"),
+        LimitsSpec.read(limit, "--max-latency-ratio"),
+        seeds,
+        _whole_numbers(budgets),
+        ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
+    )
+    specs = _specs(names, surface)
+    wanted = reference or next(iter(specs))
+    if wanted not in specs:
+        raise SpecError(unknown_name("strategy of --reference", wanted, specs))
+    kept = _kept(output, question)
+    done = [one for one in kept if one.strategy in specs and one.seed < seeds]
+    total = len(specs) * seeds
+
+    def on_replay(replay: Replay) -> None:
+        done.append(replay)
+        on_progress(len(done), total, replay.strategy)
+
+    processes = workers if workers is not None else available_cores()
+    try:
+        replays = run_replays(question, specs, build_strategy, kept, on_replay, processes)
+    finally:
+        if output is not None:
+            own = {(one.strategy, one.seed): one for one in [*kept, *done]}
+            _write(output, _result(question, list(own.values()), None))
+    result = _result(question, replays, wanted)
+    if output is not None:
+        own = {(one.strategy, one.seed): one for one in [*kept, *replays]}
+        _write(output, {**result, "replays": [asdict(one) for one in own.values()]})
+    return {key: value for key, value in result.items() if key != "replays"}
+
+
+def _surface(table: str, schedule: int | None) -> Surface:
+    if Path(table).suffix in ENDINGS:
+        return surface_of(read_table(Path(table)), Path(table).stem, schedule)
+    if table not in SYNTHETIC:
+        raise SpecError(
+            f"--table {table!r} is neither a .parquet or .csv file nor one of "
+            f"{', '.join(SYNTHETIC)}; write one of these"
+        )
+    return synthetic(table)
+
+
+def _whole_numbers(texts: Sequence[str]) -> tuple[int, ...]:
+    try:
+        return tuple(int(text) for text in texts)
+    except ValueError:
+        raise SpecError(
+            f"--budgets {','.join(texts)!r} holds something else than whole numbers; write 20,60"
+        ) from None
+
+
+def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, ControllerSpec]:
+    """The strategies by the names under which they are compared."""
+    if names is None:
+        read = len(surface.starts) == len(surface.space)
+        names = [
+            *(name for name in STRATEGIES if read or not name.startswith("reading")),
+            PUBLISHED,
+        ]
+    spread = {"epsilon_decay": "spread"}
+    published = {"strategy": "controller", "variant": "paper"}
+    return {
+        name: ControllerSpec.read(
+            published if name == PUBLISHED else {"strategy": name, **spread}, "--strategies"
+        )
+        for name in names
+    }
+
+
+def _kept(output: Path | None, question: Question) -> list[Replay]:
+    """Replays of an earlier run of the same question."""
+    if output is None or not output.exists():
+        return []
+    try:
+        told = json.loads(output.read_text("utf-8"))
+        asked, replays = told["question"], [_replay(one) for one in told["replays"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecError(
+            f"{output} holds no results of a comparison ({error!r}); choose another --output"
+        ) from None
+    if asked != question.fingerprint:
+        raise SpecError(
+            f"{output} holds results of another table, goal or budget; choose another --output, or "
+            "remove it"
+        )
+    return replays
+
+
+def _replay(told: dict[str, Any]) -> Replay:
+    return Replay(told["strategy"], told["seed"], tuple(told["order"]), tuple(told["rewards"]))
+
+
+def _result(question: Question, replays: Sequence[Replay], reference: str | None) -> dict[str, Any]:
+    surface, goal = question.surface, goal_states(question.truth, question.allowed)
+    return {
+        "table": surface.name,
+        "question": question.fingerprint,
+        "num_states": len(surface.space),
+        "num_allowed": len(question.allowed),
+        "num_of_goal": len(goal),
+        "seeds": question.seeds,
+        "budgets": list(question.budgets),
+        "candidates": question.candidates,
+        "reward": question.reward.to_json(),
+        "limits": question.limits.to_json(),
+        "reference": reference,
+        "standings": []
+        if reference is None
+        else [row.to_json() for row in standings(question, replays, reference)],
+        "replays": [asdict(one) for one in replays],
+    }
+
+
+def _write(output: Path, result: dict[str, Any]) -> None:
+    try:
+        write_atomically(output, (json.dumps(result) + "\n").encode())
+    except OSError as error:
+        raise StoreError(
+            f"{output} could not be written ({error.strerror or error}); choose another --output"
+        ) from None

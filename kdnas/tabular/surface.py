@@ -1,0 +1,213 @@
+"""What a search sees of a benchmark: states whose losses, latencies and sizes are known.
+
+A surface comes from a table, or from a formula. Its truth is the mean over the seeds that a state
+was trained with; what a search is told is one of them, or the truth with the noise that was seen
+of other states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from kdnas.architecture import Architecture
+from kdnas.errors import SpecError
+from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable, fingerprint
+from kdnas.search_space import SearchSpace
+from kdnas.tabular.table import Table
+
+
+@dataclass(frozen=True)
+class PartOfSpace(SearchSpace):
+    """A search space of which only some states can be had; indices count these.
+
+    Attributes:
+        members: the states that can be had.
+    """
+
+    members: frozenset[Architecture] = frozenset()
+
+    @classmethod
+    def of(cls, space: SearchSpace, members: Sequence[Architecture]) -> PartOfSpace:
+        """Take some states of a space."""
+        return cls(**space.axes, head_multiple=space.head_multiple, members=frozenset(members))
+
+    def _valid_states(self) -> Iterator[Architecture]:
+        return (state for state in super()._valid_states() if state in self.members)
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the part by its axes and members."""
+        return fingerprint([super().fingerprint, sorted(map(str, self.members))])
+
+
+@dataclass(frozen=True)
+class Surface:
+    """States whose losses are known without training.
+
+    Attributes:
+        name: of the table or the formula.
+        space: the states.
+        losses: index → the loss after training under each seed that it was trained with.
+        noise: differences of single trainings from the mean of their state, of all states that
+            were trained with several seeds.
+        starts: index → loss before the first step, of the states for which it is known.
+        latency_ms: by index.
+        teacher_ms: the teacher's latency.
+        params_millions: by index.
+    """
+
+    name: str
+    space: SearchSpace
+    losses: Sequence[Sequence[float]]
+    noise: Sequence[float]
+    starts: Mapping[int, float]
+    latency_ms: Sequence[float]
+    teacher_ms: float
+    params_millions: Sequence[float]
+
+    def truth(self, index: int) -> float:
+        """The loss of a state, free of noise as far as its seeds go."""
+        return float(np.mean(self.losses[index]))
+
+    def observed(self, index: int, seed: int) -> float:
+        """The loss that a search of this seed is told of a state; the same whenever it asks."""
+        rng = np.random.default_rng([seed, index])
+        known = self.losses[index]
+        if len(known) > 1:
+            return float(known[int(rng.integers(len(known)))])
+        noise = self.noise[int(rng.integers(len(self.noise)))] if self.noise else 0.0
+        return max(0.0, known[0] + noise)
+
+    @cached_property
+    def latencies(self) -> LatencyTable:
+        """The same latencies as the search loop reads them."""
+        profile = LatencyProfile(f"table:{self.name}", "table", 1, "float32", 1)
+        entries = {
+            str(state): LatencyEntry(state, self.latency_ms[index], 0.0, measured=False)
+            for index, state in enumerate(self.space.states)
+        }
+        return LatencyTable(profile, "table", self.name, self.teacher_ms, entries)
+
+
+def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
+    """Make a surface of a table.
+
+    Args:
+        table: at least two states.
+        name: what it is called.
+        schedule: length of the trainings whose ends count; None takes the one of most states, and
+            of such the longest.
+
+    Raises:
+        SpecError: no training of this length has come to its end, or sizes or the teacher's latency
+            are missing.
+    """
+    ends = [row for row in table.rows if row.key.step == row.key.schedule]
+    counts = Counter(length for _, length in {(r.key.architecture, r.key.schedule) for r in ends})
+    lengths = sorted(length for length in counts if length or not any(counts))
+    chosen = schedule
+    if chosen is None and lengths:
+        chosen = max(lengths, key=lambda length: (counts[length], length))
+    if chosen is None or chosen not in counts:
+        known = ", ".join(map(str, lengths)) or "none"
+        raise SpecError(
+            f"table {name} has no state that was trained for {chosen or 'any'} steps to the end; "
+            f"it has trainings of: {known}"
+        )
+    trained: dict[Architecture, list[float]] = defaultdict(list)
+    starts: dict[Architecture, list[float]] = defaultdict(list)
+    for row in ends:
+        if row.key.schedule == chosen:
+            trained[row.key.architecture].append(row.loss)
+    for row in table.rows:
+        if row.key.step == 0 and chosen > 0:
+            starts[row.key.architecture].append(row.loss)
+    space = PartOfSpace.of(table.space, list(trained))
+    states = [table.states[state] for state in space.states]
+    sizes = [state.params_millions for state in states]
+    if table.teacher_ms is None:
+        raise SpecError(f"table {name} has no teacher_ms, of which rewards take shares; add it")
+    if any(size is None for size in sizes):
+        raise SpecError(f"table {name} lacks params_millions of a state; fill it in")
+    losses = [trained[state] for state in space.states]
+    noise = [loss - float(np.mean(own)) for own in losses if len(own) > 1 for loss in own]
+    return Surface(
+        name,
+        space,
+        losses,
+        noise,
+        {i: float(np.mean(starts[s])) for i, s in enumerate(space.states) if s in starts},
+        [state.latency_ms for state in states],
+        table.teacher_ms,
+        [size for size in sizes if size is not None],
+    )
+
+
+SYNTHETIC: Final = ("additive", "rough")
+_NOISE: Final = 0.002
+"""Standard deviation of a synthetic training's loss between seeds."""
+_ROUGHNESS: Final = 0.02
+_START_NOISE: Final = 0.03
+"""Standard deviation of what a synthetic start does not tell of the loss after training."""
+
+
+@dataclass(frozen=True)
+class _Formula:
+    """A loss made of one term an axis, and of a part that no axis explains."""
+
+    roughness: float
+    gains: Mapping[str, float] = field(
+        default_factory=lambda: {"silu": 0.0, "gelu": 0.003, "relu": 0.006}
+    )
+
+    def __call__(self, state: Architecture, number: float) -> float:
+        depth, width = math.log2(state.layers / 12), math.log2(state.hidden / 768)
+        inner, heads = math.log2(state.intermediate / 3072), math.log2(state.heads / 12)
+        smooth = 0.1 - 0.055 * depth - 0.09 * width - 0.015 * inner - 0.004 * heads
+        ripple = self.roughness * (math.sin(3 * depth * width) + math.cos(4 * inner + 2 * heads))
+        return smooth + self.gains[state.activation] + ripple + self.roughness * number / 2
+
+
+def synthetic(name: str) -> Surface:
+    """Make a surface of the paper's 2400 states from a formula.
+
+    ``additive`` is a sum of one term an axis; ``rough`` has ripples across axes and a part that is
+    each state's own. Starts lie above, in the order of the truth but for some noise.
+
+    Raises:
+        SpecError: there is no such surface.
+    """
+    if name not in SYNTHETIC:
+        raise SpecError(f"there is no synthetic surface {name!r}; take {' or '.join(SYNTHETIC)}")
+    space, rng = SearchSpace.paper(), np.random.default_rng(0)
+    formula = _Formula(_ROUGHNESS if name == "rough" else 0.0)
+    own, shaken = rng.uniform(-1, 1, len(space)), rng.normal(0, _START_NOISE, len(space))
+    truth = [formula(state, float(own[i])) for i, state in enumerate(space.states)]
+    times = [_formula_ms(state) for state in space.states]
+    return Surface(
+        name,
+        space,
+        [[loss] for loss in truth],
+        [float(n) for n in rng.normal(0, _NOISE, 500)],
+        {i: 0.1 + 1.1 * loss + float(shaken[i]) for i, loss in enumerate(truth)},
+        times,
+        _formula_ms(Architecture(12, 12, 768, 3072)),
+        [_formula_params(state) for state in space.states],
+    )
+
+
+def _formula_ms(state: Architecture) -> float:
+    work = state.hidden * (4 * state.hidden + 2 * state.intermediate)
+    return 0.2 + state.layers * (0.1 + work / 2e6)
+
+
+def _formula_params(state: Architecture) -> float:
+    block = state.hidden * (4 * state.hidden + 2 * state.intermediate)
+    return (30522 * state.hidden + state.layers * block) / 1e6

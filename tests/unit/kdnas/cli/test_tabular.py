@@ -1,0 +1,122 @@
+"""`kdnas tabular strategies` from the command line: whole, gone on with, and refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import api.tabular
+from kdnas.cli.main import app
+from kdnas.errors import KdnasError, SpecError
+from kdnas.tabular.replay import replay
+
+QUICK = ("tabular", "strategies", "--table", "rough", "--seeds", "2", "--budgets", "4,8")
+NAMES = ("--candidates", "4", "--workers", "1", "--strategies", "random,fastest-first")
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=True)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_a_table_of_strategies_is_printed() -> None:
+    shown = run(*QUICK, *NAMES)
+    head, unit, columns, random, fastest, mark = shown.splitlines()
+    assert head.startswith("rough: 2400 of 2400 states may be taken, the best 12 are the goal")
+    assert "thousandths of reward" in unit
+    assert columns.split() == ["strategy", "after", "4", "after", "8", "trainings"]
+    assert random.startswith("random ")
+    assert fastest.startswith("fastest-first ")
+    assert "never (never to never)" in fastest
+    assert mark.startswith("* differs from random")
+
+
+def test_what_the_file_has_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int]] = []
+
+    def noted(*given: Any) -> Any:
+        ran.append((given[1].strategy, given[4]))
+        return replay(*given)
+
+    monkeypatch.setattr("kdnas.tabular.comparison.replay", noted)
+    output = tmp_path / "found.json"
+    first = json.loads(run(*QUICK, *NAMES, "--output", str(output), "--json"))
+    assert len(ran) == 4
+    assert json.loads(run(*QUICK, *NAMES, "--output", str(output), "--json")) == first
+    assert len(ran) == 4
+    more = (*QUICK, *NAMES, "--output", str(output), "--seeds", "3", "--json")
+    assert json.loads(run(*more))["seeds"] == 3
+    assert sorted(ran[4:]) == [("fastest-first", 2), ("random", 2)]
+    told = json.loads(output.read_text())
+    assert {(one["strategy"], one["seed"]) for one in told["replays"]} == {
+        (name, seed) for name in ("random", "fastest-first") for seed in range(3)
+    }
+    with pytest.raises(SpecError, match=r"found\.json holds results of another table, goal or"):
+        run(*QUICK, *NAMES, "--output", str(output), "--latency-price", "0.03")
+    assert json.loads(output.read_text()) == told
+
+
+def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_late(*given: Any) -> Any:
+        if given[1].strategy == "fastest-first":
+            raise SpecError("no")
+        return replay(*given)
+
+    monkeypatch.setattr("kdnas.tabular.comparison.replay", fails_late)
+    output = tmp_path / "found.json"
+    with pytest.raises(SpecError, match="no"):
+        run(*QUICK, *NAMES, "--output", str(output))
+    assert [one["strategy"] for one in json.loads(output.read_text())["replays"]] == ["random"] * 2
+
+
+def test_all_strategies_are_compared_unless_some_are_named() -> None:
+    surface = api.tabular.synthetic("rough")
+    names = list(api.tabular._specs(None, surface))
+    assert names[-1] == "controller-paper"
+    assert {"gp", "reading-only", "reading-fit"} < set(names)
+    unread = list(api.tabular._specs(None, replace(surface, starts={})))
+    assert set(names) - set(unread) == {"reading-only", "reading-fit"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--table", "smooth"), "--table 'smooth' is neither a .parquet or .csv file nor one of"),
+        (("--table", "no.csv"), "no.csv cannot be read"),
+        (("--seeds", "0"), "seeds is 0"),
+        (("--budgets", "4,x"), "--budgets '4,x' holds something else than whole numbers"),
+        (("--budgets", "8,4"), "budgets are [8, 4]"),
+        (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
+        (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
+        (("--reference", "gp"), "strategy of --reference 'gp'"),
+        (("--latency-price", "2"), "--latency-price: "),
+        (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
+        (("--candidates", "0"), "--candidates: "),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    output = tmp_path / "found.json"
+    with pytest.raises(KdnasError) as raised:
+        run(*QUICK, *NAMES, "--output", str(output), *arguments)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_no_result_is_left_alone(tmp_path: Path) -> None:
+    output = tmp_path / "found.json"
+    for text in ("{}", "no json", '{"question": 1}'):
+        output.write_text(text)
+        with pytest.raises(SpecError, match="holds no results of a comparison"):
+            run(*QUICK, *NAMES, "--output", str(output))
+        assert output.read_text() == text

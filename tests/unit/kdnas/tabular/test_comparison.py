@@ -1,0 +1,163 @@
+"""Strategies on a surface by the real loop: replays, what is kept of them, and standings."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.strategies import build_strategy
+from kdnas.errors import SpecError
+from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
+from kdnas.tabular.comparison import Question, run_replays, standings
+from kdnas.tabular.measures import goal_states
+from kdnas.tabular.replay import Replay, ReplayBackend, replay, true_rewards
+from kdnas.tabular.surface import surface_of, synthetic
+from kdnas.tabular.table import Key, StateRow, Table, TableRow
+from kdnas.testing.backend_contract import BackendContract
+from kdnas.testing.benchmark_space import (
+    BENCHMARK_SPACE,
+    TEACHER,
+    benchmark_losses,
+    benchmark_ms,
+    benchmark_params,
+    benchmark_reward,
+    benchmark_start,
+)
+
+SURFACE = surface_of(
+    Table(
+        tuple(
+            TableRow(Key(state, 0, 60, step), loss)
+            for state in BENCHMARK_SPACE.states
+            for step, loss in (
+                (0, benchmark_start(state)),
+                (60, benchmark_losses(state).relative),
+            )
+        ),
+        {s: StateRow(benchmark_ms(s), benchmark_params(s)) for s in BENCHMARK_SPACE.states},
+        benchmark_ms(TEACHER),
+    ),
+    "benchmark",
+)
+NUM = len(BENCHMARK_SPACE)
+
+
+class TestReplayBackend(BackendContract):
+    architectures = SURFACE.space.states[:4]
+
+    def make(self) -> ReplayBackend:
+        return ReplayBackend(SURFACE, 0)
+
+
+def question(**changes: Any) -> Question:
+    asked = Question(SURFACE, RewardSpec(), LimitsSpec(), 3, (6, 18), 6)
+    return replace(asked, **changes)
+
+
+def specs(*names: str) -> dict[str, ControllerSpec]:
+    return {name: ControllerSpec(strategy=name, epsilon_decay="spread") for name in names}
+
+
+def test_without_noise_a_replay_is_told_the_truth() -> None:
+    controller = ControllerSpec(strategy="fastest-first", episodes=4, candidates=5)
+    found = replay(SURFACE, controller, RewardSpec(), LimitsSpec(), 0, build_strategy)
+    by_latency = sorted(range(NUM), key=lambda i: (SURFACE.latency_ms[i], i))
+    assert list(found.order) == by_latency[:20]
+    states = SURFACE.space.states
+    assert found.rewards == pytest.approx([benchmark_reward(states[i]) for i in found.order])
+    assert true_rewards(SURFACE, RewardSpec()) == pytest.approx(
+        [benchmark_reward(state) for state in states]
+    )
+
+
+def test_a_state_that_is_proposed_again_costs_nothing() -> None:
+    """Variant `paper` repeats states; the order has each of them once."""
+    controller = ControllerSpec(variant="paper", episodes=20, candidates=6, epsilon_min=0.0)
+    found = replay(SURFACE, controller, RewardSpec(), LimitsSpec(), 0, build_strategy)
+    assert len(found.order) == len(set(found.order)) < 120
+
+
+def test_limits_keep_states_out_of_proposals_and_goal() -> None:
+    limited = question(limits=LimitsSpec(max_latency_ratio=0.3))
+    assert 0 < len(limited.allowed) < NUM
+    assert all(SURFACE.latency_ms[i] <= 0.3 * SURFACE.teacher_ms for i in limited.allowed)
+    (found,) = run_replays(replace(limited, seeds=1), specs("largest-first"), build_strategy)
+    assert set(found.order) <= set(limited.allowed)
+    assert goal_states(limited.truth, limited.allowed) <= set(limited.allowed)
+
+
+def test_what_is_known_is_not_run_again_and_processes_find_the_same() -> None:
+    asked, wanted = question(), specs("random", "controller")
+    here, told = run_replays(asked, wanted, build_strategy), []
+    assert [(one.strategy, one.seed) for one in here] == [
+        (name, seed) for name in wanted for seed in range(3)
+    ]
+    kept = [one for one in here if one.seed != 1]
+    again = run_replays(asked, wanted, build_strategy, kept, told.append, workers=2)
+    assert again == here
+    assert sorted((one.strategy, one.seed) for one in told) == [("controller", 1), ("random", 1)]
+
+
+def test_seeds_differ_and_a_seed_is_the_same_each_time() -> None:
+    asked = question()
+    one, two = (run_replays(asked, specs("random"), build_strategy) for _ in range(2))
+    assert one == two
+    assert len({found.order for found in one}) == 3
+
+
+def test_standings_tell_who_is_near_the_best() -> None:
+    asked = question(seeds=8)
+    replays = run_replays(asked, specs("random", "reading-only"), build_strategy)
+    random, reading = standings(asked, replays, "random")
+    assert (random.name, random.p_regrets, random.p_trainings) == ("random", None, None)
+    assert reading.regrets[0].median < random.regrets[0].median
+    assert reading.trainings.median < random.trainings.median
+    assert reading.solved == 1.0
+    assert all(0 <= p <= 1 for p in reading.p_regrets or ())
+    told = json.loads(json.dumps(reading.to_json(), allow_nan=False))
+    assert told["trainings"] == list(reading.trainings)
+    never = replace(reading, trainings=reading.trainings._replace(high=math.inf))
+    assert never.to_json()["trainings"][2] is None
+    with pytest.raises(SpecError, match="reference 'gp' is none of random, reading-only"):
+        standings(asked, replays, "gp")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": 0}, "seeds is 0; give at least 1"),
+        ({"budgets": ()}, "budgets are []"),
+        ({"budgets": (60, 20)}, "budgets are [60, 20]; give numbers of trainings from 1 on"),
+        ({"budgets": (0, 20)}, "budgets are [0, 20]"),
+    ],
+)
+def test_a_question_without_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        question(**changes)
+    assert said in str(raised.value)
+
+
+def test_a_goal_that_no_state_can_meet_is_refused_before_anything_runs() -> None:
+    asked = question(limits=LimitsSpec(max_latency_ratio=1e-6))
+    ran: list[Replay] = []
+    with pytest.raises(SpecError, match="no state of the space is within the limits"):
+        run_replays(asked, specs("random"), build_strategy, on_replay=ran.append)
+    assert ran == []
+
+
+def test_what_decides_replays_names_the_question() -> None:
+    asked = question()
+    same = (question(seeds=9), question(budgets=(5, 18)))
+    other = (
+        question(budgets=(6, 24)),
+        question(candidates=5),
+        question(reward=RewardSpec(latency_price=0.2)),
+        question(limits=LimitsSpec(max_latency_ratio=0.5)),
+        question(surface=synthetic("rough")),
+    )
+    assert all(one.fingerprint == asked.fingerprint for one in same)
+    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 6
