@@ -18,8 +18,8 @@ class SweepSpec(ProxiesSpec):
 
     Attributes:
         steps: after which held-out losses are read, in rising order. The last one ends a training
-            and its schedule, in place of ``proxy.steps`` and ``proxy.epochs``; ``[0]`` trains
-            nothing and reads students as they start.
+            and its schedule, in place of ``proxy.steps``; ``[0]`` trains nothing and reads students
+            as they start.
         states: how many, drawn so that fewer are among more; None takes all.
         draw_seed: which ones are drawn.
         seeds: of mini-KD, in place of ``proxy.seed``; each trains every state.
@@ -55,5 +55,6 @@ class SweepSpec(ProxiesSpec):
         Of students that are read as they start it is what decides the start: the length of the
         schedule is the proxy's own then, and no step of it is made.
         """
-        length = {"steps": self.steps[-1], "epochs": None} if self.trains else {}
+        # Epochs stay as they are, for the look-up table's sake: beside steps they mean nothing.
+        length = {"steps": self.steps[-1]} if self.trains else {}
         return self.proxy.model_copy(update={**length, "seed": seed})

@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+from kdnas.architecture import Architecture
 from kdnas.db.migrate import open_database
 from kdnas.db.repository import sweeps
 from kdnas.settings import Settings
@@ -83,11 +84,15 @@ def test_a_search_of_the_same_settings_trains_nothing_that_was_swept(
 ) -> None:
     text = (program.folder / "tiny.yaml").read_text().replace("steps: 6", "steps: 3")
     (program.folder / "three.yaml").write_text(text)
-    searched = program.run("search", "--config", "three.yaml", "--episodes", "1", "--json")
+    wide = ("--episodes", "1", "--candidates", "40")
+    searched = program.run("search", "--config", "three.yaml", *wide, "--json")
     assert searched.code == 0, searched.err
-    swept = {str(key.architecture) for key in losses(program, "whole")}
-    reused = {state["architecture"] for state in searched.json["best"]} & swept
-    assert searched.json["reused"] == len(reused)
+    assert searched.json["explored"] == 40
+    assert searched.json["reused"] >= 12 - (48 - 40)
+    swept = {key.architecture: loss for key, loss in losses(program, "whole").items() if key.step}
+    for state in searched.json["best"]:
+        known = swept.get(Architecture.parse(state["architecture"]))
+        assert known in {None, state["relative_loss"]}
 
 
 def test_partial_tables_make_one(program: Program, whole: Finished) -> None:

@@ -15,7 +15,7 @@ def test_the_last_reading_ends_a_training_and_its_schedule() -> None:
     spec = SweepSpec.read({"steps": [0, 30, 120], "seeds": [3, 5], "proxy": {"epochs": 2}}, "sweep")
     assert spec.trains
     proxy = spec.proxy_of(5)
-    assert (proxy.steps, proxy.epochs, proxy.seed) == (120, None, 5)
+    assert (proxy.steps, proxy.epochs, proxy.seed) == (120, 2, 5)
     assert SweepSpec.read(spec.to_json(), "again") == spec
 
 
