@@ -14,7 +14,7 @@ from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
 from kdnas.tabular.comparison import Question, run_replays, standings
-from kdnas.tabular.files import ENDINGS, read_table
+from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
 from kdnas.tabular.measures import goal_states
 from kdnas.tabular.replay import Replay
 from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
@@ -41,7 +41,7 @@ def compare_strategies(
     """Compare strategies on a table or a formula.
 
     Args:
-        table: file of a table, or name of a synthetic surface.
+        table: file of a table, or name of one of ours or of a synthetic surface.
         names: of strategies; None takes all that the surface allows.
         seeds: searches of each.
         budgets: trainings after which they are compared.
@@ -96,12 +96,14 @@ def compare_strategies(
 
 
 def _surface(table: str, schedule: int | None) -> Surface:
-    if Path(table).suffix in ENDINGS:
-        return surface_of(read_table(Path(table)), Path(table).stem, schedule)
+    packaged = packaged_tables()
+    if Path(table).suffix in ENDINGS or table in packaged:
+        path = packaged.get(table, Path(table))
+        return surface_of(read_table(path), path.stem, schedule)
     if table not in SYNTHETIC:
         raise SpecError(
             f"--table {table!r} is neither a .parquet or .csv file nor one of "
-            f"{', '.join(SYNTHETIC)}; write one of these"
+            f"{', '.join([*packaged, *SYNTHETIC])}; write one of these"
         )
     return synthetic(table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,9 @@ def make(
     output: Annotated[
         Path, typer.Option(dir_okay=False, help="The file to write: .parquet or .csv.")
     ],
+    about: Annotated[
+        str | None, typer.Option(help="What its readers should know of it, for its card.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Make one table of what sweeps have read, and of tables that are there.
@@ -45,19 +49,21 @@ def make(
         with stored() as (database, _), database.read() as session:
             tables += [sweep_table(session, name) for name in named]
     table = merged(tables)
+    if about is not None:
+        table = replace(table, card={**table.card, "about": about})
     write_table(table, output)
     answer({**_facts(table), "output": str(output)}, as_json, [*_lines(table), f"wrote {output}"])
 
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(help="File of a table.", dir_okay=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A table's file, or ours.")],
     as_json: common.Json = False,
 ) -> None:
     """Say what is in a table."""
-    from kdnas.tabular.files import read_table
+    from kdnas.tabular.files import packaged_tables, read_table
 
-    table = read_table(file)
+    table = read_table(packaged_tables().get(file, Path(file)))
     answer(_facts(table), as_json, _lines(table))
 
 
@@ -142,6 +148,11 @@ def _facts(table: Table) -> dict[str, Any]:
 def _lines(table: Table) -> Iterator[str]:
     facts = _facts(table)
     yield f"{facts['num_states']} of the {facts['num_states_of_space']} states of the space"
+    card = facts["card"]
+    if card:
+        yield f"teacher {card.get('teacher')}, corpus {', '.join(card.get('corpus', []))}"
+    if "about" in card:
+        yield str(card["about"])
     yield f"seeds {', '.join(map(str, facts['seeds']))}"
     for row in facts["readings"]:
         yield f"after step {row['step']:>4} of {row['schedule']:>4}: {row['states']} states"

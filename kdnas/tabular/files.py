@@ -31,6 +31,12 @@ _CARD: Final = b"kdnas"
 _WHOLE: Final = (*SIZES, "seed", "schedule", "step")
 
 
+def packaged_tables() -> dict[str, Path]:
+    """The tables that come with the program: name → file."""
+    folder = Path(__file__).parent / "tables"
+    return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
+
+
 def write_table(table: Table, path: Path) -> None:
     """Write a table; the file appears whole or not at all.
 
