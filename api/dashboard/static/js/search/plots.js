@@ -19,7 +19,7 @@ const marks = (name, own, loss, x, y, more) => ({
   customdata: own.map((p) => p.id), text: own.map((p) => hover(p, loss)), hovertemplate: "%{text}<extra></extra>", ...more,
 });
 
-/** Reward of each episode: best, mean, the controller's picks against chance, and ε. */
+/** Reward of each episode: best, mean, the strategy's picks against chance, and ε. */
 export function rewardChart(figure) {
   return new Chart(figure, ({ episodes }) => {
     const known = episodes.filter((e) => e.best_reward !== null && e.best_reward !== undefined);
@@ -39,7 +39,8 @@ export function rewardChart(figure) {
       line("mean", known.map((e) => e.mean_reward), "series-3", { dash: "dot" }),
     ];
     const sources = new Set(known.flatMap((e) => Object.keys(e.by_source ?? {})));
-    if (sources.has("controller")) traces.push(line("controller's picks", of("controller"), "series-1"));
+    const own = [...sources].filter((s) => s !== "random");
+    traces.push(...own.map((s) => line(`${s}'s picks`, of(s), s === own.at(-1) ? "series-1" : "series-3")));
     if (sources.has("random")) traces.push(line("random picks", of("random"), "series-2"));
     if (known.some((e) => e.epsilon !== null)) {
       const more = { mode: "lines", yaxis: "y2", hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>" };
@@ -93,26 +94,27 @@ export function tradeoffChart(figure, choose) {
   );
 }
 
-/** What the controller foresaw against what came. */
+/** What the strategy foresaw against what came. */
 export function predictedChart(figure, choose) {
   return new Chart(
     figure,
     ({ points }) => {
       const known = points.filter((p) => p.predicted_reward != null && p.reward != null);
-      if (!known.length) return { empty: "Predictions begin with the controller's second episode." };
+      if (!known.length) return { empty: "Predictions begin when the strategy has learned something." };
       const values = known.flatMap((p) => [p.predicted_reward, p.reward]);
       const [low, high] = [Math.min(...values), Math.max(...values)];
-      const trace = (source, tint) => {
-        const own = known.filter((p) => (p.source === "random") === (source === "random"));
-        return marks(source === "random" ? "random picks" : "controller's picks", own, "relative", (p) => p.predicted_reward, (p) => p.reward, {
+      const picked = [...new Set(known.map((p) => p.source))].filter((s) => s !== "random");
+      const trace = (drawn, tint) => {
+        const own = known.filter((p) => (p.source === "random") === drawn);
+        return marks(drawn ? "random picks" : `picks by ${picked.join(", ")}`, own, "relative", (p) => p.predicted_reward, (p) => p.reward, {
           hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>", marker: { size: 7, color: faded(tint, 0.55) },
         });
       };
       return {
         traces: [
           curve("a perfect guess", [low, high], [low, high], { color: colour("line-strong"), width: 1.5, dash: "dash" }, { hoverinfo: "skip", showlegend: false }),
-          trace("random", colour("series-2")),
-          trace("controller", colour("series-1")),
+          trace(true, colour("series-2")),
+          trace(false, colour("series-1")),
         ].filter((t) => t.x.length),
         layout: {
           xaxis: { title: { text: "predicted reward" } },
