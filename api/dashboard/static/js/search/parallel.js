@@ -65,7 +65,7 @@ export class Parallel {
     const select = {
       top: () => ranked.slice(0, Math.max(1, Math.ceil(ranked.length / 10))),
       pareto: () => ranked.filter((p) => front.has(p.architecture)),
-      controller: () => ranked.filter((p) => p.source === "controller"),
+      picked: () => ranked.filter((p) => p.source !== "random"),
       none: () => [],
     }[this.#focus.value];
     return new Set(select().slice(0, MOST_LINES));
