@@ -35,6 +35,7 @@ from kdnas.cli import (
     tabular,
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
+from kdnas.cli.options.usage import UsageError, usage_sentence
 from kdnas.errors import KdnasError, RequestError
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
@@ -87,7 +88,11 @@ def main() -> None:
     # times slower; a short spin costs a fifth at most where it has none.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
-        app(prog_name="kdnas")
+        code = app(prog_name="kdnas", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except UsageError as error:
+        print(usage_sentence(error, sys.argv[1:]), file=sys.stderr)
+        sys.exit(EXIT_WRONG_REQUEST)
     except KdnasError as error:
         print(f"error: {error}", file=sys.stderr)
         wrong = isinstance(error, RequestError)
