@@ -8,11 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from controller.baselines import FastestFirst, LargestFirst, ReadingFit, ReadingOnly
 from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
-from controller.gaussian_process import GaussianProcessStrategy
 from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError, unknown_name
 from kdnas.plugins import import_named, installed
@@ -114,18 +112,19 @@ class ControllerStrategy:
         return self._encoder.memory(history.global_best(episode), history.previous_best(episode))
 
 
-STRATEGIES: Final[Mapping[str, StrategyFactory]] = {
-    strategy.name: strategy
-    for strategy in (
-        ControllerStrategy,
-        GaussianProcessStrategy,
-        RandomStrategy,
-        FastestFirst,
-        LargestFirst,
-        ReadingOnly,
-        ReadingFit,
-    )
+STRATEGIES: Final[Mapping[str, str]] = {
+    "controller": "controller.strategies:ControllerStrategy",
+    "gp": "controller.gaussian_process:GaussianProcessStrategy",
+    "tpe": "controller.optuna_samplers:TPEStrategy",
+    "nsga2": "controller.optuna_samplers:NSGA2Strategy",
+    "evolution": "controller.evolution:EvolutionStrategy",
+    "random": "controller.strategies:RandomStrategy",
+    "fastest-first": "controller.baselines:FastestFirst",
+    "largest-first": "controller.baselines:LargestFirst",
+    "reading-only": "controller.baselines:ReadingOnly",
+    "reading-fit": "controller.baselines:ReadingFit",
 }
+"""Ours by name; their modules are loaded when one is built, since libraries take their time."""
 
 
 def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strategy:
@@ -140,7 +139,7 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
     """
     name = spec.strategy
     if name in STRATEGIES:
-        return STRATEGIES[name](spec, space, seed)
+        return _import(STRATEGIES[name])(spec, space, seed)
     if ":" in name:
         return _made(name, _import(name), spec, space, seed)
     plugins = installed(ENTRY_POINT_GROUP)

@@ -53,8 +53,8 @@ def search(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="Who proposes: controller, gp (Gaussian process), random, fastest-first, "
-            "largest-first, reading-only, reading-fit, or package.module:Class."
+            help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
+            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class."
         ),
         At("controller.strategy"),
     ] = None,

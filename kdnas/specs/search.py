@@ -96,9 +96,10 @@ class ControllerSpec(Spec):
     """Who proposes candidates, and how many.
 
     Attributes:
-        strategy: ``controller``, ``gp`` (a Gaussian process on the loss), ``random``, an order that
-            learns nothing (``fastest-first``, ``largest-first``, ``reading-only``), a line from
-            the loss at the start (``reading-fit``), or ``package.module:Class``.
+        strategy: ``controller``, ``gp`` (a Gaussian process on the loss), ``tpe`` and ``nsga2``
+            (Optuna's), ``evolution`` (regularised), ``random``, an order that learns nothing
+            (``fastest-first``, ``largest-first``, ``reading-only``), a line from the loss at the
+            start (``reading-fit``), or ``package.module:Class``.
         variant: of the controller: ``paper`` may propose a state again (from the look-up table,
             at no cost); ``once`` never does.
         episodes: M.

@@ -57,9 +57,11 @@ def indices(proposals: list[Proposal]) -> list[int]:
 
 def test_every_strategy_of_ours_is_called_as_it_calls_itself() -> None:
     assert list(STRATEGIES) == [
-        *("controller", "gp", "random", "fastest-first", "largest-first"),
-        *("reading-only", "reading-fit"),
+        *("controller", "gp", "tpe", "nsga2", "evolution", "random"),
+        *("fastest-first", "largest-first", "reading-only", "reading-fit"),
     ]
+    for name in STRATEGIES:
+        assert build_strategy(ControllerSpec(strategy=name), BENCHMARK_SPACE, 0).name == name
 
 
 def test_orders_that_look_at_nothing_but_speed_or_size() -> None:

@@ -1,0 +1,151 @@
+"""Optuna's own samplers as strategies: TPE on the reward, NSGA-II on loss and latency.
+
+A study in memory is made of the history at each question, so that a strategy has no state of its
+own; what a sampler draws comes from seed and episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from controller.exploration import Purpose, draw, generator
+from controller.stateless import Stateless, not_proposed
+from kdnas.architecture import Architecture
+from kdnas.errors import ArchitectureError
+from kdnas.records import Proposal
+from kdnas.search.protocols import History, Observation
+from kdnas.search_space import AXES
+
+POPULATION: Final = 20
+"""Trials of a generation of NSGA-II."""
+TRIES: Final = 30
+"""Questions to a sampler for one state, where it asks for what was seen or is not allowed."""
+
+
+class _OptunaStrategy(Stateless):
+    """Asks a sampler for the rank of a state's value on each axis."""
+
+    directions: tuple[StudyDirection, ...]
+
+    def sampler(self, seed: int, history: History) -> BaseSampler:
+        """A fresh sampler that draws from a seed."""
+        raise NotImplementedError
+
+    def values(self, observation: Observation) -> list[float]:
+        """What a study is told of a state that was trained."""
+        raise NotImplementedError
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose what the sampler asks for; drawn states where it asks for what cannot be had."""
+        free, proposals = set(not_proposed(allowed, history)), []
+        rng = generator(self._seed, episode, Purpose.EXPLORATION)
+        study = self._study(int(rng.integers(2**31)), history)
+        for _ in range(min(count, len(free))):
+            asked = next((index for index in self._asked(study) if index in free), None)
+            index = draw(rng, sorted(free), 1)[0] if asked is None else asked
+            free.discard(index)
+            proposals.append(Proposal(index, "random" if asked is None else self.name))
+        return proposals
+
+    def _study(self, seed: int, history: History) -> Study:
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            study = optuna.create_study(
+                sampler=self.sampler(seed, history), directions=self.directions
+            )
+        finally:
+            optuna.logging.set_verbosity(level)
+        study.add_trials(
+            self._trial(o) for told in history.episodes for o in told if o.loss is not None
+        )
+        return study
+
+    def _trial(self, observation: Observation) -> FrozenTrial:
+        state, axes = self.problem.space[observation.index], self._distributions
+        params = {axis: self.problem.space.axes[axis].index(getattr(state, axis)) for axis in axes}
+        return create_trial(params=params, distributions=axes, values=self.values(observation))
+
+    @property
+    def _distributions(self) -> dict[str, BaseDistribution]:
+        axes = self.problem.space.axes
+        return {axis: IntDistribution(0, len(axes[axis]) - 1) for axis in AXES}
+
+    def _asked(self, study: Study) -> Iterator[int]:
+        """States that the sampler asks for, one after the other; what is no state has failed."""
+        space = self.problem.space
+        for _ in range(TRIES):
+            trial = study.ask(self._distributions)
+            values = {axis: space.axes[axis][rank] for axis, rank in trial.params.items()}
+            try:
+                state = Architecture(**values)
+            except ArchitectureError:  # heads that do not divide the width
+                study.tell(trial, state=TrialState.FAIL)
+                continue
+            if state in space:
+                yield space.index(state)  # one that is taken stays open: TPE then looks elsewhere
+            else:
+                study.tell(trial, state=TrialState.FAIL)
+
+
+class TPEStrategy(_OptunaStrategy):
+    """Tree-structured Parzen estimators over all axes together (Bergstra et al. 2011)."""
+
+    name = "tpe"
+    directions = (StudyDirection.MAXIMIZE,)
+
+    def sampler(self, seed: int, history: History) -> BaseSampler:
+        """Optuna's, multivariate, with what is asked for counted as bad meanwhile."""
+        return TPESampler(seed=seed, multivariate=True, constant_liar=True)
+
+    def values(self, observation: Observation) -> list[float]:
+        """The reward."""
+        return [observation.reward]
+
+
+class NSGA2Strategy(_OptunaStrategy):
+    """NSGA-II on loss and latency (Deb et al. 2002): it looks for the whole front."""
+
+    name = "nsga2"
+    directions = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
+
+    def sampler(self, seed: int, history: History) -> BaseSampler:
+        """Optuna's, in the generation that comes after what was trained."""
+        trained = sum(o.loss is not None for told in history.episodes for o in told)
+        return _Generations(trained // POPULATION, population_size=POPULATION, seed=seed)
+
+    def values(self, observation: Observation) -> list[float]:
+        """Loss and latency."""
+        assert observation.loss is not None  # of those that were trained
+        return [observation.loss, self.problem.facts[observation.index].latency_ratio]
+
+
+class _Generations(NSGAIISampler):
+    """NSGA-II in which a trial's generation follows from its number, not from notes in a study.
+
+    Args:
+        generation: of all that is asked for now.
+        options: of NSGA-II.
+    """
+
+    def __init__(self, generation: int, *, population_size: int, seed: int) -> None:
+        super().__init__(population_size=population_size, seed=seed)
+        self._generation = generation
+
+    def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+        """The generation of a trial that is asked for."""
+        return self._generation
+
+    def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """The trials of a generation, by their numbers."""
+        done = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+        return [trial for trial in done if trial.number // POPULATION == generation]
