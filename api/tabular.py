@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,8 @@ from kdnas.tabular.measures import goal_states
 from kdnas.tabular.replay import Replay
 from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
 
+WRITE_SECONDS = 5.0
+"""So often what has been found is written while a comparison runs."""
 PUBLISHED = "controller-paper"
 """The controller as published, beside the one that never proposes a state twice."""
 
@@ -70,15 +73,26 @@ def compare_strategies(
         ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
     )
     specs = _specs(names, surface)
+    if workers is not None and workers < 1:
+        raise SpecError(f"--workers is {workers}; give at least 1")
+    for spec in specs.values():
+        build_strategy(spec, surface.space, seed=0)  # unknown names fail before anything runs
     wanted = reference or next(iter(specs))
     if wanted not in specs:
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))
     kept = _kept(output, question)
+    if output is not None:  # one that cannot be written fails before anything runs
+        _write(output, _result(question, kept, None))
+    written = time.monotonic()
     done = [one for one in kept if one.strategy in specs and one.seed < seeds]
     total = len(specs) * seeds
 
     def on_replay(replay: Replay) -> None:
+        nonlocal written
         done.append(replay)
+        if output is not None and time.monotonic() - written > WRITE_SECONDS:
+            _write(output, _result(question, _all(kept, done), None))
+            written = time.monotonic()
         on_progress(len(done), total, replay.strategy)
 
     processes = workers if workers is not None else available_cores()
@@ -86,13 +100,15 @@ def compare_strategies(
         replays = run_replays(question, specs, build_strategy, kept, on_replay, processes)
     finally:
         if output is not None:
-            own = {(one.strategy, one.seed): one for one in [*kept, *done]}
-            _write(output, _result(question, list(own.values()), None))
+            _write(output, _result(question, _all(kept, done), None))
     result = _result(question, replays, wanted)
     if output is not None:
-        own = {(one.strategy, one.seed): one for one in [*kept, *replays]}
-        _write(output, {**result, "replays": [asdict(one) for one in own.values()]})
+        _write(output, {**result, "replays": [asdict(one) for one in _all(kept, replays)]})
     return {key: value for key, value in result.items() if key != "replays"}
+
+
+def _all(kept: Sequence[Replay], more: Sequence[Replay]) -> list[Replay]:
+    return list({(one.strategy, one.seed): one for one in [*kept, *more]}.values())
 
 
 def _surface(table: str, schedule: int | None) -> Surface:
@@ -172,6 +188,7 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "reward": question.reward.to_json(),
         "limits": question.limits.to_json(),
         "reference": reference,
+        "knows_noise": bool(surface.noise),
         "standings": []
         if reference is None
         else [row.to_json() for row in standings(question, replays, reference)],

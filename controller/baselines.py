@@ -18,11 +18,14 @@ from kdnas.search.protocols import History, SearchProblem
 class _Ordered(Stateless):
     """Proposes states in an order; ties go to the lower index."""
 
-    def key(self, index: int, history: History) -> float:
+    def learn(self, history: History) -> None:
+        """Take from the history what the order depends on; before each question."""
+
+    def key(self, index: int) -> tuple[float, ...]:
         """Where a state stands: the smallest is proposed first."""
         raise NotImplementedError
 
-    def predicted(self, index: int, history: History) -> float | None:
+    def predicted(self, index: int) -> float | None:
         """The reward that is expected of a state, if one is."""
         return None
 
@@ -30,9 +33,10 @@ class _Ordered(Stateless):
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
         """Propose the next states of the order; fewer if they run out."""
+        self.learn(history)
         pool = not_proposed(allowed, history)
-        first = sorted(pool, key=lambda index: (self.key(index, history), index))[:count]
-        return [Proposal(i, self.name, self.predicted(i, history)) for i in first]
+        first = sorted(pool, key=lambda index: (self.key(index), index))[:count]
+        return [Proposal(i, self.name, self.predicted(i)) for i in first]
 
 
 class FastestFirst(_Ordered):
@@ -40,9 +44,9 @@ class FastestFirst(_Ordered):
 
     name = "fastest-first"
 
-    def key(self, index: int, history: History) -> float:
+    def key(self, index: int) -> tuple[float, ...]:
         """Its latency."""
-        return self.problem.facts[index].latency_ms
+        return (self.problem.facts[index].latency_ms,)
 
 
 class LargestFirst(_Ordered):
@@ -50,9 +54,9 @@ class LargestFirst(_Ordered):
 
     name = "largest-first"
 
-    def key(self, index: int, history: History) -> float:
+    def key(self, index: int) -> tuple[float, ...]:
         """Its parameters, the most of them first."""
-        return -self.problem.facts[index].params_millions
+        return (-self.problem.facts[index].params_millions,)
 
 
 class ReadingOnly(_Ordered):
@@ -64,14 +68,19 @@ class ReadingOnly(_Ordered):
         """Take note of what is known; SpecError unless every state was read as it starts."""
         super().begin(problem)
         require_starts(self.name, problem)
+        self._line = 1.0, 0.0
 
-    def key(self, index: int, history: History) -> float:
-        """The reward that is expected of it, the highest first."""
-        return -self.predicted(index, history)
+    def learn(self, history: History) -> None:
+        """Take from the history how losses follow from starts."""
+        self._line = self.line(history)
 
-    def predicted(self, index: int, history: History) -> float:
+    def key(self, index: int) -> tuple[float, ...]:
+        """The reward that is expected of it, the highest first; of equal ones the best start."""
+        return -self.predicted(index), self.problem.starts[index]
+
+    def predicted(self, index: int) -> float:
         """The reward with the loss that is expected of it."""
-        slope, constant = self.line(history)
+        slope, constant = self._line
         return self.problem.reward_of(index, constant + slope * self.problem.starts[index])
 
     def line(self, history: History) -> tuple[float, float]:

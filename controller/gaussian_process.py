@@ -53,6 +53,8 @@ class GaussianProcessStrategy(Stateless):
     ) -> list[Proposal]:
         """Propose states by upper confidence; drawn at random before there are losses enough."""
         pool = not_proposed(allowed, history)
+        if not pool:
+            return []
         known = {o.index: o.loss for told in history.episodes for o in told if o.loss is not None}
         if len(known) < FIRST:
             return self._first(episode, count, pool)
@@ -89,9 +91,17 @@ class GaussianProcessStrategy(Stateless):
         """The most hopeful states, as many as a matrix of all pairs may have."""
         if len(pool) <= MOST_PAIRED:
             return pool
-        mean, deviation = process.predict(self._features[pool], return_std=True)
-        hopes = self._rewards(pool, mean - CONFIDENCE * deviation)
+        hopes = np.concatenate(
+            [
+                self._hopes(pool[i : i + MOST_PAIRED], process)
+                for i in range(0, len(pool), MOST_PAIRED)
+            ]
+        )
         return [pool[i] for i in sorted(np.argsort(-hopes, kind="stable")[:MOST_PAIRED])]
+
+    def _hopes(self, pool: Sequence[int], process: GaussianProcessRegressor) -> Array:
+        mean, deviation = process.predict(self._features[pool], return_std=True)
+        return self._rewards(pool, mean - CONFIDENCE * deviation)
 
     def _rewards(self, pool: Sequence[int], losses: Array) -> Array:
         reward_of = self.problem.reward_of

@@ -389,6 +389,8 @@ class SearchFacts:
         teacher_fingerprint: names the teacher's configuration, weights and tokenizer.
         teacher_ms: the teacher's latency.
         warnings: sentences about the request that its user should know.
+        starts: architecture → the loss before the first step, of states that sweeps had read when
+            the search began; what they read later changes no proposal.
     """
 
     teacher: Mapping[str, Any]
@@ -401,6 +403,7 @@ class SearchFacts:
     teacher_fingerprint: str
     teacher_ms: float
     warnings: list[str] = field(default_factory=list)
+    starts: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; ``SearchFacts(**…)`` takes it back."""

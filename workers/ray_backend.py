@@ -14,6 +14,7 @@ from ray.exceptions import (
     NodeDiedError,
     OutOfMemoryError,
     RayActorError,
+    RayError,
     RayTaskError,
     WorkerCrashedError,
 )
@@ -40,15 +41,21 @@ DEATHS = (RayActorError, WorkerCrashedError, OutOfMemoryError, NodeDiedError)
 """How Ray says that a worker is gone; the memory monitor's kill is an error of its own."""
 LOOK_SECONDS = 10.0
 """So often a search that hears nothing looks whether the cluster is still there."""
+CREATION_SECONDS = 10.0
+"""So long at most the end of a backend waits for actors that are just being made."""
 QUIET_SECONDS = 0.5
 """So long the search hears nothing while workers start, or wait for room on the cluster."""
 
 
 @dataclass
 class _Running:
-    """A Ray actor at work: its stream of answers and the students that have none yet."""
+    """A Ray actor at work: its stream of answers and the students that have none yet.
+
+    ``made`` is there as soon as the actor is.
+    """
 
     actor: Any
+    made: Any
     stream: Any
     name: str
     unfinished: dict[str, MiniKDRequest]
@@ -91,8 +98,9 @@ class RayBackend:
             actor = _REMOTE_ACTOR.options(**resources).remote(
                 self._context, plan.store_url, plan.device, plan.threads, name
             )
+        made = actor.__ray_ready__.remote()
         stream = actor.train.options(num_returns="streaming").remote(group)
-        return _Running(actor, stream, name, {r.candidate_id: r for r in group})
+        return _Running(actor, made, stream, name, {r.candidate_id: r for r in group})
 
     def _next_events(self, queue: GroupQueue) -> Iterator[BackendEvent]:
         """Wait for one answer of any worker and pass it on, or say that there is none yet."""
@@ -162,7 +170,15 @@ class RayBackend:
         yield from interrupt(queue, rest, running.name, reason)
 
     def close(self) -> None:
-        """Kill all actors, at work or not."""
+        """Kill all actors, at work or not.
+
+        One that is killed while it is made may keep its cores for as long as the cluster is there
+        (seen with Ray 2.60), so that these are waited for, unless there is no room for them.
+        """
+        new = [running.made for running in self._running if not running.has_answered]
+        if new:
+            with suppress(RayError):  # of a cluster that is gone, which has nothing to free
+                ray.wait(new, num_returns=len(new), timeout=CREATION_SECONDS)
         for actor in [*(r.actor for r in self._running), *(a for a, _ in self._idle)]:
             with suppress(RayActorError):
                 ray.kill(actor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 
 from api.inputs.clusters import cluster_for
@@ -12,6 +12,7 @@ from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
 from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches, sweeps
@@ -112,7 +113,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         StoppedError: it was to stop.
         KdnasError: whatever kept it from going on.
     """
-    spec, prepared, table = _prepare_stored(context, watchers)
+    spec, prepared, table, starts = _prepare_stored(context, watchers)
     if max_hours is not None:
         limits = spec.limits.model_copy(update={"max_hours": max_hours})
         spec = spec.model_copy(update={"limits": limits})
@@ -125,7 +126,7 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         params_millions=prepared.params_millions,
         context=journal.save_context(prepared.context),
         teacher=teacher_architecture(prepared.pinned.teacher.shape),
-        starts=_starts(context.database, spec, prepared),
+        starts=_by_index(prepared.space, starts),
     )
     with context.database.read() as session:
         finished = jobs.get_job(session, context.id).progress_mark(session)
@@ -152,17 +153,24 @@ def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = No
         raise StoppedError
 
 
-def _starts(database: Database, spec: SearchSpec, prepared: PreparedSearch) -> dict[int, float]:
-    """Losses with which states start, by index, as far as sweeps have read them."""
+def _starts(database: Database, search_id: str, prepared: PreparedSearch) -> dict[str, float]:
+    """Losses with which states start: those of when the search began, or what sweeps have read."""
     with database.read() as session:
-        known = sweeps.known_starts(session, prepared.context, spec.reward.loss)
-    space = prepared.space
-    return {space.index(state): loss for state, loss in known.items() if state in space}
+        before = searches.search_facts(session, search_id)
+        if before is not None:
+            return dict(before.starts)
+        loss = prepared.spec.reward.loss
+        known = sweeps.known_starts(session, prepared.context, loss)
+    return {str(state): value for state, value in known.items() if state in prepared.space}
+
+
+def _by_index(space: SearchSpace, starts: Mapping[str, float]) -> dict[int, float]:
+    return {space.index(Architecture.parse(name)): loss for name, loss in starts.items()}
 
 
 def _prepare_stored(
     context: JobContext, watchers: Watchers
-) -> tuple[SearchSpec, PreparedSearch, LatencyTable]:
+) -> tuple[SearchSpec, PreparedSearch, LatencyTable, dict[str, float]]:
     """Prepare a stored search and write down what that has decided.
 
     Raises:
@@ -177,6 +185,7 @@ def _prepare_stored(
     context.check()
     with database.write() as session:
         jobs.resolve(session, context.id, prepared.spec.to_json())
+    starts = _starts(database, context.id, prepared)
     table = ensure_latencies(
         database,
         prepared.spec.latency,
@@ -187,12 +196,14 @@ def _prepare_stored(
         context.check,
     )
     with database.write() as session:
-        searches.set_search_facts(session, context.id, _facts(prepared, table))
+        searches.set_search_facts(session, context.id, _facts(prepared, table, starts))
     context.check()
-    return prepared.spec, prepared, table
+    return prepared.spec, prepared, table, starts
 
 
-def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
+def _facts(
+    prepared: PreparedSearch, table: LatencyTable, starts: Mapping[str, float]
+) -> SearchFacts:
     """Collect what was found out and the spec does not say.
 
     Raises:
@@ -213,4 +224,5 @@ def _facts(prepared: PreparedSearch, table: LatencyTable) -> SearchFacts:
         teacher_fingerprint=table.teacher_fingerprint,
         teacher_ms=table.teacher_ms,
         warnings=list(prepared.warnings),
+        starts=starts,
     )

@@ -26,10 +26,10 @@ def download_sweep_table(
     from kdnas.tabular.files import dump_table
 
     with database.read() as session:
-        name = sweeps.get_sweep(session, sweep).name
+        sweep_id = sweeps.get_sweep(session, sweep).id
         table = sweep_table(session, sweep)
     return Response(
         dump_table(table, f".{format}"),
         media_type=MEDIA_TYPES[format],
-        headers={"Content-Disposition": f'attachment; filename="{name}.{format}"'},
+        headers={"Content-Disposition": f'attachment; filename="{sweep_id}.{format}"'},
     )

@@ -280,6 +280,8 @@ class _Progress:
             self._done += 1
             result = event.result
             failure = result.error and f"{result.architecture} failed: {result.error}"
+            if failure:
+                self._context.warn(failure)
             self._tell("", failure)
             if self._done == self._total:
                 self._context.progress(self._done, self._total)

@@ -48,7 +48,7 @@ def sweep_table(session: Session, reference: str) -> Table:
             key = Key(state.architecture, state.seed, spec.steps[-1], reading.step)
             found = reading.losses
             rows.append(TableRow(key, found.relative, found.output, found.mean))
-    return Table(tuple(rows), known, facts.teacher_ms, _card(record.spec, facts))
+    return Table(tuple(rows), known, timed.teacher_ms, _card(record.spec, facts))
 
 
 def _card(spec: Any, facts: SweepFacts) -> dict[str, Any]:
@@ -56,6 +56,7 @@ def _card(spec: Any, facts: SweepFacts) -> dict[str, Any]:
     proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
     return {
         "axes": {axis: list(values) for axis, values in facts.axes.items()},
+        "head_multiple": facts.head_multiple,
         "teacher": spec["teacher"]["ref"],
         "corpus": spec["corpus"]["source"],
         "context": {**context, "proxy": proxy},

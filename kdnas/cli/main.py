@@ -90,6 +90,9 @@ def main() -> None:
     try:
         code = app(prog_name="kdnas", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except typer.Abort:  # a question was answered with no, or nobody was there to answer
+        print("nothing was done", file=sys.stderr)
+        sys.exit(EXIT_WORK_FAILED)
     except UsageError as error:
         print(usage_sentence(error, sys.argv[1:]), file=sys.stderr)
         sys.exit(EXIT_WRONG_REQUEST)

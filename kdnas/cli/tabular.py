@@ -12,6 +12,7 @@ from kdnas.cli.options import common
 from kdnas.cli.screens.console import bar
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import answer
+from kdnas.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,9 +62,14 @@ def show(
     as_json: common.Json = False,
 ) -> None:
     """Say what is in a table."""
-    from kdnas.tabular.files import packaged_tables, read_table
+    from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
 
-    table = read_table(packaged_tables().get(file, Path(file)))
+    packaged = packaged_tables()
+    if file not in packaged and Path(file).suffix not in ENDINGS:
+        raise SpecError(
+            f"{file!r} is neither a .parquet or .csv file nor one of {', '.join(packaged)}"
+        )
+    table = read_table(packaged.get(file, Path(file)))
     answer(_facts(table), as_json, _lines(table))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from multiprocessing import get_context
 from typing import Any
@@ -156,7 +156,8 @@ def _replayed(
     question: Question, name: str, controller: ControllerSpec, seed: int, factory: StrategyFactory
 ) -> Replay:
     done = replay(question.surface, controller, question.reward, question.limits, seed, factory)
-    return replace(done, strategy=name)
+    most = question.budgets[-1]  # an episode may go beyond it
+    return Replay(name, seed, done.order[:most], done.rewards[:most])
 
 
 def _played(

@@ -22,9 +22,10 @@ ENDINGS: Final = (".parquet", ".csv")
 SIZES: Final = AXES[:4]
 """The axes that are numbers."""
 NEEDED: Final = (*AXES, "loss", "latency_ms")
+_FIGURES: Final = ("loss_output", "loss_mean", "params_millions", "teacher_ms")
 OPTIONAL: Final = {
     **{"seed": 0, "schedule": 0, "step": None},
-    **dict.fromkeys(("loss_output", "loss_mean", "params_millions", "teacher_ms")),
+    **dict.fromkeys(_FIGURES),
 }
 """Columns that may be missing, and what stands for them; a reading is the last of its schedule."""
 _CARD: Final = b"kdnas"
@@ -131,17 +132,23 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
             loss, latency_ms = _number(given, "loss"), _number(given, "latency_ms")
             seed, schedule = _whole(given, "seed"), _whole(given, "schedule")
             step = schedule if given["step"] is None else _whole(given, "step")
+            if not (0 <= step <= schedule and seed >= 0):
+                raise ValueError(
+                    f"seed {seed}, step {step} of {schedule} is no reading; seeds count from 0, "
+                    "and a step lies within its schedule"
+                )
+            told = {name: _number(given, name) for name in _FIGURES if given[name] is not None}
         except (ArchitectureError, ValueError) as error:
             raise SpecError(f"row {number} of {path}: {error}") from None
         key = Key(architecture, seed, schedule, step)
-        rows.append(TableRow(key, loss, given["loss_output"], given["loss_mean"]))
-        state = StateRow(latency_ms, given["params_millions"])
+        rows.append(TableRow(key, loss, told.get("loss_output"), told.get("loss_mean")))
+        state = StateRow(latency_ms, told.get("params_millions"))
         if states.setdefault(architecture, state) != state:
             raise SpecError(
                 f"{path} has two latencies or sizes of {architecture}: {states[architecture]} and "
                 f"{state}; keep one"
             )
-        teachers.add(given["teacher_ms"])
+        teachers.add(told.get("teacher_ms"))
     if len(teachers) > 1:
         raise SpecError(f"{path} has several teacher_ms ({sorted(map(str, teachers))}); keep one")
     try:

@@ -67,7 +67,8 @@ def paired_tests(values: Mapping[str, Sequence[float]], reference: str) -> dict[
         reference: the strategy that all others are compared with.
 
     Returns:
-        Strategy → corrected p; 1 where all seeds are equal.
+        Strategy → corrected p; 1 where all seeds are equal, and where neither differs between
+        seeds: the same pair over and over is one observation.
     """
     own = np.asarray(values[reference])
     raw = {}
@@ -75,7 +76,8 @@ def paired_tests(values: Mapping[str, Sequence[float]], reference: str) -> dict[
         if name == reference:
             continue
         difference = np.asarray(others) - own
-        raw[name] = float(wilcoxon(difference).pvalue) if np.any(difference) else 1.0
+        varies = np.ptp(own) > 0 or np.ptp(others) > 0
+        raw[name] = float(wilcoxon(difference).pvalue) if varies and np.any(difference) else 1.0
     corrected, largest = {}, 0.0
     for rank, (name, p) in enumerate(sorted(raw.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, p * (len(raw) - rank)))

@@ -137,7 +137,13 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
     if any(size is None for size in sizes):
         raise SpecError(f"table {name} lacks params_millions of a state; fill it in")
     losses = [trained[state] for state in space.states]
-    noise = [loss - float(np.mean(own)) for own in losses if len(own) > 1 for loss in own]
+    # A mean takes a part of the spread of its own few values along.
+    noise = [
+        (loss - float(np.mean(own))) * math.sqrt(len(own) / (len(own) - 1))
+        for own in losses
+        if len(own) > 1
+        for loss in own
+    ]
     return Surface(
         name,
         space,

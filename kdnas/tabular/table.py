@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -120,7 +120,9 @@ class Table:
         else:
             own = {row.key.architecture for row in self.rows}
             axes = {axis: sorted({getattr(state, axis) for state in own}) for axis in AXES}
-        space = SearchSpace.from_axes(axes)
+        space = replace(
+            SearchSpace.from_axes(axes), head_multiple=self.card.get("head_multiple", 1)
+        )
         for row in self.rows:
             space.index(row.key.architecture)
         return space
@@ -164,7 +166,7 @@ def _apart(one: Table, other: Table) -> str | None:
             "one of them has a card that says how it was made, and another has none, as a CSV file "
             "has none; give all as Parquet"
         )
-    told = {"axes": "the space", "context": "what decides the losses"}
+    told = {"axes": "the space", "head_multiple": "the space", "context": "what decides the losses"}
     differing = [words for key, words in told.items() if one.card.get(key) != other.card.get(key)]
     if one.teacher_ms != other.teacher_ms:
         differing.append("the teacher's latency")

@@ -91,6 +91,19 @@ class StrategyContract:
         if not self.repeats:
             assert strategy.ask(2, COUNT, [5, 9], history) == []
 
+    def test_a_pool_is_played_to_its_end(self) -> None:
+        """Every state of a few is proposed, and then there is nothing to propose."""
+        strategy, history, pool = self.begun(), History(), list(ALL[: COUNT * 3 + 1])
+        for episode in range(1, 6):
+            proposals = strategy.ask(episode, COUNT, pool, history)
+            if not proposals:
+                break
+            history = observed(history, episode, proposals)
+            strategy.tell(episode, history)
+        if not self.repeats:
+            assert history.indices == set(pool)
+            assert len(history.episodes) == 4
+
     def test_same_seed_and_history_give_the_same_proposals(self) -> None:
         """Also when a question is asked again."""
         one, two = self.begun(), self.begun()

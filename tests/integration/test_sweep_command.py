@@ -95,6 +95,27 @@ def test_a_search_of_the_same_settings_trains_nothing_that_was_swept(
         assert known in {None, state["relative_loss"]}
 
 
+def test_a_search_takes_the_losses_at_the_start_from_a_sweep(program: Program) -> None:
+    """Of all states; what is swept later changes nothing of a search that has begun."""
+    asked = ("search", "--config", "tiny.yaml", "--strategy", "reading-only", "--episodes", "1")
+    refused = program.run(*asked)
+    assert refused.code == 2
+    assert "of 48 were not read; run `kdnas sweep` with the same settings first" in refused.err
+    swept = program.run("sweep", "--config", "sweep.yaml", "--name", "starts")
+    assert swept.code == 0, swept.err
+    made = program.run("tabular", "make", "starts", "--output", "starts.parquet", "--json")
+    assert made.json["num_states"] == 48
+    searched = program.run(*asked, "--name", "read", "--json")
+    assert searched.code == 0, searched.err
+    assert {state["source"] for state in searched.json["best"]} == {"reading-only"}
+    starts = {str(key.architecture): loss for key, loss in losses(program, "starts").items()}
+    for state in searched.json["best"]:
+        assert state["loss_start"] == starts[state["architecture"]]
+    assert program.run("jobs", "delete", "starts", "--yes").code == 0
+    more = program.run("search", "--resume", "read", "--json")
+    assert more.json == searched.json
+
+
 def test_partial_tables_make_one(program: Program, whole: Finished) -> None:
     more = program.run(*SWEEP, "--name", "more", "--states", "2", "--seeds", "4,5")
     assert more.code == 0, more.err
@@ -119,7 +140,10 @@ def test_partial_tables_make_one(program: Program, whole: Finished) -> None:
         (("tabular", "make", "nobody", "--output", "t.csv"), "there is no sweep 'nobody'"),
         (("tabular", "make", "no.csv", "--output", "t.csv"), "no.csv cannot be read"),
         (("tabular", "make", "whole", "--output", "t.xlsx"), "unknown file ending '.xlsx'"),
-        (("tabular", "show", "corpus.txt"), "unknown file ending '.txt'"),
+        (
+            ("tabular", "show", "corpus.txt"),
+            "'corpus.txt' is neither a .parquet or .csv file nor one of minilm",
+        ),
     ],
 )
 def test_a_wrong_request_is_one_sentence(

@@ -145,7 +145,8 @@ def _for_section(data: Mapping[str, Any], section: Section) -> dict[str, Any]:
         "distillation": set(DistillationSpec.model_fields),
     }
     if section in own:
-        others = set().union(*own.values()) - own[section]
+        # What a sweep alone has stands at the top of its request, as a slip may in kdnas.yaml.
+        others = (own["search"] | own["distillation"]) - own[section]
         return {key: value for key, value in data.items() if key not in others}
     places = {"search": own["search"] - {"name"}, "distillation": {"training"}}
     return {

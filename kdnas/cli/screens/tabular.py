@@ -16,6 +16,8 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"the best {found['num_of_goal']} are the goal; {found['seeds']} seeds, episodes of "
         f"{found['candidates']}"
     )
+    if not found["knows_noise"]:
+        yield "no state was trained with several seeds: searches are told the truth, without noise"
     yield "regret in thousandths of reward, and trainings to the goal: median (95 % interval)"
     yield _row("strategy", [f"after {n}" for n in budgets], "trainings")
     for row in found["standings"]:

@@ -140,9 +140,7 @@ def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
     point = EntryPoint("mine", "my_own_package:OwnStrategy", "kdnas.strategies")
     monkeypatch.setattr(kdnas.plugins, "entry_points", lambda group: [point])
     assert build_strategy(spec(strategy="mine"), BENCHMARK_SPACE, 0).name == "own"
-    with pytest.raises(
-        SpecError, match=r"did you mean 'mine'.*controller, fastest-first, gp, .*mine, random"
-    ):
+    with pytest.raises(SpecError, match=r"did you mean 'mine'.*controller, .*mine, .*random"):
         build_strategy(spec(strategy="mines"), BENCHMARK_SPACE, 0)
 
 

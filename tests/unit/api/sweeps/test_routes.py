@@ -73,7 +73,9 @@ def test_a_sweep_is_asked_for_listed_and_its_table_downloaded(
     for ending in ("csv", "parquet"):
         sent = client.get(f"{SWEEPS}/all/table?format={ending}")
         assert sent.status_code == 200
-        assert sent.headers["Content-Disposition"] == f'attachment; filename="all.{ending}"'
+        assert (
+            sent.headers["Content-Disposition"] == f'attachment; filename="{made["id"]}.{ending}"'
+        )
         path = tmp_path / f"all.{ending}"
         path.write_bytes(sent.content)
         table = read_table(path)

@@ -31,7 +31,13 @@ architectures = st.builds(
     st.sampled_from(ACTIVATIONS),
 )
 small = st.integers(0, 1000)
-keys = st.builds(Key, architectures, small, small, small)
+keys = st.builds(
+    lambda a, seed, schedule, share: Key(a, seed, schedule, int(share * schedule)),
+    architectures,
+    small,
+    small,
+    st.floats(0, 1),
+)
 
 
 @st.composite
@@ -90,6 +96,10 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
         (f"{HEAD},seed\n{STATE},0.2,3,0\n{STATE},0.2,4,1\n", "two latencies or sizes of"),
         (f"{HEAD},seed\n{STATE},0.2,3,x\n", "row 1 of "),
         (f"{HEAD},seed\n{STATE},0.2,3,\n2,2,24,48,gelu,0.2,3,0\n", "it has no seed; fill it in"),
+        (f"{HEAD},teacher_ms\n{STATE},0.2,3,abc\n", "teacher_ms is 'abc'; give a number"),
+        (f"{HEAD},params_millions\n{STATE},0.2,3,nan\n", "params_millions is nan; give a number"),
+        (f"{HEAD},step\n{STATE},0.2,3,60\n", "seed 0, step 60 of 0 is no reading"),
+        (f"{HEAD},seed\n{STATE},0.2,3,-3\n", "seed -3, step 0 of 0 is no reading"),
         (f"{HEAD},teacher_ms\n{STATE},0.2,3,9\n2,2,24,48,gelu,1,3,8\n", "has several teacher_ms"),
         (f"{HEAD}\n{STATE},0.2,3,4\n", "is no csv file: "),
     ],

@@ -76,3 +76,4 @@ def test_tests_are_paired_and_corrected() -> None:
     assert found["worse"] < 0.001 < 0.05 < found["like"]
     assert found["like"] == pytest.approx(max(found["worse"], min(1.0, 2 * raw["like"])))
     assert paired_tests({"own": [1.0]}, "own") == {}
+    assert paired_tests({"own": [1.0] * 20, "other": [2.0] * 20}, "own") == {"other": 1.0}

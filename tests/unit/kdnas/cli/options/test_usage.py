@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+import typer
 
 from kdnas.cli.main import main
 
@@ -58,6 +59,16 @@ def test_a_group_without_a_command_shows_its_help(
     assert code == 2
     assert "Usage: kdnas jobs" in err
     assert "cancel" in err
+
+
+def test_a_question_that_is_answered_with_no_ends_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise typer.Abort
+
+    monkeypatch.setattr("kdnas.cli.main.app", refuse)
+    assert said([], monkeypatch, capsys) == (1, "", "nothing was done\n")
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["search", "--help"], ["jobs", "--help"]])
