@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
+from api.http.schemas import PROBLEM_TYPE
 from api.sweeps.table import sweep_table
 from kdnas.db.repository import sweeps
 
@@ -16,7 +17,20 @@ MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apa
 router = APIRouter(tags=["sweeps"])
 
 
-@router.get("/sweeps/{sweep}/table", response_class=Response)
+@router.get(
+    "/sweeps/{sweep}/table",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Every reading, a row each, as a file.",
+            "content": {kind: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()},
+        },
+        409: {
+            "description": "No state was read yet.",
+            "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        },
+    },
+)
 def download_sweep_table(
     sweep: Annotated[str, Path(description="Id or name of a sweep.", max_length=200)],
     database: DatabaseDep,
