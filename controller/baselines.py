@@ -5,7 +5,7 @@ They stand beside every result, so that what a strategy is worth can be seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
+from kdnas.search_space import SearchSpace
 
 
 class _Ordered(Stateless):
@@ -67,8 +68,21 @@ class ReadingOnly(_Ordered):
     def begin(self, problem: SearchProblem) -> None:
         """Take note of what is known; SpecError unless every state was read as it starts."""
         super().begin(problem)
-        require_starts(self.name, problem)
+        self.require(problem.space, problem.starts)
         self._line = 1.0, 0.0
+
+    def require(self, space: SearchSpace, starts: Mapping[int, float]) -> None:
+        """Refuse a space of which a state was not read as it starts.
+
+        Raises:
+            SpecError: says how many states were not.
+        """
+        missing = len(space) - len(starts)
+        if missing:
+            raise SpecError(
+                f"strategy {self.name} needs the loss with which every state starts, and {missing} "
+                f"of {len(space)} were not read; run `kdnas sweep` with the same settings first"
+            )
 
     def learn(self, history: History) -> None:
         """Take from the history how losses follow from starts."""
@@ -110,17 +124,3 @@ class ReadingFit(ReadingOnly):
         starts, losses = np.array(known, np.float64).T
         slope, constant = np.polyfit(starts, losses, 1)
         return float(slope), float(constant)
-
-
-def require_starts(name: str, problem: SearchProblem) -> None:
-    """Refuse a problem in which a state was not read as it starts.
-
-    Raises:
-        SpecError: says how many states were not.
-    """
-    missing = len(problem.space) - len(problem.starts)
-    if missing:
-        raise SpecError(
-            f"strategy {name} needs the loss with which every state starts, and {missing} of "
-            f"{len(problem.space)} were not read; run `kdnas sweep` with the same settings first"
-        )

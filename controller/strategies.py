@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from controller.baselines import ReadingOnly
 from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
@@ -146,6 +147,17 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
     if name not in plugins:
         raise SpecError(unknown_name("strategy", name, [*STRATEGIES, *plugins]))
     return _made(name, _import(plugins[name]), spec, space, seed)
+
+
+def check_starts(spec: ControllerSpec, space: SearchSpace, starts: Mapping[int, float]) -> None:
+    """Refuse a strategy that needs more readings of starts than there are, before other work.
+
+    Raises:
+        SpecError: says how many are missing.
+    """
+    strategy = build_strategy(spec, space, seed=0)
+    if isinstance(strategy, ReadingOnly):
+        strategy.require(space, starts)
 
 
 def _import(name: str) -> StrategyFactory:

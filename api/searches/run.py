@@ -11,7 +11,7 @@ from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_laten
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
 from api.searches.progress import SearchProgress
-from controller.strategies import build_strategy
+from controller.strategies import build_strategy, check_starts
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
@@ -186,6 +186,8 @@ def _prepare_stored(
     with database.write() as session:
         jobs.resolve(session, context.id, prepared.spec.to_json())
     starts = _starts(database, context.id, prepared)
+    space = prepared.space
+    check_starts(prepared.spec.controller, space, _by_index(space, starts))
     table = ensure_latencies(
         database,
         prepared.spec.latency,
