@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,11 +16,9 @@ from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError, unknown_name
 from kdnas.plugins import import_named, installed
 from kdnas.records import Proposal
-from kdnas.search.protocols import History, SearchProblem, Strategy
+from kdnas.search.protocols import History, SearchProblem, Strategy, StrategyFactory
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
-
-StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
 
 ENTRY_POINT_GROUP: Final = "kdnas.strategies"
 

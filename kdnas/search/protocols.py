@@ -25,6 +25,7 @@ from kdnas.records import (
 )
 from kdnas.search.limits import StateFacts
 from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,10 @@ class Strategy(Protocol):
 
     def load(self, state: bytes) -> None:
         """Take up a state that :meth:`dump` wrote; SpecError for one of another version."""
+
+
+StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
+"""Builds a strategy of a spec, a space and a seed."""
 
 
 class Backend(Protocol):

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from kdnas.errors import SpecError
 from kdnas.records import fingerprint
 from kdnas.search.limits import allowed_states, state_facts
+from kdnas.search.protocols import StrategyFactory
 from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
 from kdnas.tabular.measures import (
     Interval,
@@ -24,7 +25,7 @@ from kdnas.tabular.measures import (
     regret,
     trainings_to,
 )
-from kdnas.tabular.replay import Replay, StrategyFactory, replay, true_rewards
+from kdnas.tabular.replay import Replay, replay, true_rewards
 from kdnas.tabular.surface import Surface
 
 

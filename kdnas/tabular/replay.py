@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kdnas.architecture import Architecture
@@ -16,15 +16,12 @@ from kdnas.records import (
 )
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.memory_journal import MemoryJournal
-from kdnas.search.protocols import Strategy
+from kdnas.search.protocols import StrategyFactory
 from kdnas.search.reward import RewardFunction
-from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec, SearchSpec
 from kdnas.tabular.surface import Surface
 
 WORKER = "table"
-
-StrategyFactory = Callable[[ControllerSpec, SearchSpace, int], Strategy]
 
 
 class ReplayBackend:
