@@ -13,10 +13,10 @@ from controller.strategies import STRATEGIES, build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
-from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
-from kdnas.tabular.comparison import Question, run_replays, standings
+from kdnas.specs.search import ControllerSpec, SearchSpec
+from kdnas.tabular.comparison import LATENCY_RATIOS, Question, run_replays, standings
 from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
-from kdnas.tabular.measures import goal_states
+from kdnas.tabular.judge import SOLVED_VOLUME
 from kdnas.tabular.replay import Replay
 from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
 
@@ -33,6 +33,7 @@ def compare_strategies(
     seeds: int,
     budgets: Sequence[str],
     candidates: int,
+    goal: str | None,
     latency_price: float | None,
     max_latency_ratio: float | None,
     schedule: int | None,
@@ -49,6 +50,7 @@ def compare_strategies(
         seeds: searches of each.
         budgets: trainings after which they are compared.
         candidates: of an episode.
+        goal: of the searches; None takes the default.
         latency_price: of the reward; None takes the default.
         max_latency_ratio: of the limits.
         schedule: of the table's trainings that count.
@@ -61,13 +63,15 @@ def compare_strategies(
         SpecError: anything in the request that cannot be done.
         StoreError: the file cannot be written.
     """
-    price = {} if latency_price is None else {"latency_price": latency_price}
-    limit = {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio}
+    asked = {
+        **({} if goal is None else {"goal": goal}),
+        "reward": {} if latency_price is None else {"latency_price": latency_price},
+        "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
+    }
     surface = _surface(table, schedule)
     question = Question(
         surface,
-        RewardSpec.read(price, "--latency-price"),
-        LimitsSpec.read(limit, "--max-latency-ratio"),
+        SearchSpec.read(asked, "the question"),
         seeds,
         _whole_numbers(budgets),
         ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
@@ -171,22 +175,26 @@ def _kept(output: Path | None, question: Question) -> list[Replay]:
 
 
 def _replay(told: dict[str, Any]) -> Replay:
-    return Replay(told["strategy"], told["seed"], tuple(told["order"]), tuple(told["rewards"]))
+    return Replay(told["strategy"], told["seed"], tuple(told["order"]))
 
 
 def _result(question: Question, replays: Sequence[Replay], reference: str | None) -> dict[str, Any]:
-    surface, goal = question.surface, goal_states(question.truth, question.allowed)
+    surface, spec = question.surface, question.spec
+    is_front = spec.goal == "front"
     return {
         "table": surface.name,
         "question": question.fingerprint,
         "num_states": len(surface.space),
         "num_allowed": len(question.allowed),
-        "num_of_goal": len(goal),
+        "goal": spec.goal,
+        "num_of_goal": None if is_front else len(question.judge.goal_states),
+        "volume_of_goal": SOLVED_VOLUME if is_front else None,
+        "latency_ratios": list(LATENCY_RATIOS),
         "seeds": question.seeds,
         "budgets": list(question.budgets),
         "candidates": question.candidates,
-        "reward": question.reward.to_json(),
-        "limits": question.limits.to_json(),
+        "reward": spec.reward.to_json(),
+        "limits": spec.limits.to_json(),
         "reference": reference,
         "knows_noise": bool(surface.noise),
         "standings": []

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from controller.stateless import Stateless, not_proposed
+from controller.wanted import Wanted, best_of, known_losses
 from kdnas.errors import SpecError
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
@@ -19,25 +20,17 @@ from kdnas.search_space import SearchSpace
 class _Ordered(Stateless):
     """Proposes states in an order; ties go to the lower index."""
 
-    def learn(self, history: History) -> None:
-        """Take from the history what the order depends on; before each question."""
-
-    def key(self, index: int) -> tuple[float, ...]:
+    def key(self, index: int) -> float:
         """Where a state stands: the smallest is proposed first."""
         raise NotImplementedError
-
-    def predicted(self, index: int) -> float | None:
-        """The reward that is expected of a state, if one is."""
-        return None
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
         """Propose the next states of the order; fewer if they run out."""
-        self.learn(history)
         pool = not_proposed(allowed, history)
         first = sorted(pool, key=lambda index: (self.key(index), index))[:count]
-        return [Proposal(i, self.name, self.predicted(i)) for i in first]
+        return [Proposal(index, self.name) for index in first]
 
 
 class FastestFirst(_Ordered):
@@ -45,9 +38,9 @@ class FastestFirst(_Ordered):
 
     name = "fastest-first"
 
-    def key(self, index: int) -> tuple[float, ...]:
+    def key(self, index: int) -> float:
         """Its latency."""
-        return (self.problem.facts[index].latency_ms,)
+        return self.problem.facts[index].latency_ms
 
 
 class LargestFirst(_Ordered):
@@ -55,13 +48,17 @@ class LargestFirst(_Ordered):
 
     name = "largest-first"
 
-    def key(self, index: int) -> tuple[float, ...]:
+    def key(self, index: int) -> float:
         """Its parameters, the most of them first."""
-        return (-self.problem.facts[index].params_millions,)
+        return -self.problem.facts[index].params_millions
 
 
-class ReadingOnly(_Ordered):
-    """The best reward first that a student would have with the loss it starts with."""
+class ReadingOnly(Stateless):
+    """The best states first, had each the loss that it starts with.
+
+    Of equal ones the best start is first. With goal ``front`` the best is what adds most to the
+    hypervolume of those before it, had they, too, the losses that they start with.
+    """
 
     name = "reading-only"
 
@@ -69,7 +66,6 @@ class ReadingOnly(_Ordered):
         """Take note of what is known; SpecError unless every state was read as it starts."""
         super().begin(problem)
         self.require(problem.space, problem.starts)
-        self._line = 1.0, 0.0
 
     def require(self, space: SearchSpace, starts: Mapping[int, float]) -> None:
         """Refuse a space of which a state was not read as it starts.
@@ -84,18 +80,19 @@ class ReadingOnly(_Ordered):
                 f"of {len(space)} were not read; run `kdnas sweep` with the same settings first"
             )
 
-    def learn(self, history: History) -> None:
-        """Take from the history how losses follow from starts."""
-        self._line = self.line(history)
-
-    def key(self, index: int) -> tuple[float, ...]:
-        """The reward that is expected of it, the highest first; of equal ones the best start."""
-        return -self.predicted(index), self.problem.starts[index]
-
-    def predicted(self, index: int) -> float:
-        """The reward with the loss that is expected of it."""
-        slope, constant = self._line
-        return self.problem.reward_of(index, constant + slope * self.problem.starts[index])
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose the best states of those that are left; fewer if they run out."""
+        problem, starts = self.problem, self.problem.starts
+        slope, constant = self.line(history)
+        pool = sorted(not_proposed(allowed, history), key=lambda i: (starts[i], i))
+        losses = np.array([constant + slope * starts[i] for i in pool])
+        before = {i: constant + slope * starts[i] for i in sorted(history.indices)}
+        return [
+            Proposal(pool[i], self.name, problem.reward_of(pool[i], float(losses[i])))
+            for i in best_of(Wanted(problem, before), pool, losses, count)
+        ]
 
     def line(self, history: History) -> tuple[float, float]:
         """From the loss at the start to the loss after training: slope and constant."""
@@ -113,12 +110,7 @@ class ReadingFit(ReadingOnly):
 
     def line(self, history: History) -> tuple[float, float]:
         """Slope and constant of the least-squares line."""
-        known = [
-            (self.problem.starts[o.index], o.loss)
-            for told in history.episodes
-            for o in told
-            if o.loss is not None
-        ]
+        known = [(self.problem.starts[i], loss) for i, loss in known_losses(history).items()]
         if len({start for start, _ in known}) < 2:
             return super().line(history)
         starts, losses = np.array(known, np.float64).T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,6 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import ArchitectureError
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, Observation
+from kdnas.search.reward import pareto_front
 
 POPULATION: Final = 20
 """P: the youngest states that may have children."""
@@ -54,11 +56,19 @@ class EvolutionStrategy(Stateless):
         space = self.problem.space
         for _ in range(TRIES):
             sample = draw(rng, range(len(young)), SAMPLE)
-            parent = max((young[i] for i in sample), key=lambda o: (o.reward, -o.index))
+            parent = self._parent([young[i] for i in sample], rng)
             child = self._changed(space[parent.index], rng)
             if child is not None and child in space and space.index(child) in free:
                 return space.index(child)
         return None
+
+    def _parent(self, sample: Sequence[Observation], rng: np.random.Generator) -> Observation:
+        """The best of a sample; with goal ``front`` one drawn of those that none beats."""
+        if self.problem.goal != "front":
+            return max(sample, key=lambda o: (o.reward, -o.index))
+        points = [(o.loss, self.problem.facts[o.index].latency_ratio) for o in sample]
+        front = pareto_front([(math.inf if loss is None else loss, at) for loss, at in points])
+        return sample[draw(rng, front, 1)[0]]
 
     def _changed(self, state: Architecture, rng: np.random.Generator) -> Architecture | None:
         """The state with another value on one axis; None if that is no architecture."""

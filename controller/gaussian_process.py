@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from controller.encoding import Array
 from controller.exploration import Purpose, draw, generator
 from controller.stateless import Stateless, not_proposed
+from controller.wanted import Wanted, best_of, known_losses
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
 from kdnas.search_space import AXES
@@ -55,19 +56,21 @@ class GaussianProcessStrategy(Stateless):
         pool = not_proposed(allowed, history)
         if not pool:
             return []
-        known = {o.index: o.loss for told in history.episodes for o in told if o.loss is not None}
+        known = known_losses(history)
         if len(known) < FIRST:
             return self._first(episode, count, pool)
+        wanted = Wanted(self.problem, known)
         process = _fitted(self._features[list(known)], np.array(list(known.values())))
-        pool = self._shortlist(pool, process)
+        pool = self._shortlist(pool, process, wanted)
         mean, covariance = process.predict(self._features[pool], return_cov=True)
         noise = _noise(process)
         proposals, taken = [], np.zeros(len(pool), bool)
         for _ in range(min(count, len(pool))):
             deviation = np.sqrt(np.maximum(np.diagonal(covariance) - noise, 0.0))
-            hopes = self._rewards(pool, mean - CONFIDENCE * deviation)
+            hopes = wanted.worth(pool, mean - CONFIDENCE * deviation)
             pick = int(np.argmax(np.where(taken, -math.inf, hopes)))
             taken[pick] = True
+            wanted.take(pool[pick], float(mean[pick]))
             expected = self.problem.reward_of(pool[pick], float(mean[pick]))
             proposals.append(Proposal(pool[pick], self.name, expected))
             column = covariance[:, pick] - noise * (np.arange(len(pool)) == pick)
@@ -78,34 +81,36 @@ class GaussianProcessStrategy(Stateless):
         """States to learn from: half by the loss they start with where it is known, half drawn."""
         problem, by_start = self.problem, []
         if len(problem.starts) == len(problem.space):
-            hopes = {i: problem.reward_of(i, problem.starts[i]) for i in pool}
-            best = sorted(pool, key=lambda i: (-hopes[i], i))[: (count + 1) // 2]
-            by_start = [Proposal(index, "reading", hopes[index]) for index in best]
+            starts = np.array([problem.starts[i] for i in pool])
+            by_start = [
+                Proposal(pool[i], "reading", problem.reward_of(pool[i], float(starts[i])))
+                for i in best_of(Wanted(problem, {}), pool, starts, (count + 1) // 2)
+            ]
         taken = {proposal.index for proposal in by_start}
         rest = [index for index in pool if index not in taken]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         drawn = draw(rng, rest, min(count, len(pool)) - len(by_start))
         return [*by_start, *(Proposal(index, "random") for index in drawn)]
 
-    def _shortlist(self, pool: list[int], process: GaussianProcessRegressor) -> list[int]:
+    def _shortlist(
+        self, pool: list[int], process: GaussianProcessRegressor, wanted: Wanted
+    ) -> list[int]:
         """The most hopeful states, as many as a matrix of all pairs may have."""
         if len(pool) <= MOST_PAIRED:
             return pool
         hopes = np.concatenate(
             [
-                self._hopes(pool[i : i + MOST_PAIRED], process)
+                self._hopes(pool[i : i + MOST_PAIRED], process, wanted)
                 for i in range(0, len(pool), MOST_PAIRED)
             ]
         )
         return [pool[i] for i in sorted(np.argsort(-hopes, kind="stable")[:MOST_PAIRED])]
 
-    def _hopes(self, pool: Sequence[int], process: GaussianProcessRegressor) -> Array:
+    def _hopes(
+        self, pool: Sequence[int], process: GaussianProcessRegressor, wanted: Wanted
+    ) -> Array:
         mean, deviation = process.predict(self._features[pool], return_std=True)
-        return self._rewards(pool, mean - CONFIDENCE * deviation)
-
-    def _rewards(self, pool: Sequence[int], losses: Array) -> Array:
-        reward_of = self.problem.reward_of
-        return np.array([reward_of(i, float(loss)) for i, loss in zip(pool, losses, strict=True)])
+        return wanted.worth(pool, mean - CONFIDENCE * deviation)
 
 
 def _features(problem: SearchProblem) -> Array:

@@ -1,4 +1,4 @@
-"""Optuna's own samplers as strategies: TPE on the reward, NSGA-II on loss and latency.
+"""Optuna's own samplers as strategies: TPE on what the goal wants, NSGA-II on loss and latency.
 
 A study in memory is made of the history at each question, so that a strategy has no state of its
 own; what a sampler draws comes from seed and episode.
@@ -28,11 +28,16 @@ POPULATION: Final = 20
 TRIES: Final = 30
 """Questions to a sampler for one state, where it asks for what was seen or is not allowed."""
 
+_LOW_BOTH: Final = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
+
 
 class _OptunaStrategy(Stateless):
     """Asks a sampler for the rank of a state's value on each axis."""
 
-    directions: tuple[StudyDirection, ...]
+    @property
+    def directions(self) -> tuple[StudyDirection, ...]:
+        """Of the values of a study."""
+        raise NotImplementedError
 
     def sampler(self, seed: int, history: History) -> BaseSampler:
         """A fresh sampler that draws from a seed."""
@@ -41,6 +46,11 @@ class _OptunaStrategy(Stateless):
     def values(self, observation: Observation) -> list[float]:
         """What a study is told of a state that was trained."""
         raise NotImplementedError
+
+    def loss_and_latency(self, observation: Observation) -> list[float]:
+        """Both of a state that was trained."""
+        assert observation.loss is not None  # studies are told of no other
+        return [observation.loss, self.problem.facts[observation.index].latency_ratio]
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
@@ -101,14 +111,20 @@ class TPEStrategy(_OptunaStrategy):
     """Tree-structured Parzen estimators over all axes together (Bergstra et al. 2011)."""
 
     name = "tpe"
-    directions = (StudyDirection.MAXIMIZE,)
+
+    @property
+    def directions(self) -> tuple[StudyDirection, ...]:
+        """A high reward, or low loss and latency with goal ``front``."""
+        return _LOW_BOTH if self.problem.goal == "front" else (StudyDirection.MAXIMIZE,)
 
     def sampler(self, seed: int, history: History) -> BaseSampler:
         """Optuna's, multivariate, with what is asked for counted as bad meanwhile."""
         return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
     def values(self, observation: Observation) -> list[float]:
-        """The reward."""
+        """The reward, or loss and latency with goal ``front``."""
+        if self.problem.goal == "front":
+            return self.loss_and_latency(observation)
         return [observation.reward]
 
 
@@ -116,7 +132,11 @@ class NSGA2Strategy(_OptunaStrategy):
     """NSGA-II on loss and latency (Deb et al. 2002): it looks for the whole front."""
 
     name = "nsga2"
-    directions = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
+
+    @property
+    def directions(self) -> tuple[StudyDirection, ...]:
+        """Low loss and latency."""
+        return _LOW_BOTH
 
     def sampler(self, seed: int, history: History) -> BaseSampler:
         """Optuna's, in the generation that comes after what was trained."""
@@ -125,8 +145,7 @@ class NSGA2Strategy(_OptunaStrategy):
 
     def values(self, observation: Observation) -> list[float]:
         """Loss and latency."""
-        assert observation.loss is not None  # of those that were trained
-        return [observation.loss, self.problem.facts[observation.index].latency_ratio]
+        return self.loss_and_latency(observation)
 
 
 class _Generations(NSGAIISampler):

@@ -85,6 +85,13 @@ def strategies(
         str, typer.Option(metavar="N,N", help="Trainings after which they are compared.")
     ] = "20,60,100,300",
     candidates: Annotated[int, typer.Option(help="Candidates of an episode.")] = 20,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            help="What is wanted: reward, limit (the lowest loss under a latency) or front (low "
+            "losses at every latency).  [default: reward]"
+        ),
+    ] = None,
     latency_price: Annotated[
         float | None,
         typer.Option(help="Share of signal that a doubling of latency must buy."),
@@ -110,8 +117,10 @@ def strategies(
 ) -> None:
     """Compare strategies on a table, by the real search loop and without training.
 
-    Regret is how far the recommended student is from the best one, in reward; a search is through
-    when it has trained one of the best half per cent. Both are medians over the seeds.
+    Regret is how far the recommended student is from the best one, in reward; a search has solved
+    its problem when it has trained one of the best half per cent. With goal front it is the share
+    of the hypervolume that the recommended front lacks, and 1 % solves it. All are medians over the
+    seeds.
     """
     from api.tabular import compare_strategies
     from kdnas.cli.screens.tabular import standing_lines
@@ -123,6 +132,7 @@ def strategies(
             seeds=seeds,
             budgets=common.listed(budgets),
             candidates=candidates,
+            goal=goal,
             latency_price=latency_price,
             max_latency_ratio=max_latency_ratio,
             schedule=schedule,

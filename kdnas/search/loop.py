@@ -173,7 +173,7 @@ class SearchLoop:
         self._stopped_status: SearchStatus = stopped_status
         self._clock = clock
         self._started = clock()
-        self._reward = RewardFunction.from_spec(setup.spec.reward)
+        self._reward = RewardFunction.from_spec(setup.spec.judged_by)
         self._facts = state_facts(setup.space, setup.latencies, setup.params_millions)
         self._within_limits = allowed_states(self._facts, setup.spec.limits)
         self._history = history_of((), self._reward.loss)
@@ -199,7 +199,11 @@ class SearchLoop:
 
     def _take_up(self) -> None:
         problem = SearchProblem(
-            self._setup.space, self._facts, self._setup.starts, self._reward.of_loss
+            self._setup.space,
+            self._facts,
+            self._setup.starts,
+            self._reward.of_loss,
+            self._spec.goal,
         )
         self._strategy.begin(problem)
         episodes = self._journal.episodes(self._id)

@@ -25,7 +25,7 @@ from kdnas.records import (
 )
 from kdnas.search.limits import StateFacts
 from kdnas.search_space import SearchSpace
-from kdnas.specs.search import ControllerSpec
+from kdnas.specs.search import ControllerSpec, Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,15 @@ class SearchProblem:
         facts: latency and size of each, by index.
         starts: index → held-out loss before the first step, of the states for which it is known.
         reward: of a student with this loss and this share of the teacher's latency.
+        goal: what the search is after; rewards are those of the goal, but with ``front``, where no
+            reward of a single state says what it adds.
     """
 
     space: SearchSpace
     facts: Sequence[StateFacts]
     starts: Mapping[int, float]
     reward: Callable[[float, float], float]
+    goal: Goal = "reward"
 
     def reward_of(self, index: int, loss: float) -> float:
         """The reward that a state would have with a loss."""

@@ -22,6 +22,9 @@ from kdnas.specs.ranges import (
     Workers,
 )
 
+Goal = Literal["reward", "limit", "front"]
+"""What a search is after; :class:`SearchSpec` says what each means."""
+
 MOST_PROPOSED = 100_000
 """Candidates of a search, over all its episodes."""
 
@@ -199,9 +202,35 @@ class ProxiesSpec(Spec):
 
 
 class SearchSpec(ProxiesSpec):
-    """A search, whole: the one shape of YAML files, REST bodies and database rows."""
+    """A search, whole: the one shape of YAML files, REST bodies and database rows.
 
+    Attributes:
+        goal: ``reward``, the highest one (Trivedi Eq. 4); ``limit``, the lowest loss within the
+            limits on latency or size, of which one must be given; ``front``, low losses at every
+            latency (hypervolume), in which rewards only order the lists.
+    """
+
+    goal: Goal = "reward"
     reward: RewardSpec = RewardSpec()
     limits: LimitsSpec = LimitsSpec()
     controller: ControllerSpec = ControllerSpec()
     seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _limit_is_given(self) -> SearchSpec:
+        limits = self.limits
+        bounds = (limits.max_latency_ms, limits.max_latency_ratio, limits.max_params_millions)
+        if self.goal == "limit" and all(bound is None for bound in bounds):
+            raise ValueError(
+                "goal limit asks for the lowest loss within limits, and there is none; add "
+                "limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "
+                "another goal"
+            )
+        return self
+
+    @property
+    def judged_by(self) -> RewardSpec:
+        """The reward of candidates: with ``limit`` latency has no price, since limits are hard."""
+        return (
+            self.reward.model_copy(update={"alpha": 0.0}) if self.goal == "limit" else self.reward
+        )

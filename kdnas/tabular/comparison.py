@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Final
 
 from threadpoolctl import threadpool_limits
 
@@ -16,17 +16,14 @@ from kdnas.errors import SpecError
 from kdnas.records import fingerprint
 from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.protocols import StrategyFactory
-from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
-from kdnas.tabular.measures import (
-    Interval,
-    goal_states,
-    median_interval,
-    paired_tests,
-    regret,
-    trainings_to,
-)
-from kdnas.tabular.replay import Replay, replay, true_rewards
+from kdnas.specs.search import ControllerSpec, SearchSpec
+from kdnas.tabular.judge import Judge
+from kdnas.tabular.measures import Interval, median_interval, paired_tests
+from kdnas.tabular.replay import Replay, replay
 from kdnas.tabular.surface import Surface
+
+LATENCY_RATIOS: Final = (0.1, 0.2, 0.4)
+"""Latencies, as shares of the teacher's, under which the best loss is told."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +32,14 @@ class Question:
 
     Attributes:
         surface: the states.
-        reward: what is wanted.
-        limits: which states may be proposed.
+        spec: with goal, reward and limits of the searches.
         seeds: 0 to this number, less one.
         budgets: trainings after which they are looked at, rising.
         candidates: of an episode.
     """
 
     surface: Surface
-    reward: RewardSpec
-    limits: LimitsSpec
+    spec: SearchSpec
     seeds: int
     budgets: tuple[int, ...]
     candidates: int
@@ -68,12 +63,12 @@ class Question:
         surface = self.surface
         sizes = dict(zip(surface.space.states, surface.params_millions, strict=True))
         facts = state_facts(surface.space, surface.latencies, sizes.__getitem__)
-        return allowed_states(facts, self.limits)
+        return allowed_states(facts, self.spec.limits)
 
     @cached_property
-    def truth(self) -> list[float]:
-        """The reward of every state with its true loss."""
-        return true_rewards(self.surface, self.reward)
+    def judge(self) -> Judge:
+        """Who values the replays."""
+        return Judge(self.surface, self.spec, self.allowed)
 
     @property
     def fingerprint(self) -> str:
@@ -83,13 +78,19 @@ class Question:
             surface.name, surface.space.fingerprint, [list(loss) for loss in surface.losses],
             sorted(surface.starts.items()), list(surface.latency_ms), surface.teacher_ms,
         ]  # fmt: skip
-        asked = [self.reward.to_json(), self.limits.to_json(), self.candidates, self.budgets[-1]]
+        spec = self.spec
+        asked = [
+            spec.goal, spec.reward.to_json(), spec.limits.to_json(), self.candidates,
+            self.budgets[-1],
+        ]  # fmt: skip
         return fingerprint([shown, asked])
 
-    def controller(self, spec: ControllerSpec) -> ControllerSpec:
-        """The strategy of a spec with as many episodes as the largest budget takes."""
+    def search(self, strategy: ControllerSpec, seed: int) -> SearchSpec:
+        """The search of a strategy with as many episodes as the largest budget takes."""
         episodes = -(-self.budgets[-1] // self.candidates)
-        return spec.model_copy(update={"episodes": episodes, "candidates": self.candidates})
+        size = {"episodes": episodes, "candidates": self.candidates}
+        controller = strategy.model_copy(update=size)
+        return self.spec.model_copy(update={"controller": controller, "seed": seed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,12 @@ class Standing:
 
     Attributes:
         name: of the strategy.
-        regrets: by budget: the median over the seeds, with its interval.
-        trainings: until a state of the goal was trained.
+        regrets: by budget: what is missing in reward, or in hypervolume with goal ``front``; the
+            median over the seeds, with its interval.
+        trainings: until the problem was solved.
         solved: share of the seeds that came so far.
+        covered: by budget: share of the hypervolume of the states that may be taken.
+        best_losses: by budget: true losses under :data:`LATENCY_RATIOS` of the teacher's latency.
         p_regrets: by budget: of the paired test against the reference; none of itself.
         p_trainings: likewise of the trainings.
     """
@@ -109,6 +113,8 @@ class Standing:
     regrets: tuple[Interval, ...]
     trainings: Interval
     solved: float
+    covered: tuple[Interval, ...]
+    best_losses: tuple[tuple[Interval, ...], ...]
     p_regrets: tuple[float, ...] | None
     p_trainings: float | None
 
@@ -116,9 +122,15 @@ class Standing:
         """Plain JSON; null stands for infinitely many."""
         return {
             **asdict(self),
-            "regrets": [list(one) for one in self.regrets],
-            "trainings": [None if math.isinf(n) else n for n in self.trainings],
+            "regrets": [_plain(one) for one in self.regrets],
+            "trainings": _plain(self.trainings),
+            "covered": [_plain(one) for one in self.covered],
+            "best_losses": [[_plain(one) for one in row] for row in self.best_losses],
         }
+
+
+def _plain(interval: Interval) -> list[float | None]:
+    return [None if math.isinf(value) else value for value in interval]
 
 
 def run_replays(
@@ -146,24 +158,22 @@ def run_replays(
     wanted = [(name, seed) for name in strategies for seed in range(question.seeds)]
     left = [pair for pair in wanted if pair not in found]
     _ = question.allowed  # refuses limits that no state meets, before any process starts
-    work = [(name, question.controller(strategies[name]), seed) for name, seed in left]
+    work = [(name, question.search(strategies[name], seed)) for name, seed in left]
     for done in _played(question, work, factory, min(workers, len(work))):
         found[done.strategy, done.seed] = done
         on_replay(done)
     return [found[pair] for pair in wanted]
 
 
-def _replayed(
-    question: Question, name: str, controller: ControllerSpec, seed: int, factory: StrategyFactory
-) -> Replay:
-    done = replay(question.surface, controller, question.reward, question.limits, seed, factory)
-    most = question.budgets[-1]  # an episode may go beyond it
-    return Replay(name, seed, done.order[:most], done.rewards[:most])
+def _replayed(question: Question, name: str, spec: SearchSpec, factory: StrategyFactory) -> Replay:
+    done = replay(question.surface, spec, factory)
+    # An episode may go beyond the largest budget.
+    return Replay(name, spec.seed, done.order[: question.budgets[-1]])
 
 
 def _played(
     question: Question,
-    work: Sequence[tuple[str, ControllerSpec, int]],
+    work: Sequence[tuple[str, SearchSpec]],
     factory: StrategyFactory,
     workers: int,
 ) -> Iterator[Replay]:
@@ -198,13 +208,10 @@ def standings(question: Question, replays: Sequence[Replay], reference: str) -> 
     order = list(dict.fromkeys(one.strategy for one in replays))
     if reference not in by_name:
         raise SpecError(f"reference {reference!r} is none of {', '.join(order)}; name one of them")
-    truth, allowed = question.truth, question.allowed
-    goal = goal_states(truth, allowed)
-    needed = {name: [trainings_to(one, goal) for one in by_name[name]] for name in order}
+    judge = question.judge
+    needed = {name: [judge.trainings(one) for one in by_name[name]] for name in order}
     lost = {
-        budget: {
-            name: [regret(one, truth, allowed, budget) for one in by_name[name]] for name in order
-        }
+        budget: {name: [judge.regret(one, budget) for one in by_name[name]] for name in order}
         for budget in question.budgets
     }
     # Who never got there needed more than anybody: one more than the largest budget, for ranks.
@@ -218,6 +225,17 @@ def standings(question: Question, replays: Sequence[Replay], reference: str) -> 
             tuple(median_interval(lost[budget][name]) for budget in question.budgets),
             median_interval(needed[name]),
             sum(n < most for n in needed[name]) / len(needed[name]),
+            tuple(
+                median_interval([judge.covered(one, budget) for one in by_name[name]])
+                for budget in question.budgets
+            ),
+            tuple(
+                tuple(
+                    median_interval([judge.best_loss(one, budget, ratio) for one in by_name[name]])
+                    for ratio in LATENCY_RATIOS
+                )
+                for budget in question.budgets
+            ),
             None
             if name == reference
             else tuple(p_lost[budget][name] for budget in question.budgets),

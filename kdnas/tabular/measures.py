@@ -1,18 +1,14 @@
-"""How good replays are: regret, trainings to the goal, and whether a difference is one."""
+"""Figures over the seeds: medians with intervals, and whether a difference is one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.stats import wilcoxon
 
-from kdnas.tabular.replay import Replay
-
-SOLVED_SHARE: Final = 0.005
-"""A search has solved its problem with a state of the best so many of those that it may take."""
 RESAMPLES: Final = 10_000
 LEVEL: Final = 0.95
 
@@ -23,28 +19,6 @@ class Interval(NamedTuple):
     median: float
     low: float
     high: float
-
-
-def regret(replay: Replay, truth: Sequence[float], allowed: Collection[int], budget: int) -> float:
-    """How much better the best state is than the one that the search would recommend by then.
-
-    It recommends what it was told the highest reward of, noise included; truth tells what that one
-    is worth.
-    """
-    seen = range(min(budget, len(replay.order)))
-    chosen = max(seen, key=lambda i: (replay.rewards[i], -i))
-    return max(truth[i] for i in allowed) - truth[replay.order[chosen]]
-
-
-def goal_states(truth: Sequence[float], allowed: Collection[int]) -> frozenset[int]:
-    """The best states of those that may be taken, :data:`SOLVED_SHARE` of them and at least one."""
-    count = max(1, math.floor(SOLVED_SHARE * len(allowed)))
-    return frozenset(sorted(allowed, key=lambda i: (-truth[i], i))[:count])
-
-
-def trainings_to(replay: Replay, goal: Collection[int]) -> float:
-    """Trainings until the first state of the goal; infinite if it was never proposed."""
-    return next((n for n, index in enumerate(replay.order, 1) if index in goal), math.inf)
 
 
 def median_interval(values: Sequence[float]) -> Interval:

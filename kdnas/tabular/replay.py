@@ -17,8 +17,7 @@ from kdnas.records import (
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.memory_journal import MemoryJournal
 from kdnas.search.protocols import StrategyFactory
-from kdnas.search.reward import RewardFunction
-from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec, SearchSpec
+from kdnas.specs.search import SearchSpec
 from kdnas.tabular.surface import Surface
 
 WORKER = "table"
@@ -64,37 +63,28 @@ class Replay:
         strategy: its name.
         seed: of the strategy, and of the noise that it saw.
         order: the states that it had trained, in the order of its proposals.
-        rewards: what it was told of each.
     """
 
     strategy: str
     seed: int
     order: tuple[int, ...]
-    rewards: tuple[float, ...]
 
 
 def replay(
     surface: Surface,
-    controller: ControllerSpec,
-    reward: RewardSpec,
-    limits: LimitsSpec,
-    seed: int,
+    spec: SearchSpec,
     factory: StrategyFactory,
 ) -> Replay:
     """Run a search over a surface by the real loop.
 
     Args:
         surface: the states.
-        controller: the strategy, and how many it may train.
-        reward: what is wanted.
-        limits: which states may be proposed.
-        seed: of the strategy, and of the noise that it sees.
+        spec: goal, reward, limits and strategy; its seed is that of the noise as well.
         factory: builds the strategy.
 
     Raises:
         SpecError: the strategy cannot be built, or needs what the surface lacks.
     """
-    spec = SearchSpec(controller=controller, reward=reward, limits=limits, seed=seed)
     journal = MemoryJournal()
     record = journal.create_search(spec.to_json())
     journal.set_status(record.id, "running")
@@ -112,23 +102,9 @@ def replay(
         context=surface.name,
         starts=surface.starts,
     )
-    strategy = factory(controller, surface.space, seed)
-    run_search(setup, strategy, ReplayBackend(surface, seed), journal)
+    strategy = factory(spec.controller, surface.space, spec.seed)
+    run_search(setup, strategy, ReplayBackend(surface, spec.seed), journal)
     done = [c for episode in journal.episodes(record.id) for c in episode.candidates]
     trained = {c.index: c for c in reversed(done)}  # a state that comes again costs nothing
     first = sorted(trained.values(), key=lambda c: (c.episode, c.position))
-    return Replay(
-        controller.strategy,
-        seed,
-        tuple(c.index for c in first),
-        tuple(0.0 if c.reward is None else c.reward for c in first),
-    )
-
-
-def true_rewards(surface: Surface, reward: RewardSpec) -> list[float]:
-    """The reward of every state with its true loss, by index."""
-    function = RewardFunction.from_spec(reward)
-    return [
-        function.of_loss(surface.truth(i), surface.latency_ms[i] / surface.teacher_ms)
-        for i in range(len(surface.space))
-    ]
+    return Replay(spec.controller.strategy, spec.seed, tuple(c.index for c in first))

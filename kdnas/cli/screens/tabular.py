@@ -9,16 +9,21 @@ SIGNIFICANT = 0.05
 
 
 def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """A row a strategy: regrets in thousandths of reward, trainings to the goal."""
+    """A row a strategy: regrets and trainings to the goal; then what else it has found."""
     budgets = found["budgets"]
+    solved = (
+        f"{found['volume_of_goal']:.0%} of their hypervolume solves it"
+        if found["goal"] == "front"
+        else f"the best {found['num_of_goal']} solve it"
+    )
     yield (
-        f"{found['table']}: {found['num_allowed']} of {found['num_states']} states may be taken, "
-        f"the best {found['num_of_goal']} are the goal; {found['seeds']} seeds, episodes of "
-        f"{found['candidates']}"
+        f"{found['table']}, goal {found['goal']}: {found['num_allowed']} of {found['num_states']} "
+        f"states may be taken, {solved}; {found['seeds']} seeds, episodes of {found['candidates']}"
     )
     if not found["knows_noise"]:
         yield "no state was trained with several seeds: searches are told the truth, without noise"
-    yield "regret in thousandths of reward, and trainings to the goal: median (95 % interval)"
+    unit = "hypervolume that is missing" if found["goal"] == "front" else "reward"
+    yield f"regret in thousandths of {unit}, and trainings to the goal: median (95 % interval)"
     yield _row("strategy", [f"after {n}" for n in budgets], "trainings")
     for row in found["standings"]:
         tests = row["p_regrets"] or [None] * len(budgets)
@@ -29,6 +34,13 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         needed = _interval(row["trainings"], 1, 0) + _mark(row["p_trainings"])
         yield _row(row["name"], regrets, needed)
     yield f"* differs from {found['reference']} (p < {SIGNIFICANT}, paired by seed, Holm)"
+    yield ""
+    yield f"after {budgets[-1]}: share of the hypervolume, and the lowest loss under a latency"
+    ratios = [f"under {ratio:g} × teacher's" for ratio in found["latency_ratios"]]
+    yield _row("strategy", ["hypervolume, %", *ratios[:-1]], ratios[-1])
+    for row in found["standings"]:
+        *losses, last = [_interval(value, 1, 3) for value in row["best_losses"][-1]]
+        yield _row(row["name"], [_interval(row["covered"][-1], 100, 1), *losses], last)
 
 
 def _row(name: str, cells: list[str], last: str) -> str:
@@ -37,7 +49,7 @@ def _row(name: str, cells: list[str], last: str) -> str:
 
 def _interval(value: list[float | None], scale: float, digits: int) -> str:
     middle, low, high = (_number(part, scale, digits) for part in value)
-    return f"{middle} ({low} to {high})"
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def _number(value: float | None, scale: float, digits: int) -> str:

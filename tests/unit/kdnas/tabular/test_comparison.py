@@ -11,10 +11,10 @@ import pytest
 
 from controller.strategies import build_strategy
 from kdnas.errors import SpecError
-from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec
+from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec, SearchSpec
 from kdnas.tabular.comparison import Question, run_replays, standings
-from kdnas.tabular.measures import goal_states
-from kdnas.tabular.replay import Replay, ReplayBackend, replay, true_rewards
+from kdnas.tabular.judge import Judge
+from kdnas.tabular.replay import Replay, ReplayBackend, replay
 from kdnas.tabular.surface import surface_of, synthetic
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 from kdnas.testing.backend_contract import BackendContract
@@ -54,8 +54,12 @@ class TestReplayBackend(BackendContract):
 
 
 def question(**changes: Any) -> Question:
-    asked = Question(SURFACE, RewardSpec(), LimitsSpec(), 3, (6, 18), 6)
+    asked = Question(SURFACE, SearchSpec(), 3, (6, 18), 6)
     return replace(asked, **changes)
+
+
+def limited(ratio: float) -> SearchSpec:
+    return SearchSpec(limits=LimitsSpec(max_latency_ratio=ratio))
 
 
 def specs(*names: str) -> dict[str, ControllerSpec]:
@@ -64,30 +68,30 @@ def specs(*names: str) -> dict[str, ControllerSpec]:
 
 def test_without_noise_a_replay_is_told_the_truth() -> None:
     controller = ControllerSpec(strategy="fastest-first", episodes=4, candidates=5)
-    found = replay(SURFACE, controller, RewardSpec(), LimitsSpec(), 0, build_strategy)
+    spec = SearchSpec(controller=controller)
+    found = replay(SURFACE, spec, build_strategy)
     by_latency = sorted(range(NUM), key=lambda i: (SURFACE.latency_ms[i], i))
     assert list(found.order) == by_latency[:20]
-    states = SURFACE.space.states
-    assert found.rewards == pytest.approx([benchmark_reward(states[i]) for i in found.order])
-    assert true_rewards(SURFACE, RewardSpec()) == pytest.approx(
-        [benchmark_reward(state) for state in states]
-    )
+    judge, states = Judge(SURFACE, spec, range(NUM)), SURFACE.space.states
+    assert judge.rewards == pytest.approx([benchmark_reward(state) for state in states])
+    best = max(judge.rewards[i] for i in found.order)
+    assert judge.regret(found, 20) == pytest.approx(max(judge.rewards) - best)
 
 
 def test_a_state_that_is_proposed_again_costs_nothing() -> None:
     """Variant `paper` repeats states; the order has each of them once."""
     controller = ControllerSpec(variant="paper", episodes=20, candidates=6, epsilon_min=0.0)
-    found = replay(SURFACE, controller, RewardSpec(), LimitsSpec(), 0, build_strategy)
+    found = replay(SURFACE, SearchSpec(controller=controller), build_strategy)
     assert len(found.order) == len(set(found.order)) < 120
 
 
 def test_limits_keep_states_out_of_proposals_and_goal() -> None:
-    limited = question(limits=LimitsSpec(max_latency_ratio=0.3))
-    assert 0 < len(limited.allowed) < NUM
-    assert all(SURFACE.latency_ms[i] <= 0.3 * SURFACE.teacher_ms for i in limited.allowed)
-    (found,) = run_replays(replace(limited, seeds=1), specs("largest-first"), build_strategy)
-    assert set(found.order) <= set(limited.allowed)
-    assert goal_states(limited.truth, limited.allowed) <= set(limited.allowed)
+    asked = question(spec=limited(0.3), seeds=1)
+    assert 0 < len(asked.allowed) < NUM
+    assert all(SURFACE.latency_ms[i] <= 0.3 * SURFACE.teacher_ms for i in asked.allowed)
+    (found,) = run_replays(asked, specs("largest-first"), build_strategy)
+    assert set(found.order) <= set(asked.allowed)
+    assert asked.judge.goal_states <= set(asked.allowed)
 
 
 def test_what_is_known_is_not_run_again_and_processes_find_the_same() -> None:
@@ -142,7 +146,7 @@ def test_a_question_without_sense_is_refused(changes: dict[str, Any], said: str)
 
 
 def test_a_goal_that_no_state_can_meet_is_refused_before_anything_runs() -> None:
-    asked = question(limits=LimitsSpec(max_latency_ratio=1e-6))
+    asked = question(spec=limited(1e-6))
     ran: list[Replay] = []
     with pytest.raises(SpecError, match="no state of the space is within the limits"):
         run_replays(asked, specs("random"), build_strategy, on_replay=ran.append)
@@ -155,9 +159,10 @@ def test_what_decides_replays_names_the_question() -> None:
     other = (
         question(budgets=(6, 24)),
         question(candidates=5),
-        question(reward=RewardSpec(latency_price=0.2)),
-        question(limits=LimitsSpec(max_latency_ratio=0.5)),
+        question(spec=SearchSpec(reward=RewardSpec(latency_price=0.2))),
+        question(spec=limited(0.5)),
+        question(spec=SearchSpec(goal="front")),
         question(surface=synthetic("rough")),
     )
     assert all(one.fingerprint == asked.fingerprint for one in same)
-    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 6
+    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 7

@@ -1,0 +1,70 @@
+"""What a loss is worth under the goal of a search, and which states to take by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from controller.encoding import Array
+from kdnas.search.hypervolume import Covered
+from kdnas.search.protocols import History, SearchProblem
+
+
+class Wanted:
+    """Values losses of states, given what is there.
+
+    Under ``reward`` and ``limit`` a state is worth its reward, whatever else is there; under
+    ``front`` what it adds to the hypervolume, and below 0 by how far it is from adding anything.
+
+    Args:
+        problem: what is known of the states, and the goal.
+        there: index → loss of the states that are there.
+    """
+
+    def __init__(self, problem: SearchProblem, there: Mapping[int, float]) -> None:
+        self._problem = problem
+        self._covered = Covered() if problem.goal == "front" else None
+        for index, loss in there.items():
+            self.take(index, loss)
+
+    def worth(self, states: Sequence[int], losses: Array) -> Array:
+        """What each of some states is worth with a loss: (N,) of (N,)."""
+        facts, reward_of = self._problem.facts, self._problem.reward_of
+        if self._covered is None:
+            return np.array([reward_of(i, float(x)) for i, x in zip(states, losses, strict=True)])
+        ratios = np.array([facts[i].latency_ratio for i in states])
+        gains = self._covered.gains(losses, ratios)
+        worth: Array = np.where(gains > 0, gains, -self._covered.excess(losses, ratios))
+        return worth
+
+    def take(self, index: int, loss: float) -> None:
+        """Count a state as one that is there."""
+        if self._covered is not None:
+            self._covered.add(loss, self._problem.facts[index].latency_ratio)
+
+
+def known_losses(history: History) -> dict[int, float]:
+    """The losses of all states that were trained, by index."""
+    return {o.index: o.loss for told in history.episodes for o in told if o.loss is not None}
+
+
+def best_of(wanted: Wanted, pool: Sequence[int], losses: Array, count: int) -> list[int]:
+    """Positions of the states to take, each as if those before it had come out as expected.
+
+    Args:
+        wanted: values them; takes them.
+        pool: states, of which the first of equal ones is taken.
+        losses: (N,) expected of each.
+        count: how many, at most.
+    """
+    taken: list[int] = []
+    free = np.ones(len(pool), bool)
+    worth = wanted.worth(pool, losses)
+    for _ in range(min(count, len(pool))):
+        pick = int(np.argmax(np.where(free, worth, -np.inf)))
+        taken.append(pick)
+        free[pick] = False
+        wanted.take(pool[pick], float(losses[pick]))
+        worth = wanted.worth(pool, losses)
+    return taken
