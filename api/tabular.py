@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
 
 WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
-PUBLISHED = "controller-paper"
-"""The controller as published, beside the one that never proposes a state twice."""
+VARIANT = "controller-"
+"""Begins the name of a variant of the controller, such as ``controller-paper``."""
 
 
 def compare_strategies(
@@ -37,6 +37,7 @@ def compare_strategies(
     latency_price: float | None,
     max_latency_ratio: float | None,
     schedule: int | None,
+    starts: bool,
     reference: str | None,
     workers: int | None,
     output: Path | None,
@@ -54,6 +55,7 @@ def compare_strategies(
         latency_price: of the reward; None takes the default.
         max_latency_ratio: of the limits.
         schedule: of the table's trainings that count.
+        starts: whether strategies know the loss with which every state starts.
         reference: whom the others are tested against; None takes the first.
         workers: processes; None takes one a core.
         output: file to write; replays that it holds are not run again.
@@ -69,6 +71,8 @@ def compare_strategies(
         "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
     }
     surface = _surface(table, schedule)
+    if not starts:
+        surface = replace(surface, starts={})
     question = Question(
         surface,
         SearchSpec.read(asked, "the question"),
@@ -143,16 +147,16 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
         read = len(surface.starts) == len(surface.space)
         names = [
             *(name for name in STRATEGIES if read or not name.startswith("reading")),
-            PUBLISHED,
+            f"{VARIANT}paper",
         ]
-    spread = {"epsilon_decay": "spread"}
-    published = {"strategy": "controller", "variant": "paper"}
-    return {
-        name: ControllerSpec.read(
-            published if name == PUBLISHED else {"strategy": name, **spread}, "--strategies"
-        )
-        for name in names
-    }
+    return {name: _spec(name) for name in names}
+
+
+def _spec(name: str) -> ControllerSpec:
+    if not name.startswith(VARIANT):
+        return ControllerSpec.read({"strategy": name}, "--strategies")
+    variant = {"strategy": "controller", "variant": name.removeprefix(VARIANT)}
+    return ControllerSpec.read(variant, "--strategies")
 
 
 def _kept(output: Path | None, question: Question) -> list[Replay]:
@@ -196,6 +200,7 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "reward": spec.reward.to_json(),
         "limits": spec.limits.to_json(),
         "reference": reference,
+        "knows_starts": bool(surface.starts),
         "knows_noise": bool(surface.noise),
         "standings": []
         if reference is None

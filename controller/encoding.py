@@ -55,6 +55,12 @@ class StateEncoder:
         return steps
 
 
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^−x), by tanh, which cannot overflow."""
+    half: Array = 0.5 * (1 + np.tanh(0.5 * x))
+    return half
+
+
 def _one_hot(values: Sequence[int | str], axis: Sequence[int | str]) -> Array:
     position = {value: i for i, value in enumerate(axis)}
     return np.eye(len(axis), dtype=np.float64)[[position[value] for value in values]]

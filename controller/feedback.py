@@ -18,7 +18,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from controller.encoding import Array
+from controller.encoding import Array, sigmoid
 from controller.exploration import Purpose, generator
 from kdnas.errors import SpecError
 
@@ -112,7 +112,7 @@ class FeedbackNetwork:
         for x in sequence:  # each (F,) or (B, F)
             z = x @ w["input"].T + hidden @ w["recurrent"].T + w["bias"]  # (…, 4H)
             i, f, g, o = np.split(z, 4, axis=-1)
-            i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+            i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
             new_cell = f * cell + i * g
             new_hidden = o * np.tanh(new_cell)
             steps.append(_Step(x, hidden, cell, (i, f, g, o), new_cell, new_hidden))
@@ -208,12 +208,6 @@ class FeedbackController:
         # Copies, since what safetensors returns may be read-only.
         self._network.weights = {k: tensors[f"weights.{k}"].copy() for k in self._network.weights}
         self._mean_square = {k: tensors[f"mean_square.{k}"].copy() for k in self._mean_square}
-
-
-def _sigmoid(x: Array) -> Array:
-    # By tanh, which cannot overflow.
-    half: Array = 0.5 * (1 + np.tanh(0.5 * x))
-    return half
 
 
 def _metadata(state: bytes) -> dict[str, str]:

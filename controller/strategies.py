@@ -111,8 +111,17 @@ class ControllerStrategy:
         return self._encoder.memory(history.global_best(episode), history.previous_best(episode))
 
 
+def controller_of(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strategy:
+    """Build the variant of the controller that a spec names."""
+    if spec.variant != "learning":
+        return ControllerStrategy(spec, space, seed)
+    from controller.learning import LearningController  # which loads scikit-learn
+
+    return LearningController(spec, space, seed)
+
+
 STRATEGIES: Final[Mapping[str, str]] = {
-    "controller": "controller.strategies:ControllerStrategy",
+    "controller": "controller.strategies:controller_of",
     "gp": "controller.gaussian_process:GaussianProcessStrategy",
     "tpe": "controller.optuna_samplers:TPEStrategy",
     "nsga2": "controller.optuna_samplers:NSGA2Strategy",

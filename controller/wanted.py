@@ -23,17 +23,20 @@ class Wanted:
     """
 
     def __init__(self, problem: SearchProblem, there: Mapping[int, float]) -> None:
-        self._problem = problem
+        self._ratios = np.array([facts.latency_ratio for facts in problem.facts])
         self._covered = Covered() if problem.goal == "front" else None
+        if self._covered is None:  # Eq. 4 is linear in 1 − L
+            self._prices = np.array([problem.reward_of(i, 0.0) for i in range(len(problem.facts))])
         for index, loss in there.items():
             self.take(index, loss)
 
     def worth(self, states: Sequence[int], losses: Array) -> Array:
         """What each of some states is worth with a loss: (N,) of (N,)."""
-        facts, reward_of = self._problem.facts, self._problem.reward_of
+        which = np.asarray(states, np.intp)
         if self._covered is None:
-            return np.array([reward_of(i, float(x)) for i, x in zip(states, losses, strict=True)])
-        ratios = np.array([facts[i].latency_ratio for i in states])
+            rewards: Array = (1 - np.minimum(losses, 1.0)) * self._prices[which]
+            return rewards
+        ratios = self._ratios[which]
         gains = self._covered.gains(losses, ratios)
         worth: Array = np.where(gains > 0, gains, -self._covered.excess(losses, ratios))
         return worth
@@ -41,7 +44,7 @@ class Wanted:
     def take(self, index: int, loss: float) -> None:
         """Count a state as one that is there."""
         if self._covered is not None:
-            self._covered.add(loss, self._problem.facts[index].latency_ratio)
+            self._covered.add(loss, float(self._ratios[index]))
 
 
 def known_losses(history: History) -> dict[int, float]:

@@ -104,6 +104,12 @@ def strategies(
         int | None,
         typer.Option(help="Steps of the trainings that count.  [default: those of most states]"),
     ] = None,
+    no_starts: Annotated[
+        bool,
+        typer.Option(
+            "--no-starts", help="As if no sweep had read the losses with which states start."
+        ),
+    ] = False,
     reference: Annotated[
         str | None,
         typer.Option(help="Whom the others are tested against.  [default: the first]"),
@@ -136,6 +142,7 @@ def strategies(
             latency_price=latency_price,
             max_latency_ratio=max_latency_ratio,
             schedule=schedule,
+            starts=not no_starts,
             reference=reference,
             workers=workers,
             output=output,

@@ -103,8 +103,10 @@ class ControllerSpec(Spec):
             (Optuna's), ``evolution`` (regularised), ``random``, an order that learns nothing
             (``fastest-first``, ``largest-first``, ``reading-only``), a line from the loss at the
             start (``reading-fit``), or ``package.module:Class``.
-        variant: of the controller: ``paper`` may propose a state again (from the look-up table,
-            at no cost); ``once`` never does.
+        variant: of the controller: ``learning`` predicts the loss from all that was trained;
+            ``paper`` is the published one, which predicts rewards from the last episode, and may
+            propose a state again (from the look-up table, at no cost); ``once`` is the same but
+            never does. ε is of the latter two.
         episodes: M.
         candidates: N of an episode.
         epsilon_start: share of random picks in episode 1.
@@ -113,7 +115,7 @@ class ControllerSpec(Spec):
     """
 
     strategy: str = "controller"
-    variant: Literal["paper", "once"] = "once"
+    variant: Literal["learning", "paper", "once"] = "learning"
     episodes: int = Field(15, ge=1, le=MOST_PROPOSED)
     candidates: int = Field(20, ge=1, le=MOST_PROPOSED)
     epsilon_start: float = Field(1.0, ge=0, le=1)

@@ -20,6 +20,8 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"{found['table']}, goal {found['goal']}: {found['num_allowed']} of {found['num_states']} "
         f"states may be taken, {solved}; {found['seeds']} seeds, episodes of {found['candidates']}"
     )
+    if not found["knows_starts"]:
+        yield "no strategy knows the losses with which states start"
     if not found["knows_noise"]:
         yield "no state was trained with several seeds: searches are told the truth, without noise"
     unit = "hypervolume that is missing" if found["goal"] == "front" else "reward"

@@ -1,0 +1,143 @@
+"""What strategies share that model the loss: picks by the goal, with latency and size known.
+
+Batches with hallucinated outcomes (Desautels et al. 2014, GP-BUCB): a state that was picked lowers
+the uncertainty of those like it, as if it had come out as predicted, so that the picks of an
+episode differ.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from controller.encoding import Array
+from controller.exploration import Purpose, draw, generator
+from controller.stateless import Stateless, not_proposed
+from controller.wanted import Wanted, best_of, known_losses
+from kdnas.records import Proposal
+from kdnas.search.protocols import History, SearchProblem
+from kdnas.search_space import AXES
+
+CONFIDENCE: Final = 1.0
+"""Standard deviations by which a loss may turn out lower than predicted."""
+FIRST: Final = 4
+"""States without whose losses nothing is modelled."""
+DRAWN: Final = 4
+"""Of the first picks one in so many is drawn, where the others go by the loss at the start."""
+_SIZES: Final = AXES[:4]
+
+
+class Belief(Protocol):
+    """What is expected of the losses of some states."""
+
+    @property
+    def mean(self) -> Array:
+        """(N,)."""
+
+    @property
+    def deviation(self) -> Array:
+        """(N,) standard deviations of what is not known of the means."""
+
+    def look(self, position: int) -> None:
+        """Lower the deviations as if the loss of one state had been measured to be its mean."""
+
+
+class Modelled(Stateless):
+    """Proposes the states that may add most to what is wanted, by a model of the loss.
+
+    It sees the four sizes on a logarithmic scale, the activation, and the loss with which a state
+    starts where all states were read.
+
+    Attributes:
+        features: (states, features) of mean 0 and deviation 1.
+        groups: which columns are of one axis, or the start.
+    """
+
+    def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known, and describe every state by numbers."""
+        super().begin(problem)
+        self.features, self.groups = _features(problem)
+
+    @abstractmethod
+    def believe(
+        self, known: Mapping[int, float], pool: Sequence[int], wanted: Wanted, episode: int
+    ) -> tuple[list[int], Belief]:
+        """Model the loss.
+
+        Args:
+            known: index → loss of all states that were trained, :data:`FIRST` at least.
+            pool: states that may be proposed.
+            wanted: what losses are worth.
+            episode: in which they would be.
+
+        Returns:
+            The states of the pool that are worth a look, and what is believed of these.
+        """
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose states by upper confidence; before there are losses enough, the first ones."""
+        pool = not_proposed(allowed, history)
+        if not pool:
+            return []
+        known = known_losses(history)
+        if len(known) < FIRST:
+            return self._first(episode, count, pool)
+        wanted = Wanted(self.problem, known)
+        pool, belief = self.believe(known, pool, wanted, episode)
+        proposals, free = [], np.ones(len(pool), bool)
+        for _ in range(min(count, len(pool))):
+            hopes = wanted.worth(pool, belief.mean - CONFIDENCE * belief.deviation)
+            pick = int(np.argmax(np.where(free, hopes, -math.inf)))
+            free[pick] = False
+            expected = float(belief.mean[pick])
+            wanted.take(pool[pick], expected)
+            belief.look(pick)
+            reward = self.problem.reward_of(pool[pick], expected)
+            proposals.append(Proposal(pool[pick], self.name, reward))
+        return proposals
+
+    def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
+        """States to learn from: most by the loss they start with where it is known, then drawn."""
+        problem, by_start = self.problem, []
+        if len(problem.starts) == len(problem.space):
+            starts = np.array([problem.starts[i] for i in pool])
+            by_start = [
+                Proposal(pool[i], "reading", problem.reward_of(pool[i], float(starts[i])))
+                for i in best_of(Wanted(problem, {}), pool, starts, count - count // DRAWN)
+            ]
+        taken = {proposal.index for proposal in by_start}
+        rest = [index for index in pool if index not in taken]
+        rng = generator(self._seed, episode, Purpose.EXPLORATION)
+        drawn = draw(rng, rest, min(count, len(pool)) - len(by_start))
+        return [*by_start, *(Proposal(index, "random") for index in drawn)]
+
+
+def _features(problem: SearchProblem) -> tuple[Array, list[slice]]:
+    """Describe states by numbers of a like scale: (states, features), and which are of one thing.
+
+    What is the same of all states is left out.
+    """
+    states = problem.space.states
+    things = [[[math.log(getattr(state, axis)) for state in states]] for axis in _SIZES]
+    things.append(
+        [
+            [float(state.activation == activation) for state in states]
+            for activation in problem.space.activation[1:]
+        ]
+    )
+    if len(problem.starts) == len(states):
+        things.append([[problem.starts[index] for index in range(len(states))]])
+    columns: list[Array] = []
+    groups = []
+    for thing in things:
+        values = [np.array(column) for column in thing if len(set(column)) > 1]
+        if values:
+            groups.append(slice(len(columns), len(columns) + len(values)))
+            columns += [(column - column.mean()) / column.std() for column in values]
+    return np.array(columns).reshape(len(columns), len(states)).T, groups
