@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
@@ -26,13 +27,14 @@ from kdnas.db.lists import search_pages
 from kdnas.db.lists.candidate_pages import read_candidates
 from kdnas.db.lists.job_pages import Row
 from kdnas.db.lists.pages import PageOf
+from kdnas.errors import SpecError
 from kdnas.records import ExploredState, LossName, SearchRecord
 from kdnas.search.coverage import coverage, known_axes
-from kdnas.search.reranking import Reranked, rerank
+from kdnas.search.reranking import Reranked, front_of, rerank
 from kdnas.search.reward import RewardFunction, depth_warning
 from kdnas.search.summary import pareto_states
 from kdnas.search.thinning import thinned_states
-from kdnas.specs.search import RewardSpec, SpaceSpec
+from kdnas.specs.search import Goal, LimitsSpec, RewardSpec, SpaceSpec
 
 NUM_RANKED, NUM_POINTS, MOST_STATES = 100, 2000, 10_000
 
@@ -68,31 +70,66 @@ def read_pareto(search: Reference, database: DatabaseDep) -> Response:
 def read_ranking(
     search: Reference,
     database: DatabaseDep,
+    goal: Annotated[Goal | None, Query(description="What is wanted of the states.")] = None,
     alpha: Annotated[
-        float | None, Query(ge=-10, le=0, allow_inf_nan=False, description="Latency's exponent.")
+        float | None,
+        Query(ge=-10, le=0, allow_inf_nan=False, description="Latency's exponent: of reward."),
     ] = None,
     beta: Annotated[
         float | None,
-        Query(ge=0.001, le=1000, allow_inf_nan=False, description="Target share of the latency."),
+        Query(
+            ge=0.001,
+            le=1000,
+            allow_inf_nan=False,
+            description="Target share of the latency: of reward.",
+        ),
+    ] = None,
+    max_latency_ratio: Annotated[
+        float | None,
+        Query(
+            gt=0,
+            le=1000,
+            allow_inf_nan=False,
+            description="Share of the teacher's latency that states may take: of limit.",
+        ),
     ] = None,
     loss: LossName | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_STATES)] = NUM_RANKED,
 ) -> Response:
-    """Rank every explored state anew from its stored loss and latency."""
+    """Order the explored states anew, from their stored losses and latencies, for a goal.
+
+    With reward all of them, the highest first; with limit those within the latency, the lowest loss
+    first; with front those that no other beats in loss and latency, the fastest first.
+    """
 
     def find(session: Session, record: SearchRecord) -> Row:
-        own = _reward(record)
+        wanted = goal or cast(Goal, record.spec.get("goal", "reward"))
+        _refuse_others(wanted, "reward", alpha=alpha, beta=beta)
+        _refuse_others(wanted, "limit", max_latency_ratio=max_latency_ratio)
+        own = RewardFunction.from_spec(_reward(record).under(wanted))
         function = RewardFunction(
             own.loss if loss is None else loss,
             own.alpha if alpha is None else alpha,
             own.beta if beta is None else beta,
         )
         states = explored_states(session, record.id)
-        architectures = (Architecture.parse(state.architecture) for state in states)
-        doubt = depth_warning(function.loss, architectures)
-        return _ranking(rerank(states, function)[:limit], function, doubt)
+        ranked, volume = _for_goal(wanted, states, function, max_latency_ratio)
+        limits = LimitsSpec.read(record.spec.get("limits", {}), "limits")
+        return {
+            "goal": wanted,
+            "alpha": function.alpha,
+            "beta": function.beta,
+            "max_latency_ratio": max_latency_ratio or limits.max_latency_ratio,
+            "loss": function.loss,
+            "hypervolume": volume,
+            "warning": depth_warning(
+                function.loss, (Architecture.parse(state.architecture) for state in states)
+            ),
+            "items": [_ranked(entry, function.loss) for entry in ranked[:limit]],
+        }
 
-    return answer_remembered(database, search, ("ranking", alpha, beta, loss, limit), find)
+    what = ("ranking", goal, alpha, beta, max_latency_ratio, loss, limit)
+    return answer_remembered(database, search, what, find)
 
 
 @router.get("/searches/{search}/points", response_model=Points)
@@ -122,32 +159,43 @@ def read_coverage(search: Reference, database: DatabaseDep) -> Response:
     return answer_remembered(database, search, ("coverage",), find)
 
 
-def _reward(record: SearchRecord) -> RewardFunction:
-    spec = RewardSpec.read(record.spec.get("reward", {}), "reward")
-    return RewardFunction.from_spec(spec)
+def _reward(record: SearchRecord) -> RewardSpec:
+    return RewardSpec.read(record.spec.get("reward", {}), "reward")
 
 
-def _ranking(ranked: list[Reranked], function: RewardFunction, doubt: str | None) -> Row:
+def _refuse_others(goal: Goal, theirs: Goal, **given: float | None) -> None:
+    """Refuse what belongs to another goal than the one of the ranking."""
+    for name, value in given.items():
+        if value is not None and goal != theirs:
+            raise SpecError(
+                f"{name} {value:g} is of goal {theirs}, and this ranking is of goal {goal}; add "
+                f"goal={theirs}, or leave {name} out"
+            )
+
+
+def _for_goal(
+    goal: Goal, states: list[ExploredState], function: RewardFunction, ratio: float | None
+) -> tuple[list[Reranked], float | None]:
+    """States in the order that suits a goal, and of a front its hypervolume."""
+    if goal == "front":
+        front = front_of(states, function)
+        return front.states, front.hypervolume
+    return rerank(states, function, math.inf if ratio is None else ratio), None
+
+
+def _ranked(entry: Reranked, loss: LossName) -> Row:
     return {
-        "alpha": function.alpha,
-        "beta": function.beta,
-        "loss": function.loss,
-        "warning": doubt,
-        "items": [
-            {
-                "rank": entry.rank,
-                "stored_rank": entry.stored_rank,
-                "architecture": entry.state.architecture,
-                "reward": entry.reward,
-                "stored_reward": entry.state.reward,
-                "loss": entry.state.losses.named(function.loss),
-                "loss_start": entry.state.loss_start,
-                "latency_ms": entry.state.latency_ms,
-                "latency_ratio": entry.state.latency_ratio,
-                "params_millions": entry.state.params_millions,
-            }
-            for entry in ranked
-        ],
+        "rank": entry.rank,
+        "stored_rank": entry.stored_rank,
+        "architecture": entry.state.architecture,
+        "reward": entry.reward,
+        "stored_reward": entry.state.reward,
+        "loss": entry.state.losses.named(loss),
+        "loss_start": entry.state.loss_start,
+        "latency_ms": entry.state.latency_ms,
+        "latency_ratio": entry.state.latency_ratio,
+        "params_millions": entry.state.params_millions,
+        "contribution": entry.contribution,
     }
 
 

@@ -12,6 +12,7 @@ from api.jobs.schemas import JobDetail, JobShape, KindQuery
 from kdnas.architecture import ACTIVATIONS
 from kdnas.db.lists.candidate_pages import SORTS as CANDIDATE_SORTS
 from kdnas.records import CandidateStatus, LossName
+from kdnas.specs.search import Goal
 
 LARGEST_NUMBER = 2**31 - 1
 LOSS_START = "Held-out relative loss before the first step; null where it was not read."
@@ -191,14 +192,26 @@ class RankedState(StateShape):
     stored_rank: int
     stored_reward: float
     loss: float
+    contribution: float | None = Field(
+        description="What the hypervolume of a front would lose without it; null with other goals."
+    )
 
 
 class Ranking(Shape):
-    """Explored states in the order of a reward; `loss` names which loss it is made of."""
+    """Explored states in the order that suits a goal; `loss` names the one that counts."""
 
+    goal: Goal
     alpha: float
     beta: float
+    max_latency_ratio: float | None = Field(
+        description="Share of the teacher's latency beyond which there are no states; null if the "
+        "search has no such limit."
+    )
     loss: LossName
+    hypervolume: float | None = Field(
+        description="Of a front: the share of the signal that is explained, added up over the "
+        "halvings of the teacher's latency; null with other goals."
+    )
     warning: str | None = Field(
         description="Why this loss cannot rank these states: `mean` where they differ in depth."
     )

@@ -67,6 +67,14 @@ def search(
         int | None, typer.Option(help="Seed of mini-KD."), At("proxy.seed")
     ] = None,
     dtype: Annotated[common.Dtype, At("proxy.dtype")] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
+            "losses at every latency).  [default: reward]"
+        ),
+        At("goal"),
+    ] = None,
     max_latency_ms: Annotated[
         float | None,
         typer.Option(help="Slower students are never proposed."),

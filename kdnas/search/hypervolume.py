@@ -71,6 +71,18 @@ class Covered:
         self._levels[:place] = np.minimum(self._levels[:place], level)
 
 
+def contributions(front: Sequence[tuple[float, float]]) -> list[float]:
+    """What the volume of a Pareto front would lose without each of its students.
+
+    Args:
+        front: (loss, latency as a share of the teacher's) of each, the fastest first.
+    """
+    levels = np.clip([1.0, *(loss for loss, _ in front)], 0.0, 1.0)
+    ups = np.maximum(-np.log2([*(ratio for _, ratio in front), 1.0]), 0.0)
+    lost: list[float] = (np.diff(levels) * np.diff(ups)).tolist()
+    return lost
+
+
 def hypervolume(points: Sequence[tuple[float, float]]) -> float:
     """Hypervolume of students.
 

@@ -103,6 +103,7 @@ def _summary(
         "id": search.id,
         "name": search.name,
         "status": search.status,
+        "goal": search.spec.get("goal", "reward"),
         "error": search.error,
         **asdict(counts),
         "best": [_entry(c, loss) for c in ranked[:num_best]],

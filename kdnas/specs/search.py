@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
@@ -71,7 +71,8 @@ class RewardSpec(Spec):
         loss: which held-out loss is L. ``mean``, the paper's, cannot rank students of different
             depth, whose mapped pairs differ; see docs/science.md.
         alpha: exponent of the latency, at most 0; None derives it from ``latency_price``.
-        latency_price: share of explained signal that a doubling of latency must buy.
+        latency_price: share of explained signal that a doubling of latency must buy: with the
+            default a student that takes twice as long must explain ten per cent more of the signal.
         beta: share of the teacher's latency that counts as the target.
     """
 
@@ -84,6 +85,10 @@ class RewardSpec(Spec):
     def exponent(self) -> float:
         """α: as given, or log2(1 − price)."""
         return self.alpha if self.alpha is not None else math.log2(1 - self.latency_price)
+
+    def under(self, goal: Goal) -> RewardSpec:
+        """The reward of a search with a goal: ``limit`` has no price, since limits are hard."""
+        return self.model_copy(update={"alpha": 0.0}) if goal == "limit" else self
 
 
 class LimitsSpec(Spec):
@@ -214,25 +219,23 @@ class SearchSpec(ProxiesSpec):
 
     goal: Goal = "reward"
     reward: RewardSpec = RewardSpec()
-    limits: LimitsSpec = LimitsSpec()
+    limits: LimitsSpec = Field(LimitsSpec(), validate_default=True)
     controller: ControllerSpec = ControllerSpec()
     seed: Seed = 0
 
-    @model_validator(mode="after")
-    def _limit_is_given(self) -> SearchSpec:
-        limits = self.limits
+    @field_validator("limits")
+    @classmethod
+    def _limit_is_given(cls, limits: LimitsSpec, info: ValidationInfo) -> LimitsSpec:
         bounds = (limits.max_latency_ms, limits.max_latency_ratio, limits.max_params_millions)
-        if self.goal == "limit" and all(bound is None for bound in bounds):
+        if info.data.get("goal") == "limit" and all(bound is None for bound in bounds):
             raise ValueError(
                 "goal limit asks for the lowest loss within limits, and there is none; add "
                 "limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "
                 "another goal"
             )
-        return self
+        return limits
 
     @property
     def judged_by(self) -> RewardSpec:
-        """The reward of candidates: with ``limit`` latency has no price, since limits are hard."""
-        return (
-            self.reward.model_copy(update={"alpha": 0.0}) if self.goal == "limit" else self.reward
-        )
+        """The reward of candidates."""
+        return self.reward.under(self.goal)

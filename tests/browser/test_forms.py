@@ -101,6 +101,20 @@ def test_a_search_is_started(page: Page, service: Service) -> None:
         jobs.delete_job(session, stored.id)
 
 
+def test_a_goal_without_its_limit_is_told_at_the_limit(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("422")
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Goal").select_option("limit")
+    page.get_by_role("button", name="Start the search").click()
+    ratio = page.locator('[data-path="limits.max_latency_ratio"]')
+    expect(ratio.locator(".error")).to_contain_text(
+        "Goal limit asks for the lowest loss within limits, and there is none"
+    )
+    expect(ratio.locator("input")).to_be_focused()
+
+
 def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:
     def objective() -> object:
         return json.loads(page.locator("#form pre").inner_text()).get("objective")

@@ -163,6 +163,42 @@ def test_the_sliders_change_the_order(page: Page, service: Service) -> None:
     assert column(page, "#ranking", 3) == before
 
 
+def test_states_are_ranked_by_another_goal(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    ranking, rows = page.locator("#ranking"), page.locator("#ranking tbody tr")
+    goal, alpha = ranking.get_by_role("combobox", name="Goal"), ranking.locator("[data-alpha]")
+    expect(rows).to_have_count(15)
+    expect(goal).to_have_value("reward")
+    before = column(page, "#ranking", 3)
+
+    goal.select_option("limit")
+    expect(ranking.get_by_text("that are fast enough")).to_be_visible()
+    expect(alpha).to_be_hidden()
+    expect(ranking.locator("[data-max-latency-ratio-out]")).to_have_text("any")
+    lowest = column(page, "#ranking", 3)[0]  # it is slow
+    ranking.locator("[data-max-latency-ratio]").fill("0.3")
+    expect(ranking.locator("[data-max-latency-ratio-out]")).to_have_text("30 %")
+    expect(rows.first).not_to_contain_text(lowest)
+    losses = [float(text) for text in column(page, "#ranking", 4)]
+    assert losses == sorted(losses)
+    assert all(float(share.removesuffix(" %")) <= 30 for share in column(page, "#ranking", 7))
+    ranking.locator("[data-max-latency-ratio]").fill("0.02")
+    expect(ranking.locator(".empty")).to_have_text("Nothing that was explored is so fast.")
+
+    goal.select_option("front")
+    expect(ranking.get_by_text("Hypervolume ", exact=False).first).to_be_visible()
+    expect(ranking.locator("input[type=range]:visible")).to_have_count(0)
+    losses = [float(text) for text in column(page, "#ranking", 2)]
+    assert losses == sorted(losses, reverse=True)
+    latencies = [float(text.removesuffix(" ms")) for text in column(page, "#ranking", 4)]
+    assert latencies == sorted(latencies)
+
+    ranking.get_by_role("button", name="Back to the search's own").click()
+    expect(alpha).to_be_visible()
+    expect(rows.first.locator("td").nth(1)).to_have_text("1 =")
+    assert column(page, "#ranking", 3) == before
+
+
 def test_the_sliders_follow_the_keyboard(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     beta = page.locator("#ranking [data-beta]")

@@ -143,6 +143,25 @@ def test_limits_keep_states_out(program: Program, finished: Finished) -> None:
     assert max(state["params_millions"] for state in result.json["best"]) <= limit
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("--goal", "limit", "--max-params", "100"), "lowest loss within the limits"),
+        (("--goal", "front"), "Pareto front"),
+    ],
+)
+def test_a_goal_decides_what_is_shown(
+    program: Program, finished: Finished, options: tuple[str, ...], shown: str
+) -> None:
+    result = program.run(*SEARCH, *options, "--episodes", "1")
+    assert result.code == 0, result.err
+    assert result.json["goal"] == options[1]
+    assert shown in result.err
+    assert "best by reward" not in result.err
+    if "limit" in options:
+        assert all(s["reward"] == pytest.approx(1 - s["loss"]) for s in result.json["best"])
+
+
 def test_dry_run_trains_nothing(program: Program, finished: Finished) -> None:
     before = rows(program, "select count(*) from attempts")
     result = program.run("search", "--config", "tiny.yaml", "--dry-run", "--json")
@@ -284,6 +303,8 @@ WRONG = {
     "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
     "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
     "alpha": (("search", "--config", "tiny.yaml", "--alpha", "1"), "alpha"),
+    "goal": (("search", "--config", "tiny.yaml", "--goal", "limt"), "did you mean 'limit'"),
+    "no limit": (("search", "--config", "tiny.yaml", "--goal", "limit"), "and there is none"),
     "architecture": (("full-distill", "--arch", "3,5,48,96,gelu"), "(5) must divide hidden (48)"),
     "text": (("arch", "4,12,576,many,gelu"), "'many'"),
     "activation": (("arch", "4,12,576,768,tanh"), "Known: gelu, relu, silu"),

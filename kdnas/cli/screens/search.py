@@ -118,17 +118,19 @@ def candidate_line(candidate: Candidate) -> str:
 
 
 def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
-    """Print the best states, the Pareto front, the best under budgets and the baseline."""
+    """Print what a search has found; the best states are left out where its goal is the front."""
     out = console if to_stderr else Console(highlight=False, soft_wrap=True)
     out.print(
-        f"\nsearch {summary['name']}: {summary['status']}, {summary['explored']} explored "
+        f"\nsearch {summary['name']}, goal {summary['goal']}: {summary['status']}, "
+        f"{summary['explored']} explored "
         f"({summary['trained']} trained, {summary['reused']} looked up, {summary['failed']} failed)"
     )
     if summary["error"]:
         out.print(summary["error"], markup=False)
     if not summary["best"]:
         return
-    out.print(_states("best by reward", summary["best"][:TOP]))
+    if summary["goal"] in _BEST:
+        out.print(_states(_BEST[summary["goal"]], summary["best"][:TOP]))
     out.print(_states("Pareto front of loss and latency, fastest first", summary["pareto"]))
     for budget in summary["budgets"]:
         best = budget["best"]
@@ -143,6 +145,8 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
         )
 
 
+_BEST = {"reward": "best by reward", "limit": "lowest loss within the limits"}
+"""Goal → what the best states are the best by; with another goal none is."""
 _COLUMNS = {
     "architecture": ("architecture", ""),
     "reward": ("reward", ".3f"),

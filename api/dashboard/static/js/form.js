@@ -283,7 +283,7 @@ export class SpecForm {
     }
   }
 
-  /** The field that a place such as `body.objective.hs.mapping` belongs to. */
+  /** The field that a place such as `body.objective.hs.mapping` belongs to, or the first within it. */
   #pathOf(where) {
     const names = where.split(".").filter((name) => name !== "body");
     while (names.length) {
@@ -291,6 +291,9 @@ export class SpecForm {
         const path = names.filter((_, i) => i !== skip).join(".");
         if (this.#fields.has(path)) return path;
       }
+      const within = `${names.join(".")}.`;
+      const first = [...this.#fields.keys()].find((path) => path.startsWith(within));
+      if (first) return first;
       names.pop();
     }
     return null;

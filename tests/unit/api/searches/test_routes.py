@@ -69,6 +69,7 @@ def test_a_search_is_asked_for(client: TestClient, database: Database) -> None:
         ({"controler": {}}, "body.controler"),
         ({"reward": {"alpha": 1}}, "body.reward.alpha"),
         ({"name": "with space"}, "body.name"),
+        ({"goal": "limit"}, "body.limits"),
         ({"objective": {"name": {}}}, "body.objective"),
     ],
 )
@@ -337,6 +338,54 @@ def test_ranking_anew_is_that_of_the_candidates(
     assert all(row["rank"] == row["stored_rank"] for row in own["items"])
     for wrong in ("alpha=1", "alpha=-1e300", "beta=0", "beta=inf", "loss=x", "limit=0"):
         assert client.get(f"{SEARCHES}/many/ranking?{wrong}").status_code == 422
+
+
+def test_a_ranking_within_a_latency_has_the_lowest_loss_first(
+    client: TestClient, many: str
+) -> None:
+    path = f"{SEARCHES}/many/ranking?goal=limit&limit=1000"
+    everything = client.get(path).json()
+    assert_shape(Ranking, everything)
+    assert (everything["alpha"], everything["max_latency_ratio"]) == (0, None)
+    latencies = sorted(row["latency_ratio"] for row in everything["items"])
+    middle = latencies[len(latencies) // 2]
+    found = client.get(f"{path}&max_latency_ratio={middle}").json()
+    assert found["max_latency_ratio"] == middle
+    assert [row["architecture"] for row in found["items"]] == [
+        row["architecture"] for row in everything["items"] if row["latency_ratio"] <= middle
+    ]
+    losses = [row["loss"] for row in found["items"]]
+    assert losses == sorted(losses)
+
+
+def test_a_ranking_by_the_front_is_the_front(client: TestClient, many: str) -> None:
+    found = client.get(f"{SEARCHES}/many/ranking?goal=front").json()
+    assert_shape(Ranking, found)
+    front = client.get(f"{SEARCHES}/many/pareto").json()["items"]
+    assert [row["architecture"] for row in found["items"]] == [row["architecture"] for row in front]
+    lost = [row["contribution"] for row in found["items"]]
+    assert 0 < sum(lost) <= found["hypervolume"]
+    assert min(lost) >= 0
+
+
+def test_a_search_is_ranked_by_its_own_goal(client: TestClient) -> None:
+    limits = {"max_latency_ratio": 0.4}
+    client.post(SEARCHES, json={"name": "within", "goal": "limit", "limits": limits})
+    client.post(SEARCHES, json={"name": "every", "goal": "front"})
+    own = client.get(f"{SEARCHES}/within/ranking").json()
+    assert (own["goal"], own["alpha"], own["max_latency_ratio"]) == ("limit", 0, 0.4)
+    assert client.get(f"{SEARCHES}/every/ranking").json()["hypervolume"] == 0
+    anew = client.get(f"{SEARCHES}/within/ranking?goal=reward").json()
+    assert (anew["goal"], anew["alpha"]) == ("reward", pytest.approx(-0.152, abs=5e-4))
+    for query, said in {
+        "alpha=-1": "alpha -1 is of goal reward, and this ranking is of goal limit; add",
+        "goal=front&beta=0.5": "beta 0.5 is of goal reward, and this ranking is of goal front",
+        "goal=reward&max_latency_ratio=0.2": "add goal=limit, or leave max_latency_ratio out",
+    }.items():
+        refused = client.get(f"{SEARCHES}/within/ranking?{query}")
+        assert refused.status_code == 422
+        assert said in refused.json()["detail"]
+    assert client.get(f"{SEARCHES}/within/ranking?goal=best").status_code == 422
 
 
 def test_charts(client: TestClient, database: Database, many: str) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kdnas.architecture import Architecture
 from kdnas.records import Candidate, ExploredState, Losses
 from kdnas.search.coverage import coverage, known_axes
-from kdnas.search.reranking import rerank
+from kdnas.search.hypervolume import hypervolume
+from kdnas.search.reranking import front_of, rerank
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.thinning import evenly, thinned_states
 from kdnas.search_space import AXES, SearchSpace
@@ -79,6 +80,36 @@ def test_states_are_reranked_as_candidates_are(
     ]
     assert [entry.rank for entry in found] == list(range(1, len(states) + 1))
     assert all(stored[entry.stored_rank - 1] == entry.state.index for entry in found)
+
+
+@given(explored(), SHARES)
+def test_within_a_latency_the_lowest_loss_is_first(
+    states: list[ExploredState], ratio: float
+) -> None:
+    function = RewardFunction("relative", 0.0, 0.6)
+    found = rerank(states, function, ratio)
+    within = [state for state in states if state.latency_ratio <= ratio]
+    assert {entry.state.index for entry in found} == {state.index for state in within}
+    losses = [min(entry.state.losses.relative, 1.0) for entry in found]
+    assert losses == sorted(losses)
+    stored = {entry.state.index: entry.stored_rank for entry in rerank(states, function)}
+    assert all(entry.stored_rank == stored[entry.state.index] for entry in found)
+
+
+@given(explored())
+def test_a_front_says_what_it_would_lose(states: list[ExploredState]) -> None:
+    function = RewardFunction("output", -0.15, 0.6)
+    found = front_of(states, function)
+    points = [(entry.state.losses.output, entry.state.latency_ratio) for entry in found.states]
+    assert points == sorted(points, key=lambda point: point[1])
+    assert found.hypervolume == pytest.approx(
+        hypervolume([(state.losses.output, state.latency_ratio) for state in states])
+    )
+    for rank, entry in enumerate(found.states, 1):
+        rest = points[: rank - 1] + points[rank:]
+        assert entry.contribution == pytest.approx(found.hypervolume - hypervolume(rest), abs=1e-9)
+        assert entry.rank == rank
+        assert entry.reward == function(entry.state.losses, entry.state.latency_ratio).reward
 
 
 @given(explored(), st.integers(1, 45))

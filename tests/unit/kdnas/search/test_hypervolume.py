@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdnas.search.hypervolume import Covered, hypervolume
+from kdnas.search.hypervolume import Covered, contributions, hypervolume
+from kdnas.search.reward import pareto_front
 
 POINTS = st.lists(st.tuples(st.floats(-0.5, 1.5), st.floats(0.02, 2.0)), max_size=12)
 
@@ -35,6 +36,15 @@ def test_it_is_the_region_below_the_teacher_and_above_a_student(
     points: list[tuple[float, float]],
 ) -> None:
     assert hypervolume(points) == pytest.approx(on_a_grid(points), abs=2e-3)
+
+
+@given(POINTS)
+def test_a_contribution_is_what_the_others_do_not_cover(points: list[tuple[float, float]]) -> None:
+    front = [points[i] for i in pareto_front(points)]
+    wanted = [
+        hypervolume(front) - hypervolume(front[:i] + front[i + 1 :]) for i in range(len(front))
+    ]
+    assert contributions(front) == pytest.approx(wanted, abs=1e-9)
 
 
 @given(POINTS, POINTS)

@@ -60,6 +60,7 @@ def test_counts_and_order() -> None:
         "id": "s1",
         "name": "trial",
         "status": "succeeded",
+        "goal": "reward",
         "error": None,
         "explored": 4,
         "trained": 2,

@@ -205,6 +205,9 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"reward": {"latency_price": 1}}, "reward.latency_price"),
         ({"controller": {"epsilon_decay": "spred"}}, "'spred', did you mean 'spread'?"),
         ({"limits": {"max_hours": 0}}, "limits.max_hours"),
+        ({"goal": "limt"}, "goal: unknown value 'limt', did you mean 'limit'?"),
+        ({"goal": "limit"}, "limits: goal limit asks for the lowest loss within limits"),
+        ({"goal": "limit", "limits": {"max_hours": 1}}, "add limits.max_latency_ratio"),
         ({"latency": {"device": "tpu"}}, "latency.device: unknown value 'tpu'"),
     ],
 )
@@ -245,6 +248,16 @@ def test_the_price_of_latency_is_an_exponent() -> None:
     assert RewardSpec(alpha=-0.06).exponent == -0.06
     assert RewardSpec(latency_price=0).exponent == 0
     assert 2 ** RewardSpec(latency_price=0.25).exponent == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_latency_ms": 3}, {"max_latency_ratio": 0.5}, {"max_params_millions": 9}]
+)
+def test_within_limits_latency_has_no_price(limit: dict[str, float]) -> None:
+    spec = SearchSpec.read({"goal": "limit", "limits": limit}, "request")
+    assert spec.judged_by == RewardSpec(alpha=0.0)
+    assert SearchSpec.read(spec.to_json(), "again") == spec
+    assert SearchSpec(goal="front").judged_by == RewardSpec()
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -60,12 +60,14 @@ const ROWS = [
   ["Strategy", ({ search }) => search.spec.controller.strategy],
   ["Teacher", ({ search }) => search.spec.teacher.ref],
   ["Objective", ({ search }) => search.spec.objective.name],
+  ["Goal", ({ search }) => goalOf(search.spec)],
   ["Reward from", ({ search }) => `${search.spec.reward.loss} loss`],
-  ["Price of latency", ({ search }) => priceOf(search.spec.reward)],
+  ["Price of latency", ({ search }) => (goalOf(search.spec) === "limit" ? "none" : priceOf(search.spec.reward))],
   ["Target latency β", ({ search }) => `${percent(search.spec.reward.beta)} of the teacher's`],
   ["Time", ({ search }) => timeOf(search)],
 ];
 
+const goalOf = ({ goal = "reward" }) => goal; // those of before goals have none
 const priceOf = (reward) => (reward.alpha == null ? percent(reward.latency_price) : `α ${fixed(reward.alpha, 2)}`);
 
 function timeOf(search) {
@@ -82,9 +84,9 @@ function figures(all) {
 
 /** Why rewards may not be set beside each other, or null. */
 function caution(all) {
-  const kinds = new Set(all.map(({ search: { spec } }) => JSON.stringify([spec.reward, spec.teacher.ref, spec.objective.name])));
+  const kinds = new Set(all.map(({ search: { spec } }) => JSON.stringify([goalOf(spec), spec.reward, spec.teacher.ref, spec.objective.name])));
   if (kinds.size <= 1) return null;
-  return el("p", { class: "notice warn" }, "These searches differ in reward, teacher or objective, so their rewards do not mean the same.");
+  return el("p", { class: "notice warn" }, "These searches differ in goal, reward, teacher or objective, so their rewards do not mean the same.");
 }
 
 function chosen() {

@@ -3,6 +3,12 @@
 import { NAME, SPACE, episodes, folded, formPage, goTo, objective, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
 
+const GOALS = {
+  reward: "reward: the highest reward",
+  limit: "limit: the lowest loss within the limits",
+  front: "front: low losses at every latency",
+};
+
 formPage(["/schemas/search"], (form, schema) => {
   new SpecForm(form, schema, {
     path: "/searches",
@@ -25,9 +31,14 @@ formPage(["/schemas/search"], (form, schema) => {
       {
         title: "What is best",
         fields: [
-          { path: "reward.latency_price", label: "Price of latency", help: "Share of explained signal that a doubling of latency must buy." },
+          {
+            path: "goal", wide: true, words: GOALS,
+            help: "Take the reward if you have a price for latency, a limit if you have a latency in mind, and the front to choose later. The price and the target are of the reward; a limit holds with any goal.",
+          },
+          { path: "reward.latency_price", label: "Price of latency", help: "With 0.1 a student that takes twice as long must explain ten per cent more of the signal." },
           { path: "reward.beta", label: "Target latency β", unit: "share of the teacher's", help: "A student at this share of the teacher's latency is neither paid nor charged for it." },
-          { path: "limits.max_latency_ms", label: "Never slower than", unit: "ms", help: "Slower architectures are not tried at all." },
+          { path: "limits.max_latency_ratio", label: "Never slower than", unit: "share of the teacher's", help: "Slower architectures are not tried at all." },
+          { path: "limits.max_latency_ms", label: "Never slower than", unit: "ms", help: "The same as a time." },
           { path: "limits.max_hours", label: "End after", unit: "hours", help: "The search then pauses in good order." },
         ],
       },

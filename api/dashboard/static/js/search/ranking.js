@@ -1,4 +1,4 @@
-// The search's states ranked under another α and β, as the sliders move.
+// The search's states ranked by another goal, or under another α, β or latency, as the sliders move.
 
 import { get } from "../api.js";
 import { debounced, el, isOperator, nothing, problem, show } from "../dom.js";
@@ -6,60 +6,79 @@ import { fixed, millions, ms, percent, whole } from "../format.js";
 import { LOSS_START } from "../parts.js";
 import { plainTable } from "../table.js";
 
-const SHOWN = 15;
-const NAMES = ["alpha", "beta"];
+const SHOWN = 15; // of a ranking; of a front all that the service gives
+const SLIDERS = { reward: ["alpha", "beta"], limit: ["max_latency_ratio"], front: [] };
+const SAID = {
+  alpha: (value) => fixed(value, 2),
+  beta: (value) => fixed(value, 2),
+  max_latency_ratio: (value) => (value === null ? "any" : percent(value)),
+};
 
 export class Ranking {
   #place;
   #path;
   #reference;
+  #goal;
+  #parts; // what is there for one goal alone
   #sliders;
-  #own = null; // α and β of the search
-  #rest = null; // where the sliders stand for these: they round, and end somewhere
+  #ownGoal = null; // of the search
+  #own = {}; // name of a slider → the search's value; of a goal that was looked at
+  #rest = {}; // where the sliders stand for these: they round, and end somewhere
   #abort = null;
 
   constructor(section, path, reference) {
-    const find = (name) => section.querySelector(`[data-${name}]`);
+    const find = (name) => section.querySelector(`[data-${name.replaceAll("_", "-")}]`);
     this.#place = find("table");
     this.#path = path;
     this.#reference = reference;
-    this.#sliders = Object.fromEntries(NAMES.map((name) => [name, { input: find(name), output: find(`${name}-out`) }]));
+    this.#goal = find("goal");
+    this.#parts = section.querySelectorAll("[data-of]");
+    const names = Object.values(SLIDERS).flat();
+    this.#sliders = Object.fromEntries(names.map((name) => [name, { input: find(name), output: find(`${name}-out`) }]));
     this.reset = find("reset");
     const changed = debounced(() => this.load(), 80);
-    for (const { input } of Object.values(this.#sliders)) {
+    for (const input of [this.#goal, ...Object.values(this.#sliders).map((slider) => slider.input)]) {
       input.addEventListener("input", () => {
         this.#say();
         changed();
       });
     }
     this.reset.addEventListener("click", () => {
-      this.#place.dataset.moved = "";
-      for (const name of NAMES) this.#sliders[name].input.value = this.#rest[name];
+      this.#goal.value = this.#ownGoal;
+      for (const [name, value] of Object.entries(this.#rest)) this.#sliders[name].input.value = value;
       this.#say();
       this.load();
     });
     show(this.#place, el("div", { class: "skeleton" }), el("div", { class: "skeleton" }));
   }
 
-  /** What the sliders ask for; null is the search's own. */
+  /** What is asked for; null is the search's own, which is not known before the first answer. */
   #asked() {
-    if (this.#own === null) return {};
-    const asked = (name, { value }) => (value === this.#rest[name] ? null : value);
-    return Object.fromEntries(NAMES.map((name) => [name, asked(name, this.#sliders[name].input)]));
+    if (this.#ownGoal === null) return {};
+    const moved = (name) => name in this.#rest && this.#sliders[name].input.value !== this.#rest[name];
+    const asked = SLIDERS[this.#goal.value].map((name) => [name, moved(name) ? this.#sliders[name].input.value : null]);
+    return { goal: this.#goal.value === this.#ownGoal ? null : this.#goal.value, ...Object.fromEntries(asked) };
   }
 
   #say() {
-    const asked = this.#asked();
-    for (const name of NAMES) this.#sliders[name].output.textContent = fixed(Number(asked[name] ?? this.#own[name]), 2);
-    this.reset.disabled = NAMES.every((name) => asked[name] === null);
+    const { goal, ...asked } = this.#asked();
+    for (const part of this.#parts) part.hidden = part.dataset.of !== this.#goal.value;
+    for (const [name, value] of Object.entries(asked)) {
+      if (name in this.#own) this.#sliders[name].output.textContent = SAID[name](value === null ? this.#own[name] : Number(value));
+    }
+    this.reset.disabled = [goal, ...Object.values(asked)].every((value) => value === null);
   }
 
-  #begin(own) {
-    this.#own = own;
-    this.#rest = {};
-    for (const name of NAMES) {
+  /** Let the sliders of a goal that is looked at for the first time begin with the search's own. */
+  #begin(found) {
+    if (this.#ownGoal === null) {
+      this.#ownGoal = this.#goal.value = found.goal;
+      this.#goal.disabled = false;
+    }
+    for (const name of SLIDERS[found.goal].filter((known) => !(known in this.#own))) {
       const { input } = this.#sliders[name];
-      input.value = own[name];
+      this.#own[name] = found[name];
+      input.value = found[name] ?? input.max;
       this.#rest[name] = input.value;
       input.disabled = false;
     }
@@ -70,34 +89,43 @@ export class Ranking {
     this.#abort?.abort();
     this.#abort = new AbortController();
     try {
-      const found = await get(`${this.#path}/ranking`, { ...this.#asked(), limit: SHOWN }, this.#abort.signal);
-      if (this.#own === null) this.#begin({ alpha: found.alpha, beta: found.beta });
+      const found = await get(`${this.#path}/ranking`, this.#asked(), this.#abort.signal);
+      this.#begin(found);
       this.#render(found);
     } catch (error) {
       if (error.name !== "AbortError") show(this.#place, problem(error, () => this.load()));
     }
   }
 
-  #render({ items, loss, warning }) {
+  #render({ goal, items, loss, hypervolume, warning }) {
     if (!items.length) {
-      show(this.#place, nothing("The first results come with the first finished candidates."));
+      const fast = goal === "limit" && this.#asked().max_latency_ratio !== null;
+      show(this.#place, nothing(fast ? "Nothing that was explored is so fast." : "The first results come with the first finished candidates."));
       return;
     }
-    const columns = [
-      { label: "Rank", num: true, cell: (r) => whole(r.rank) },
-      { label: "Before", num: true, cell: move },
-      { label: "Architecture", cell: (r) => r.architecture },
+    const rank = { label: "Rank", num: true, cell: (r) => whole(r.rank) };
+    const before = { label: "Before", num: true, cell: move };
+    const rewards = [
       { label: "Reward", num: true, cell: (r) => fixed(r.reward) },
       { label: "Reward before", num: true, cell: (r) => fixed(r.stored_reward) },
+    ];
+    const lost = { label: "Hypervolume lost", num: true, help: "What the front's hypervolume would lose without this student.", cell: (r) => fixed(r.contribution, 4) };
+    const columns = [
+      ...(goal === "front" ? [] : [rank, before]),
+      { label: "Architecture", cell: (r) => r.architecture },
+      ...(goal === "reward" ? rewards : []),
       { label: `Loss (${loss})`, num: true, cell: (r) => fixed(r.loss) },
       { label: "Start", num: true, help: LOSS_START, cell: (r) => fixed(r.loss_start) },
       { label: "Latency", num: true, cell: (r) => ms(r.latency_ms) },
       { label: "Of the teacher's", num: true, cell: (r) => percent(r.latency_ratio) },
       { label: "Parameters", num: true, cell: (r) => millions(r.params_millions) },
+      ...(goal === "front" ? [lost] : []),
     ];
     if (isOperator()) columns.push({ label: el("span", { class: "visually-hidden" }, "Distil"), cell: (r) => this.#distil(r) });
     const doubt = warning ? [el("div", { class: "notice warn" }, warning)] : [];
-    show(this.#place, ...doubt, plainTable(columns, items, "Ranking under this reward"));
+    const covered = `Hypervolume ${fixed(hypervolume)}: the share of the signal that is explained, added up over the halvings of the teacher's latency.`;
+    const volume = goal === "front" ? [el("p", { class: "muted" }, covered)] : [];
+    show(this.#place, ...doubt, ...volume, plainTable(columns, goal === "front" ? items : items.slice(0, SHOWN), "Ranking by this goal"));
   }
 
   #distil(row) {

@@ -13,11 +13,12 @@ export function showSummary(search, { path, changed }) {
 }
 
 function about(search) {
-  const { teacher, corpus, objective, controller } = search.spec;
+  const { teacher, corpus, objective, controller, goal = "reward" } = search.spec;
   return [
     `teacher ${teacher.ref}`,
     `text ${corpus.source.join(", ")}`,
     `objective ${objective.name}`,
+    `goal ${goal}`,
     `strategy ${controller.strategy}`,
     search.started_at ? `started ${moment(search.started_at)}` : `asked for ${moment(search.created_at)}`,
   ].join(" · ");

@@ -75,6 +75,23 @@ def test_the_table_shows_starts_within_eighty_columns(capsys: pytest.CaptureFixt
     assert [line.split()[start] for line in table[1:]] == ["0.625", "-"]
 
 
+@pytest.mark.parametrize(
+    ("goal", "title"),
+    [
+        ("reward", "best by reward"),
+        ("limit", "lowest loss within the limits"),
+        ("front", "Pareto front of loss and latency, fastest first"),
+    ],
+)
+def test_the_first_table_is_what_the_search_was_after(
+    capsys: pytest.CaptureFixture[str], goal: str, title: str
+) -> None:
+    show_result(summarise(replace(RECORD, spec={"goal": goal}), EPISODES), to_stderr=False)
+    _, head, first, *_ = capsys.readouterr().out.splitlines()
+    assert head.startswith(f"search trial, goal {goal}: succeeded, ")
+    assert first.strip() == title
+
+
 def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:
     path = tmp_path / "candidates.csv"
     assert write_table(RECORD, EPISODES, path) == 3
