@@ -1,11 +1,9 @@
-"""The Gaussian process: finds the best with few states, spreads its picks, and copes with many."""
+"""The Gaussian process: predicts what it has seen enough of, and copes with many states."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from controller import gaussian_process
@@ -20,7 +18,7 @@ from kdnas.testing.benchmark_space import (
     benchmark_problem,
     benchmark_reward,
 )
-from kdnas.testing.strategy_contract import ALL, StrategyContract, observed
+from kdnas.testing.strategy_contract import ALL, StrategyContract
 
 SPEC = ControllerSpec(strategy="gp")
 LARGE_SPACE = SearchSpace.from_axes(
@@ -45,37 +43,6 @@ def begun(space: SearchSpace = BENCHMARK_SPACE, seed: int = 0, **known: Any) -> 
     return strategy
 
 
-def trainings_to_the_best(seed: int, *, with_starts: bool, batch: int) -> int:
-    best = max(ALL, key=lambda i: benchmark_reward(BENCHMARK_SPACE[i]))
-    strategy, history = begun(seed=seed, with_starts=with_starts), History()
-    for episode in range(1, len(ALL)):
-        proposals = strategy.ask(episode, batch, ALL, history)
-        history = observed(history, episode, proposals)
-        if best in history.indices:
-            break
-    return len(history.indices)
-
-
-@pytest.mark.parametrize("with_starts", [False, True])
-def test_it_needs_far_fewer_trainings_than_a_draw(with_starts: bool) -> None:
-    """A draw takes half of the states in the mean."""
-    needed = [trainings_to_the_best(seed, with_starts=with_starts, batch=4) for seed in range(5)]
-    assert np.median(needed) <= len(ALL) / 4
-
-
-def test_a_pick_makes_those_like_it_less_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing counts but what is not known, picks of one episode lie apart."""
-    monkeypatch.setattr(gaussian_process, "CONFIDENCE", 1e6)
-    strategy = GaussianProcessStrategy(SPEC, BENCHMARK_SPACE, 0)
-    unbounded = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: -loss)
-    strategy.begin(unbounded)
-    history = observed(History(), 1, strategy.ask(1, 6, ALL, History()))
-    picked = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 6, ALL, history)]
-    one_by_one = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 1, ALL, history)]
-    assert picked[:1] == one_by_one
-    assert len({(a.layers, a.hidden) for a in picked}) >= 4
-
-
 def test_its_prediction_is_near_the_truth_once_it_has_seen_enough() -> None:
     strategy, seen = begun(with_starts=False), [i for i in ALL if i % 3]
     told = tuple(
@@ -89,24 +56,6 @@ def test_its_prediction_is_near_the_truth_once_it_has_seen_enough() -> None:
 
 def _loss(index: int) -> float:
     return benchmark_losses(BENCHMARK_SPACE[index]).relative
-
-
-def test_before_it_knows_a_loss_half_of_its_picks_are_by_the_start() -> None:
-    problem, strategy = benchmark_problem(), begun()
-    best = sorted(ALL, key=lambda i: (-problem.reward_of(i, problem.starts[i]), i))[:3]
-    proposals = strategy.ask(1, 6, ALL, History())
-    assert [p.index for p in proposals if p.source == "reading"] == best
-    assert [p.source for p in proposals].count("random") == 3
-    without = begun(with_starts=False).ask(1, 6, ALL, History())
-    assert {p.source for p in without} == {"random"}
-
-
-def test_failures_say_nothing_of_the_loss() -> None:
-    strategy = begun()
-    failed = tuple(Observation(1, i, 0.0, failed=True) for i in range(8))
-    proposals = strategy.ask(2, 3, ALL, History((failed,)))
-    assert [p.source for p in proposals] == ["reading", "reading", "random"]
-    assert not {p.index for p in proposals} & set(range(8))
 
 
 def test_of_very_many_states_the_hopeful_ones_are_compared(
@@ -129,18 +78,6 @@ def test_of_very_many_states_the_hopeful_ones_are_compared(
 
 def _large_loss(index: int) -> float:
     return benchmark_losses(LARGE_SPACE[index]).relative
-
-
-def test_a_start_that_some_states_lack_is_left_out() -> None:
-    problem = benchmark_problem()
-    some = replace(problem, starts={0: problem.starts[0]})
-    with_some, without = (GaussianProcessStrategy(SPEC, BENCHMARK_SPACE, 0) for _ in range(2))
-    with_some.begin(some)
-    without.begin(benchmark_problem(with_starts=False))
-    history = observed(History(), 1, without.ask(1, 6, ALL, History()))
-    assert with_some.ask(2, 6, ALL, history) == without.ask(2, 6, ALL, history)
-    whole = begun()
-    assert whole.ask(2, 6, ALL, history) != without.ask(2, 6, ALL, history)
 
 
 def test_it_must_be_told_what_is_known() -> None:

@@ -35,7 +35,8 @@ def own_module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spec(**options: Any) -> ControllerSpec:
-    return ControllerSpec(episodes=6, candidates=COUNT, **options)
+    """Of the published controller, unless told otherwise, which never proposes a state again."""
+    return ControllerSpec(**{"episodes": 6, "candidates": COUNT, "variant": "once", **options})
 
 
 class TestRandom(StrategyContract):

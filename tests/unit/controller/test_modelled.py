@@ -1,0 +1,132 @@
+"""What strategies that model the loss have in common: first picks, few trainings, spread picks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller import modelled
+from controller.gaussian_process import GaussianProcessStrategy
+from controller.learning import LearningController
+from controller.modelled import Modelled
+from kdnas.search.hypervolume import hypervolume
+from kdnas.search.protocols import History, Observation
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec, Goal
+from kdnas.testing.benchmark_space import (
+    BENCHMARK_SPACE,
+    benchmark_losses,
+    benchmark_problem,
+    benchmark_reward,
+)
+from kdnas.testing.strategy_contract import ALL, observed
+
+KINDS: list[type[Modelled]] = [GaussianProcessStrategy, LearningController]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def begun(kind: type[Modelled], seed: int = 0, goal: Goal = "reward", **known: Any) -> Modelled:
+    strategy = kind(ControllerSpec(), BENCHMARK_SPACE, seed)
+    strategy.begin(replace(benchmark_problem(**known), goal=goal))
+    return strategy
+
+
+def trainings_to_the_best(kind: type[Modelled], seed: int, *, with_starts: bool) -> int:
+    best = max(ALL, key=lambda i: benchmark_reward(BENCHMARK_SPACE[i]))
+    strategy, history = begun(kind, seed, with_starts=with_starts), History()
+    for episode in range(1, len(ALL)):
+        proposals = strategy.ask(episode, 4, ALL, history)
+        history = observed(history, episode, proposals)
+        if best in history.indices:
+            break
+    return len(history.indices)
+
+
+@pytest.mark.parametrize("with_starts", [False, True])
+def test_it_needs_far_fewer_trainings_than_a_draw(kind: type[Modelled], with_starts: bool) -> None:
+    """A draw takes half of the states in the mean."""
+    needed = [trainings_to_the_best(kind, seed, with_starts=with_starts) for seed in range(5)]
+    assert np.median(needed) <= len(ALL) / 4
+
+
+def test_a_front_is_covered_with_few_trainings(kind: type[Modelled]) -> None:
+    facts = benchmark_problem().facts
+    losses = [benchmark_losses(state).relative for state in BENCHMARK_SPACE.states]
+    whole = hypervolume([(losses[i], facts[i].latency_ratio) for i in ALL])
+    strategy, history = begun(kind, goal="front", with_starts=False), History()
+    for episode in range(1, 4):
+        history = observed(history, episode, strategy.ask(episode, 6, ALL, history))
+    found = hypervolume([(losses[i], facts[i].latency_ratio) for i in history.indices])
+    assert found >= 0.98 * whole
+    drawn = [
+        hypervolume([(losses[i], facts[i].latency_ratio) for i in rng.permutation(len(ALL))[:18]])
+        for rng in map(np.random.default_rng, range(20))
+    ]
+    assert found > np.quantile(drawn, 0.9)
+
+
+def test_a_pick_makes_those_like_it_less_uncertain(
+    kind: type[Modelled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing counts but what is not known, picks of one episode lie apart."""
+    monkeypatch.setattr(modelled, "CONFIDENCE", 1e6)
+    strategy = kind(ControllerSpec(), BENCHMARK_SPACE, 0)
+    free = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: 1 - loss)
+    strategy.begin(free)
+    history = observed(History(), 1, strategy.ask(1, 6, ALL, History()))
+    picked = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 6, ALL, history)]
+    one_by_one = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 1, ALL, history)]
+    assert picked[:1] == one_by_one
+    assert len({(a.layers, a.hidden) for a in picked}) >= 4
+
+
+def test_before_it_knows_a_loss_most_of_its_picks_are_by_the_start(kind: type[Modelled]) -> None:
+    problem, strategy = benchmark_problem(), begun(kind)
+    best = sorted(ALL, key=lambda i: (-problem.reward_of(i, problem.starts[i]), i))[:5]
+    proposals = strategy.ask(1, 6, ALL, History())
+    assert [p.index for p in proposals if p.source == "reading"] == best
+    assert [p.source for p in proposals].count("random") == 1
+    without = begun(kind, with_starts=False).ask(1, 6, ALL, History())
+    assert {p.source for p in without} == {"random"}
+
+
+def test_failures_say_nothing_of_the_loss(kind: type[Modelled]) -> None:
+    failed = tuple(Observation(1, i, 0.0, failed=True) for i in range(8))
+    proposals = begun(kind).ask(2, 4, ALL, History((failed,)))
+    assert [p.source for p in proposals] == ["reading"] * 3 + ["random"]
+    assert not {p.index for p in proposals} & set(range(8))
+
+
+def test_a_start_that_some_states_lack_is_left_out(kind: type[Modelled]) -> None:
+    problem = benchmark_problem()
+    some = replace(problem, starts={0: problem.starts[0]})
+    with_some, without = (kind(ControllerSpec(), BENCHMARK_SPACE, 0) for _ in range(2))
+    with_some.begin(some)
+    without.begin(benchmark_problem(with_starts=False))
+    history = observed(History(), 1, without.ask(1, 6, ALL, History()))
+    assert with_some.ask(2, 6, ALL, history) == without.ask(2, 6, ALL, history)
+    assert begun(kind).ask(2, 6, ALL, history) != without.ask(2, 6, ALL, history)
+
+
+def test_a_space_of_one_state_is_proposed_once(kind: type[Modelled]) -> None:
+    axes = {"layers": [3], "heads": [12], "hidden": [384], "intermediate": [768]}
+    space = SearchSpace.from_axes({**axes, "activation": ["gelu"]})
+    strategy = kind(ControllerSpec(), space, 0)
+    strategy.begin(benchmark_problem(space))
+    assert [p.index for p in strategy.ask(1, 6, [0], History())] == [0]
+    assert strategy.ask(2, 6, [0], History(((Observation(1, 0, 0.5, loss=0.5),),))) == []
+
+
+def test_equal_losses_are_no_trouble(kind: type[Modelled]) -> None:
+    told = tuple(Observation(1, i, 0.5, loss=0.5) for i in range(8))
+    strategy = begun(kind)
+    strategy.tell(1, History((told,)))
+    proposals = strategy.ask(2, 6, ALL, History((told,)))
+    assert len({p.index for p in proposals}) == 6
