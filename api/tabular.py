@@ -14,7 +14,7 @@ from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.specs.search import ControllerSpec, SearchSpec
-from kdnas.tabular.comparison import LATENCY_RATIOS, Question, run_replays, standings
+from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
 from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
 from kdnas.tabular.judge import SOLVED_VOLUME
 from kdnas.tabular.replay import Replay
@@ -205,6 +205,9 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "standings": []
         if reference is None
         else [row.to_json() for row in standings(question, replays, reference)],
+        "curves": []
+        if reference is None
+        else [curve.to_json() for curve in curves(question, replays)],
         "replays": [asdict(one) for one in replays],
     }
 

@@ -119,6 +119,9 @@ def strategies(
         Path | None,
         typer.Option(dir_okay=False, help="JSON file; what it has of this is not run again."),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="PNG file: regret over trainings.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Compare strategies on a table, by the real search loop and without training.
@@ -129,7 +132,11 @@ def strategies(
     seeds.
     """
     from api.tabular import compare_strategies
+    from kdnas.cli.screens.plot import plot_regrets
     from kdnas.cli.screens.tabular import standing_lines
+
+    if plot is not None and plot.suffix != ".png":
+        raise SpecError(f"--plot {plot} is no .png file; give its name this ending")
 
     with bar("strategies", None, "searches") as shown:
         found = compare_strategies(
@@ -148,6 +155,8 @@ def strategies(
             output=output,
             on_progress=lambda done, total, note: shown.at(done, total, note),
         )
+    if plot is not None:
+        plot_regrets(found, plot)
     answer(found, as_json, standing_lines(found))
 
 

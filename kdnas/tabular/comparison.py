@@ -24,6 +24,8 @@ from kdnas.tabular.surface import Surface
 
 LATENCY_RATIOS: Final = (0.1, 0.2, 0.4)
 """Latencies, as shares of the teacher's, under which the best loss is told."""
+NUM_POINTS: Final = 25
+"""Numbers of trainings of a curve, at most."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,25 @@ class Standing:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How the regret of a strategy falls.
+
+    Attributes:
+        name: of the strategy.
+        trainings: after which it was looked at, rising.
+        regrets: by number of trainings, as in :class:`Standing`.
+    """
+
+    name: str
+    trainings: tuple[int, ...]
+    regrets: tuple[Interval, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {**asdict(self), "regrets": [_plain(one) for one in self.regrets]}
+
+
 def _plain(interval: Interval) -> list[float | None]:
     return [None if math.isinf(value) else value for value in interval]
 
@@ -196,16 +217,36 @@ def _take_one_thread() -> None:
     threadpool_limits(1)
 
 
+def curves(question: Question, replays: Sequence[Replay]) -> list[Curve]:
+    """Follow each strategy's regret over its trainings, at distances that grow with them."""
+    most = question.budgets[-1]
+    points = sorted({round(most ** (i / (NUM_POINTS - 1))) for i in range(NUM_POINTS)})
+    return [
+        Curve(
+            name,
+            tuple(points),
+            tuple(median_interval([question.judge.regret(one, n) for one in own]) for n in points),
+        )
+        for name, own in _by_strategy(replays).items()
+    ]
+
+
+def _by_strategy(replays: Sequence[Replay]) -> dict[str, list[Replay]]:
+    """The replays of each strategy by seed, in the order in which strategies first appear."""
+    found: dict[str, list[Replay]] = {one.strategy: [] for one in replays}
+    for one in sorted(replays, key=lambda one: one.seed):
+        found[one.strategy].append(one)
+    return found
+
+
 def standings(question: Question, replays: Sequence[Replay], reference: str) -> list[Standing]:
     """Sum up replays, a strategy a row, in the order in which they first appear.
 
     Raises:
         SpecError: the reference is none of them.
     """
-    by_name: dict[str, list[Replay]] = {}
-    for one in sorted(replays, key=lambda one: one.seed):
-        by_name.setdefault(one.strategy, []).append(one)
-    order = list(dict.fromkeys(one.strategy for one in replays))
+    by_name = _by_strategy(replays)
+    order = list(by_name)
     if reference not in by_name:
         raise SpecError(f"reference {reference!r} is none of {', '.join(order)}; name one of them")
     judge = question.judge

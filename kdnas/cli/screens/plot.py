@@ -1,10 +1,12 @@
-"""Loss against latency with the Pareto front, as a picture."""
+"""Pictures: what a search has found, and how strategies compare."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from kdnas.errors import StoreError
 
 COLOURS = {"random": "#7a8794", "controller": "#d1495b"}
 
@@ -56,3 +58,47 @@ def plot_search(summary: Mapping[str, Any], path: Path) -> None:
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
+
+
+def plot_regrets(found: Mapping[str, Any], path: Path) -> None:
+    """Draw the regret of each strategy over its trainings, with its interval.
+
+    Args:
+        found: as ``kdnas tabular strategies --json`` prints it.
+        path: of the PNG.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    colours = colormaps["tab20"]
+    lowest = min(
+        (m for curve in found["curves"] for m, _, _ in curve["regrets"] if m > 0), default=1.0
+    )
+    for number, curve in enumerate(found["curves"]):
+        colour = colours(number % colours.N)
+        middle, low, high = zip(*curve["regrets"], strict=True)
+        axes.plot(curve["trainings"], middle, color=colour, label=curve["name"])
+        axes.fill_between(curve["trainings"], low, high, color=colour, alpha=0.12, linewidth=0)
+    unit = "share of the hypervolume that is missing" if found["goal"] == "front" else "reward"
+    axes.set(
+        xlabel="trainings",
+        ylabel=f"regret ({unit})",
+        title=f"{found['table']}, goal {found['goal']}: medians of {found['seeds']} seeds",
+        xscale="log",
+        ylim=(0, None),
+    )
+    # Logarithmic, down to the smallest regret that any has, and to 0 below it.
+    axes.set_yscale("symlog", linthresh=lowest)
+    axes.legend(frameon=False, fontsize="small")
+    axes.spines[["top", "right"]].set_visible(False)
+    try:
+        figure.savefig(path, dpi=130)
+    except OSError as error:
+        raise StoreError(
+            f"{path} could not be written ({error.strerror or error}); choose another --plot"
+        ) from None

@@ -1,0 +1,234 @@
+"""What each part of the learning controller brings: one at a time left out or put in its place.
+
+    python benchmarks/controller_ablation.py run --output FOLDER
+    python benchmarks/controller_ablation.py report --output FOLDER
+
+Each variant searches tables and formulas 20 times by the real loop, with goal ``front`` and without
+the losses with which states start, as the strategies beside it do. What is there is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+
+from api.tabular import compare_strategies
+from controller.encoding import StateEncoder
+from controller.learning import LearningController
+from kdnas.records import Proposal
+from kdnas.search.protocols import History, Observation, SearchProblem
+
+TABLES: Final = ("minilm", "additive", "rough")
+SEEDS: Final = 20
+BUDGETS: Final = ("40", "60", "100")
+
+
+class _Patched(LearningController):
+    """The controller with other constants: ``module.NAME`` → value."""
+
+    constants: Mapping[str, float] = {}
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        with self._changed():
+            return super().ask(episode, count, allowed, history)
+
+    def tell(self, episode: int, history: History) -> float | None:
+        with self._changed():
+            return super().tell(episode, history)
+
+    def _changed(self) -> ExitStack:
+        stack = ExitStack()
+        for name, value in self.constants.items():
+            stack.enter_context(patch(f"controller.{name}", value))
+        return stack
+
+
+class OneMember(_Patched):
+    """No ensemble."""
+
+    constants = {"lstm.MEMBERS": 1}
+
+
+class Untrained(_Patched):
+    """LSTMs keep their first weights; the regression alone learns."""
+
+    constants = {"lstm.EPOCHS": 0}
+
+
+class LongerTraining(_Patched):
+    """Five times as many epochs."""
+
+    constants = {"lstm.EPOCHS": 200}
+
+
+class MoreCells(_Patched):
+    """Twice as many cells."""
+
+    constants = {"lstm.CELLS": 32}
+
+
+class NoDoubt(_Patched):
+    """The regression's own uncertainty."""
+
+    constants = {"learning.DOUBT": 1.0}
+
+
+class Greedy(_Patched):
+    """The best predictions, without upper confidence."""
+
+    constants = {"learning.DOUBT": 0.0}
+
+
+class AtOnce(LearningController):
+    """Axes in one step in place of one after the other."""
+
+    def begin(self, problem: SearchProblem) -> None:
+        super().begin(problem)
+        self._sequences = self.features[None]
+
+
+class OneHot(LearningController):
+    """Axes one-hot, as published, in place of numbers on a logarithmic scale."""
+
+    def begin(self, problem: SearchProblem) -> None:
+        super().begin(problem)
+        encoded = StateEncoder(problem.space).states
+        varied = encoded[:, encoded.std(axis=0) > 0]
+        binary = [column for column in varied.T if set(np.unique(column)) == {0.0, 1.0}]
+        self.features = np.array(binary).T - np.mean(binary, axis=1)
+        self._sequences = self.features[None]
+
+
+class NoSequence(LearningController):
+    """A regression on the numbers alone: no LSTM."""
+
+    def begin(self, problem: SearchProblem) -> None:
+        super().begin(problem)
+        self._sequences = np.zeros_like(self._sequences)
+
+
+class LastEpisode(LearningController):
+    """Learns from the last episode alone, as published."""
+
+    def tell(self, episode: int, history: History) -> float | None:
+        return super().tell(episode, History(history.episodes[-1:]))
+
+    def believe(self, known: Mapping[int, float], *rest: Any) -> Any:
+        return super().believe({i: known[i] for i in self._last if i in known}, *rest)
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        last = history.episodes[-1] if history.episodes else ()
+        self._last = [o.index for o in last]
+        return super().ask(episode, count, allowed, history)
+
+
+class LikePicks(LearningController):
+    """Picks of an episode do not know of each other."""
+
+    def believe(self, *asked: Any) -> Any:
+        states, belief = super().believe(*asked)
+        belief.look = lambda position: None
+        return states, belief
+
+
+class PredictsReward(LearningController):
+    """Learns rewards, from which a loss is taken back, in place of the loss."""
+
+    def believe(self, known: Mapping[int, float], *rest: Any) -> Any:
+        prices = self._prices
+        told = {i: 1 - prices[i] * (1 - loss) for i, loss in known.items()}
+        states, belief = super().believe(told, *rest)
+        own = prices[np.asarray(states)]
+        belief.mean = 1 - (1 - belief.mean) / own
+        for member in belief._members:
+            member.variance = member.variance / own**2
+        belief._between = belief._between / own**2
+        return states, belief
+
+    def begin(self, problem: SearchProblem) -> None:
+        super().begin(problem)
+        count = len(problem.facts)
+        self._prices = np.array([problem.reward_of(i, 0.0) for i in range(count)])
+
+    def tell(self, episode: int, history: History) -> float | None:
+        return None
+
+
+class RandomShare(LearningController):
+    """One pick in five is drawn, as ε does, in place of the last of the hopeful ones."""
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        hopeful = super().ask(episode, count - count // 5, allowed, history)
+        taken = {proposal.index for proposal in hopeful} | history.indices
+        free = [index for index in allowed if index not in taken]
+        rng = np.random.default_rng([self._seed, episode])
+        drawn = rng.permutation(free)[: count - len(hopeful)]
+        return [*hopeful, *(Proposal(int(index), "random") for index in drawn)]
+
+
+VARIANTS: Final = (
+    NoSequence, Untrained, LongerTraining, MoreCells, OneMember, AtOnce, OneHot, NoDoubt, Greedy,
+    LikePicks, LastEpisode, PredictsReward, RandomShare,
+)  # fmt: skip
+BESIDE: Final = ("controller", "gp", "random", "controller-once")
+
+
+def names() -> list[str]:
+    """The strategies: what is there, and each variant by its class."""
+    module = "controller_ablation"
+    return [*BESIDE, *(f"{module}:{variant.__name__}" for variant in VARIANTS)]
+
+
+def compare(table: str, folder: Path) -> dict[str, Any]:
+    """Compare all variants on one table; resumes what is in the folder."""
+    return compare_strategies(
+        table,
+        names=names(),
+        seeds=SEEDS,
+        budgets=BUDGETS,
+        candidates=20,
+        goal="front",
+        latency_price=None,
+        max_latency_ratio=None,
+        schedule=None,
+        starts=False,
+        reference="controller",
+        workers=None,
+        output=folder / f"ablation-{table}.json",
+        on_progress=lambda done, total, name: print(f"{table} {done}/{total} {name}", flush=True),
+    )
+
+
+def main() -> None:
+    """Run the comparisons, or print what they found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--tables", default=",".join(TABLES))
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    said = {variant.__name__: (variant.__doc__ or "").rstrip(".") for variant in VARIANTS}
+    for table in asked.tables.split(","):
+        found = compare(table, asked.output)
+        if asked.what == "report":
+            print(json.dumps({row["name"]: row["trainings"] for row in found["standings"]}))
+            for row in found["standings"]:
+                name = row["name"].split(":")[-1]
+                print(f"| {table} | {name} | {said.get(name, '')} | {row['trainings']} |")
+
+
+if __name__ == "__main__":
+    main()
