@@ -6,26 +6,25 @@ own; what a sampler draws comes from seed and episode.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from controller.exploration import Purpose, draw, generator
+from controller.exploration import Purpose, generator
 from controller.stateless import Stateless, not_proposed
-from kdnas.architecture import Architecture
-from kdnas.errors import ArchitectureError
 from kdnas.records import Proposal
-from kdnas.search.protocols import History, Observation
+from kdnas.search.protocols import History, Observation, SearchProblem
 from kdnas.search_space import AXES
 
 POPULATION: Final = 20
 """Trials of a generation of NSGA-II."""
-TRIES: Final = 30
+TRIES: Final = 5
 """Questions to a sampler for one state, where it asks for what was seen or is not allowed."""
 
 _LOW_BOTH: Final = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
@@ -52,18 +51,28 @@ class _OptunaStrategy(Stateless):
         assert observation.loss is not None  # studies are told of no other
         return [observation.loss, self.problem.facts[observation.index].latency_ratio]
 
+    def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known, and where each state stands on the axes."""
+        super().begin(problem)
+        axes = problem.space.axes
+        self._ranks = np.array(
+            [
+                [axes[axis].index(getattr(state, axis)) for axis in AXES]
+                for state in problem.space.states
+            ]
+        )
+
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
-        """Propose what the sampler asks for; drawn states where it asks for what cannot be had."""
-        free, proposals = set(not_proposed(allowed, history)), []
+        """Propose what the sampler asks for, or what is nearest to it where it cannot be had."""
+        free, proposals = sorted(not_proposed(allowed, history)), []
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         study = self._study(int(rng.integers(2**31)), history)
         for _ in range(min(count, len(free))):
-            asked = next((index for index in self._asked(study) if index in free), None)
-            index = draw(rng, sorted(free), 1)[0] if asked is None else asked
-            free.discard(index)
-            proposals.append(Proposal(index, "random" if asked is None else self.name))
+            index = self._asked(study, free)
+            free.remove(index)
+            proposals.append(Proposal(index, self.name))
         return proposals
 
     def _study(self, seed: int, history: History) -> Study:
@@ -90,21 +99,18 @@ class _OptunaStrategy(Stateless):
         axes = self.problem.space.axes
         return {axis: IntDistribution(0, len(axes[axis]) - 1) for axis in AXES}
 
-    def _asked(self, study: Study) -> Iterator[int]:
-        """States that the sampler asks for, one after the other; what is no state has failed."""
-        space = self.problem.space
+    def _asked(self, study: Study, free: Sequence[int]) -> int:
+        """Ask until a free state comes; else the nearest one, counted in steps along the axes."""
+        axes = self._distributions
         for _ in range(TRIES):
-            trial = study.ask(self._distributions)
-            values = {axis: space.axes[axis][rank] for axis, rank in trial.params.items()}
-            try:
-                state = Architecture(**values)
-            except ArchitectureError:  # heads that do not divide the width
-                study.tell(trial, state=TrialState.FAIL)
-                continue
-            if state in space:
-                yield space.index(state)  # one that is taken stays open: TPE then looks elsewhere
-            else:
-                study.tell(trial, state=TrialState.FAIL)
+            trial = study.ask(axes)
+            ranks = np.array([trial.params[axis] for axis in axes])
+            away = np.abs(self._ranks[free] - ranks).sum(axis=1)
+            nearest = int(np.argmin(away))
+            if away[nearest] == 0:
+                break  # it stays open: TPE then looks elsewhere
+            study.tell(trial, state=TrialState.FAIL)
+        return free[nearest]
 
 
 class TPEStrategy(_OptunaStrategy):
