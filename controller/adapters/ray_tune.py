@@ -93,10 +93,10 @@ class KdnasSearcher(Searcher):  # type: ignore[misc]
             )
         self._rounds, self._told = Rounds(self._search), []
         for index, loss in state["told"]:
-            self._rounds.ask()  # as was done before the trial began
             self._tell(index, loss)
         self._running = state["running"]
 
     def _tell(self, index: int, loss: float | None) -> None:
+        self._rounds.ask()  # as was done before the trial began, maybe in another process
         self._rounds.tell(index, loss)
         self._told.append((index, loss))
