@@ -116,15 +116,15 @@ from pathlib import Path
 spec = importlib.util.spec_from_file_location("adapter_test", sys.argv[1])
 here = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(here)
-driver = os.getpid()
+driver, deadly = os.getpid(), sys.argv[3]
 
-def kills(config):
-    if str(here.Architecture(**config)) == sys.argv[3]:
+def trained(config):
+    if str(here.Architecture(**config)) == deadly:
         os.kill(driver, signal.SIGKILL)
     here.trained(config)
 
 ray.init(address=sys.argv[4])
-here.tuner(kills, here.KdnasSearcher(here.search()), Path(sys.argv[2]), 6).fit()
+here.tuner(trained, here.KdnasSearcher(here.search()), Path(sys.argv[2]), 6).fit()
 """
 
 
