@@ -48,8 +48,8 @@ class KdnasSampler(BaseSampler):
     Parameters that are no axes are drawn at random. When all states within the limits are tried
     ``study.optimize`` ends.
 
-    It is made for one trial after the other (``n_jobs=1``). A state whose trial is still running,
-    be it only that its process was killed, is proposed again where its episode has no other left.
+    It is made for one trial after the other (``n_jobs=1``): a state whose trial is still running
+    is proposed again where its episode has no other left, since the trial's process may be gone.
 
     Args:
         search: what is searched.

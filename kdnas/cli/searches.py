@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -87,6 +89,7 @@ def export(
     from kdnas.db.repository import searches
 
     kind = _kind(output, format_)
+    write: Callable[[Path], int]
     with reading() as session:
         record = searches.get_search(session, search)
         if kind == OPTUNA:
@@ -95,10 +98,11 @@ def export(
 
             facts = searches.search_facts(session, record.id)
             found = candidates_after(session, record.id, None, MOST_PROPOSED)
-            rows = write_study(record, None if facts is None else facts.axes, found, output)
+            write = partial(write_study, record, None if facts is None else facts.axes, found)
         else:
             episodes = candidates.list_episodes(session, record.id)
-            rows = write_table(record, episodes, output, kind)
+            write = partial(write_table, record, episodes, kind=kind)
+    rows = write(output)
     plain = {
         "id": record.id,
         "name": record.name,

@@ -60,7 +60,9 @@ def write_study(
     """
     if axes is None:
         axes = {axis: sorted({row[axis] for row in rows}) for axis in AXES}
-    choices = {axis: CategoricalDistribution(axes[axis]) for axis in AXES} if rows else {}
+    choices: dict[str, BaseDistribution] = (
+        {axis: CategoricalDistribution(axes[axis]) for axis in AXES} if rows else {}
+    )
     values = _values(search)
     # SQLite's own name of a file would take some characters of a path for something else.
     with closing(sqlite3.connect(":memory:")) as connection, _quiet():
@@ -74,12 +76,12 @@ def write_study(
         columns = [column for column, _ in values.values()]
         study.add_trials(_trial(row, choices, columns) for row in rows)
         content = connection.serialize()
-    write_whole(path, lambda draft: _write(draft, content))
+
+    def write(draft: Path) -> None:
+        draft.write_bytes(content)
+
+    write_whole(path, write)
     return len(rows)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _values(search: SearchRecord) -> dict[str, tuple[str, StudyDirection]]:
