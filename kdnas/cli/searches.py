@@ -124,6 +124,7 @@ def _kind(output: Path, format_: str | None) -> str:
     if kind not in WRITERS:
         endings = [f".{known}" for known in WRITERS]
         raise SpecError(
-            f"{unknown_name('file ending', output.suffix, endings)}; or name it by --format"
+            f"{unknown_name('file ending', output.suffix, endings)}; --format names others, such "
+            "as optuna"
         )
     return kind

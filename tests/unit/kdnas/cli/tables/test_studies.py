@@ -194,7 +194,7 @@ def test_the_command_takes_the_format_from_the_ending_or_is_told(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--output", "a.db"], r"unknown file ending '\.db'.*; or name it by --format"),
+        (["--output", "a.db"], r"unknown file ending '\.db'.*; --format names others"),
         (
             ["--output", "a.db", "--format", "optun"],
             "unknown format 'optun', did you mean 'optuna'",
