@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,10 +13,14 @@ from kdnas.cli.options import common
 from kdnas.cli.screens.search import show_result
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import answer, print_answer, print_lines
-from kdnas.cli.tables.candidates import write_table
+from kdnas.cli.tables.candidates import WRITERS, write_table
+from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.search import MOST_PROPOSED
 
 if TYPE_CHECKING:
     from kdnas.db.lists.job_pages import Row
+
+OPTUNA: Final = "optuna"
 
 app = typer.Typer(help="List, show and export searches.", no_args_is_help=True)
 
@@ -69,16 +75,34 @@ def export(
     output: Annotated[
         Path, typer.Option(help="File to write: .csv, .json or .parquet by its ending.")
     ],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="csv, json, parquet, or optuna: a study in SQLite.  [default: by the ending]",
+        ),
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Write every candidate of a search to a file."""
+    """Write every candidate of a search to a file; what is there is replaced."""
     from kdnas.db.exploration import candidates
     from kdnas.db.repository import searches
 
+    kind = _kind(output, format_)
+    write: Callable[[Path], int]
     with reading() as session:
         record = searches.get_search(session, search)
-        episodes = candidates.list_episodes(session, record.id)
-    rows = write_table(record, episodes, output)
+        if kind == OPTUNA:
+            from kdnas.cli.tables.studies import write_study
+            from kdnas.db.lists.candidate_pages import candidates_after
+
+            facts = searches.search_facts(session, record.id)
+            found = candidates_after(session, record.id, None, MOST_PROPOSED)
+            write = partial(write_study, record, None if facts is None else facts.axes, found)
+        else:
+            episodes = candidates.list_episodes(session, record.id)
+            write = partial(write_table, record, episodes, kind=kind)
+    rows = write(output)
     plain = {
         "id": record.id,
         "name": record.name,
@@ -89,3 +113,18 @@ def export(
         "file": str(output),
     }
     answer(plain, as_json, [f"{rows} candidates of {record.name} written to {output}"])
+
+
+def _kind(output: Path, format_: str | None) -> str:
+    if format_ is not None:
+        if format_ not in {*WRITERS, OPTUNA}:
+            raise SpecError(unknown_name("format", format_, [*WRITERS, OPTUNA]))
+        return format_
+    kind = output.suffix.removeprefix(".")
+    if kind not in WRITERS:
+        endings = [f".{known}" for known in WRITERS]
+        raise SpecError(
+            f"{unknown_name('file ending', output.suffix, endings)}; --format names others, such "
+            "as optuna"
+        )
+    return kind

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from kdnas.records import Episode, LossName
 from kdnas.search.protocols import History, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a state came to: its reward and the loss of which that is made, None of a failure."""
+
+    index: int
+    reward: float | None
+    loss: float | None
 
 
 def history_of(episodes: Iterable[Episode], loss: LossName) -> History:
@@ -18,28 +28,38 @@ def history_of(episodes: Iterable[Episode], loss: LossName) -> History:
 
 
 def extended(history: History, episode: Episode, loss: LossName) -> History:
-    """Add one finished episode to a history; ``loss`` names the one that rewards are made of.
-
-    A failed candidate is told as the worst reward seen up to and including its own episode (0 if
-    there is none), so what later episodes bring never changes what was told.
-    """
-    failures = any(candidate.reward is None for candidate in episode.candidates)
-    worst = _worst_reward(history, episode) if failures else 0.0
-    observations = tuple(
-        Observation(episode.number, candidate.index, worst, failed=True)
-        if candidate.reward is None
-        else Observation(
-            episode.number,
+    """Add one finished episode to a history; ``loss`` names the one that rewards are made of."""
+    outcomes = [
+        Outcome(
             candidate.index,
             candidate.reward,
-            loss=None if candidate.losses is None else candidate.losses.named(loss),
+            None
+            if candidate.reward is None or candidate.losses is None
+            else candidate.losses.named(loss),
         )
         for candidate in episode.candidates
+    ]
+    return with_outcomes(history, episode.number, outcomes)
+
+
+def with_outcomes(history: History, number: int, outcomes: Sequence[Outcome]) -> History:
+    """Add the outcomes of one episode to a history.
+
+    A failure is told as the worst reward seen up to and including its own episode (0 if there is
+    none), so what later episodes bring never changes what was told.
+    """
+    failures = any(outcome.reward is None for outcome in outcomes)
+    worst = _worst_reward(history, outcomes) if failures else 0.0
+    observations = tuple(
+        Observation(number, outcome.index, worst, failed=True)
+        if outcome.reward is None
+        else Observation(number, outcome.index, outcome.reward, loss=outcome.loss)
+        for outcome in outcomes
     )
     return History((*history.episodes, observations))
 
 
-def _worst_reward(history: History, episode: Episode) -> float:
+def _worst_reward(history: History, outcomes: Sequence[Outcome]) -> float:
     earlier = (o.reward for told in history.episodes for o in told if not o.failed)
-    own = (c.reward for c in episode.candidates if c.reward is not None)
+    own = (o.reward for o in outcomes if o.reward is not None)
     return min((*earlier, *own), default=0.0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kdnas.errors import SpecError, StoreError, unknown_name
+from kdnas.cli.tables.files import write_whole
 from kdnas.records import Candidate, Episode, SearchRecord
 
 Rows = list[dict[str, Any]]
@@ -34,34 +33,29 @@ def _write_parquet(rows: Rows, path: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Rows, Path], None]] = {
-    ".csv": _write_csv,
-    ".json": _write_json,
-    ".parquet": _write_parquet,
+    "csv": _write_csv,
+    "json": _write_json,
+    "parquet": _write_parquet,
 }
 
 
-def write_table(search: SearchRecord, episodes: Sequence[Episode], path: Path) -> int:
+def write_table(search: SearchRecord, episodes: Sequence[Episode], path: Path, kind: str) -> int:
     """Write every candidate, a row each; the file appears whole or not at all.
+
+    Args:
+        search: as it is stored.
+        episodes: all of its own.
+        path: of the file.
+        kind: ``csv``, ``json`` or ``parquet``.
 
     Returns:
         The number of rows.
 
     Raises:
-        SpecError: the file's ending is not known.
         StoreError: it cannot be written.
     """
-    if path.suffix not in WRITERS:
-        raise SpecError(unknown_name("file ending", path.suffix, WRITERS))
     rows = [_row(search, c) for episode in episodes for c in episode.candidates]
-    draft = path.with_name(f".{path.name}.draft-{os.getpid()}")
-    try:
-        WRITERS[path.suffix](rows, draft)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise StoreError(
-            f"{path} could not be written ({error.strerror or error}); choose another --output"
-        ) from None
+    write_whole(path, lambda draft: WRITERS[kind](rows, draft))
     return len(rows)
 
 

@@ -94,7 +94,7 @@ def test_the_first_table_is_what_the_search_was_after(
 
 def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:
     path = tmp_path / "candidates.csv"
-    assert write_table(RECORD, EPISODES, path) == 3
+    assert write_table(RECORD, EPISODES, path, "csv") == 3
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["loss_start"] for row in rows] == ["0.625", "", "0.625"]

@@ -1,0 +1,1 @@
+"""Our strategies for other programs that run trials: Optuna, Ray Tune."""
