@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from unittest.mock import patch
 
 import numpy as np
@@ -23,7 +23,7 @@ from api.tabular import compare_strategies
 from controller.encoding import StateEncoder
 from controller.learning import LearningController
 from kdnas.records import Proposal
-from kdnas.search.protocols import History, Observation, SearchProblem
+from kdnas.search.protocols import History, SearchProblem
 
 TABLES: Final = ("minilm", "additive", "rough")
 SEEDS: Final = 20
@@ -33,15 +33,17 @@ BUDGETS: Final = ("40", "60", "100")
 class _Patched(LearningController):
     """The controller with other constants: ``module.NAME`` → value."""
 
-    constants: Mapping[str, float] = {}
+    constants: ClassVar[Mapping[str, float]] = {}
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
+        """Propose states."""
         with self._changed():
             return super().ask(episode, count, allowed, history)
 
     def tell(self, episode: int, history: History) -> float | None:
+        """Learn from an episode."""
         with self._changed():
             return super().tell(episode, history)
 
@@ -55,43 +57,44 @@ class _Patched(LearningController):
 class OneMember(_Patched):
     """No ensemble."""
 
-    constants = {"lstm.MEMBERS": 1}
+    constants: ClassVar = {"lstm.MEMBERS": 1}
 
 
 class Untrained(_Patched):
     """LSTMs keep their first weights; the regression alone learns."""
 
-    constants = {"lstm.EPOCHS": 0}
+    constants: ClassVar = {"lstm.EPOCHS": 0}
 
 
 class LongerTraining(_Patched):
     """Five times as many epochs."""
 
-    constants = {"lstm.EPOCHS": 200}
+    constants: ClassVar = {"lstm.EPOCHS": 200}
 
 
 class MoreCells(_Patched):
     """Twice as many cells."""
 
-    constants = {"lstm.CELLS": 32}
+    constants: ClassVar = {"lstm.CELLS": 32}
 
 
 class NoDoubt(_Patched):
     """The regression's own uncertainty."""
 
-    constants = {"learning.DOUBT": 1.0}
+    constants: ClassVar = {"learning.DOUBT": 1.0}
 
 
 class Greedy(_Patched):
     """The best predictions, without upper confidence."""
 
-    constants = {"learning.DOUBT": 0.0}
+    constants: ClassVar = {"learning.DOUBT": 0.0}
 
 
 class AtOnce(LearningController):
     """Axes in one step in place of one after the other."""
 
     def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known."""
         super().begin(problem)
         self._sequences = self.features[None]
 
@@ -100,6 +103,7 @@ class OneHot(LearningController):
     """Axes one-hot, as published, in place of numbers on a logarithmic scale."""
 
     def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known."""
         super().begin(problem)
         encoded = StateEncoder(problem.space).states
         varied = encoded[:, encoded.std(axis=0) > 0]
@@ -112,6 +116,7 @@ class NoSequence(LearningController):
     """A regression on the numbers alone: no LSTM."""
 
     def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known."""
         super().begin(problem)
         self._sequences = np.zeros_like(self._sequences)
 
@@ -120,14 +125,17 @@ class LastEpisode(LearningController):
     """Learns from the last episode alone, as published."""
 
     def tell(self, episode: int, history: History) -> float | None:
+        """Learn from an episode."""
         return super().tell(episode, History(history.episodes[-1:]))
 
     def believe(self, known: Mapping[int, float], *rest: Any) -> Any:
+        """Model the loss."""
         return super().believe({i: known[i] for i in self._last if i in known}, *rest)
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
+        """Propose states."""
         last = history.episodes[-1] if history.episodes else ()
         self._last = [o.index for o in last]
         return super().ask(episode, count, allowed, history)
@@ -137,6 +145,7 @@ class LikePicks(LearningController):
     """Picks of an episode do not know of each other."""
 
     def believe(self, *asked: Any) -> Any:
+        """Model the loss."""
         states, belief = super().believe(*asked)
         belief.look = lambda position: None
         return states, belief
@@ -146,6 +155,7 @@ class PredictsReward(LearningController):
     """Learns rewards, from which a loss is taken back, in place of the loss."""
 
     def believe(self, known: Mapping[int, float], *rest: Any) -> Any:
+        """Model the loss."""
         prices = self._prices
         told = {i: 1 - prices[i] * (1 - loss) for i, loss in known.items()}
         states, belief = super().believe(told, *rest)
@@ -157,11 +167,13 @@ class PredictsReward(LearningController):
         return states, belief
 
     def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known."""
         super().begin(problem)
         count = len(problem.facts)
         self._prices = np.array([problem.reward_of(i, 0.0) for i in range(count)])
 
     def tell(self, episode: int, history: History) -> float | None:
+        """Learn from an episode."""
         return None
 
 
@@ -171,6 +183,7 @@ class RandomShare(LearningController):
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
+        """Propose states."""
         hopeful = super().ask(episode, count - count // 5, allowed, history)
         taken = {proposal.index for proposal in hopeful} | history.indices
         free = [index for index in allowed if index not in taken]
