@@ -1,0 +1,223 @@
+"""What a search is worth: every strategy on every table, under every goal.
+
+    python benchmarks/search_study.py run --results FOLDER
+    python benchmarks/search_study.py report --results FOLDER --output docs/results/search
+
+``run`` plays each strategy with 20 seeds by the real loop; each search is kept, and what is there
+is not played again. A question is asked twice: with the losses with which states start, as a sweep
+reads them, and without, since a win of that reading is no win of a strategy. ``report`` writes the
+page, its figures and a picture for each question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from study_files import publish
+
+from api.tabular import compare_strategies
+from kdnas.cli.screens.plot import plot_regrets
+from kdnas.tabular.files import packaged_tables
+from kdnas.tabular.surface import SYNTHETIC
+
+SEEDS: Final = 20
+BUDGETS: Final = ("20", "60", "100", "300")
+CANDIDATES: Final = 20
+DEFAULT: Final = "gp"
+"""The strategy that the presets take."""
+LEARNER: Final = "controller"
+BASELINES: Final = ("fastest-first", "largest-first", "reading-only", "reading-fit")
+GOALS: Final[dict[str, dict[str, float]]] = {
+    "front": {},
+    "limit": {"max_latency_ratio": 0.4},
+    "reward": {"latency_price": 0.1},
+}
+BARS: Final = {"random": 4.0, "tpe": 1.5, **dict.fromkeys(BASELINES, 1.0)}
+"""How many times fewer trainings than these the default needs at least."""
+LEARNER_BAR: Final = 1.5
+"""How many times more trainings than the Gaussian process the controller takes at most."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One question: a table, a goal, and whether starts are known."""
+
+    table: str
+    goal: str
+    starts: bool
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.table}-{self.goal}{'' if self.starts else '-blind'}"
+
+    def compare(self, results: Path) -> dict[str, Any]:
+        """Play what is missing, and sum up."""
+        limit = GOALS[self.goal]
+
+        def told(done: int, total: int, strategy: str) -> None:
+            print(f"{self.name} {done}/{total} {strategy}", flush=True)
+
+        return compare_strategies(
+            self.table,
+            names=None,
+            seeds=SEEDS,
+            budgets=BUDGETS,
+            candidates=CANDIDATES,
+            goal=self.goal,
+            latency_price=limit.get("latency_price"),
+            max_latency_ratio=limit.get("max_latency_ratio"),
+            schedule=None,
+            starts=self.starts,
+            reference=DEFAULT,
+            workers=None,
+            output=results / f"{self.name}.json",
+            on_progress=told,
+        )
+
+
+def cells(tables: list[str]) -> Iterator[Cell]:
+    """All questions, the default's first."""
+    for starts in (False, True):
+        for goal in GOALS:
+            for table in tables:
+                yield Cell(table, goal, starts)
+
+
+def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
+    """Word what was found."""
+    lines = [
+        "# What a search is worth",
+        "",
+        f"Every strategy, {SEEDS} seeds, episodes of {CANDIDATES}, by the loop that real searches "
+        "run, on tables of students that were trained before (docs/tabular.md). Solved: one of the "
+        "best half per cent was trained, or with goal `front` 99 % of the hypervolume is "
+        "recommended. Medians with 95 % intervals by the bootstrap; `never` is more than "
+        f"{BUDGETS[-1]}. `*`: differs from `{DEFAULT}` (Wilcoxon, paired by seed, Holm, p < 0.05).",
+        "",
+        *bars(found),
+    ]
+    for cell, result in found.items():
+        known = "known" if cell.starts else "not known"
+        lines += [
+            f"## `{cell.table}`, goal `{cell.goal}`{_limit(cell.goal)}, starts {known}",
+            "",
+            f"{result['num_allowed']} of {result['num_states']} states may be taken.",
+            "",
+            *table(result),
+            "",
+            f"![regret]({output.name}-{cell.name}.png)",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _limit(goal: str) -> str:
+    return "".join(f" ({name} {value:g})" for name, value in GOALS[goal].items())
+
+
+def table(result: dict[str, Any]) -> Iterator[str]:
+    """A row a strategy."""
+    unit = "hypervolume" if result["goal"] == "front" else "reward"
+    heads = [f"regret after {n}" for n in result["budgets"]]
+    yield f"| strategy | trainings | {' | '.join(heads)} (thousandths of {unit}) |"
+    yield "|---" * (2 + len(heads)) + "|"
+    for row in result["standings"]:
+        tests = row["p_regrets"] or [None] * len(heads)
+        regrets = [
+            words(value, 1000, 1) + star(p) for value, p in zip(row["regrets"], tests, strict=True)
+        ]
+        needed = words(row["trainings"], 1, 0) + star(row["p_trainings"])
+        yield f"| `{row['name']}` | {needed} | {' | '.join(regrets)} |"
+
+
+def words(interval: list[float | None], scale: float, digits: int) -> str:
+    """A median with its interval."""
+    told = ["never" if x is None else f"{x * scale:.{digits}f}" for x in interval]
+    return told[0] if told[1] == told[2] else f"{told[0]} ({told[1]} to {told[2]})"
+
+
+def star(p: float | None) -> str:
+    """Mark a difference."""
+    return "*" if p is not None and p < 0.05 else ""
+
+
+def bars(found: dict[Cell, dict[str, Any]]) -> Iterator[str]:
+    """Say of each question which bars are met and which are missed."""
+    yield "| question | " + " | ".join(_bar_heads()) + " |"
+    yield "|---" * (1 + len(_bar_heads())) + "|"
+    for cell, result in found.items():
+        needed = {row["name"]: _count(row["trainings"][0]) for row in result["standings"]}
+        own = needed[DEFAULT]
+        shown = [_verdict(needed.get(name, math.nan), own, bar) for name, bar in BARS.items()]
+        learner = needed[LEARNER] / own
+        shown.append(f"{learner:.2f}" + ("" if learner <= LEARNER_BAR else " **missed**"))
+        shown.append(_better(result))
+        yield f"| `{cell.name}` | {own:g} | " + " | ".join(shown) + " |"
+    yield ""
+
+
+def _bar_heads() -> list[str]:
+    fewer = [f"× fewer than `{name}` (≥ {bar:g})" for name, bar in BARS.items()]
+    learner = f"`{LEARNER}` takes × as many (≤ {LEARNER_BAR:g})"
+    return [f"`{DEFAULT}`: trainings", *fewer, learner, "significantly better at 60, 100, 300"]
+
+
+def _count(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _verdict(other: float, own: float, bar: float) -> str:
+    if math.isnan(other):
+        return "not played"
+    ratio = other / own if math.isfinite(other) or math.isfinite(own) else math.nan
+    met = ratio >= bar if bar > 1 else ratio > bar
+    told = "never" if math.isinf(ratio) else f"{ratio:.1f}"
+    return told + ("" if met else " **missed**")
+
+
+def _better(result: dict[str, Any]) -> str:
+    """Who is significantly better than the default after 60, 100 or 300 trainings."""
+    own = next(row for row in result["standings"] if row["name"] == DEFAULT)
+    found = [
+        f"`{row['name']}` at {budget}"
+        for row in result["standings"]
+        for budget, p, value, ours in zip(
+            result["budgets"], row["p_regrets"] or (), row["regrets"], own["regrets"], strict=False
+        )
+        if budget >= 60 and p < 0.05 and value[0] < ours[0]
+    ]
+    return ", ".join(found) + " **missed**" if found else "nobody"
+
+
+def main() -> None:
+    """Play, or write the page of what was played."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--tables", default=",".join([*packaged_tables(), *SYNTHETIC]))
+    parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
+    asked = parser.parse_args()
+    asked.results.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for cell in cells(asked.tables.split(",")):
+        kept = asked.results / f"{cell.name}.json"
+        if asked.what == "run":
+            cell.compare(asked.results)
+        elif kept.exists() and (result := json.loads(kept.read_text("utf-8")))["standings"]:
+            found[cell] = {key: value for key, value in result.items() if key != "replays"}
+            if asked.output:
+                plot_regrets(result, asked.output.with_name(f"{asked.output.name}-{cell.name}.png"))
+    if asked.what == "report":
+        told = [{"cell": cell.name, **result} for cell, result in found.items()]
+        publish(page(found, asked.output or asked.results), {"cells": told}, asked.output)
+
+
+if __name__ == "__main__":
+    main()
