@@ -83,10 +83,11 @@ class LearningController(Modelled):
 class _Member:
     """A Bayesian linear regression on what one LSTM has read; in the losses' own unit."""
 
-    def __init__(self, features: Array, mean: Array, covariance: Array, noise: float) -> None:
+    def __init__(
+        self, features: Array, mean: Array, variance: Array, covariance: Array, noise: float
+    ) -> None:
         self._features, self._covariance, self._noise = features, covariance, noise
-        self.mean = mean
-        self.variance: Array = np.einsum("nd,de,ne->n", features, covariance, features)
+        self.mean, self.variance = mean, variance
 
     @classmethod
     def of_regression(
@@ -94,17 +95,20 @@ class _Member:
     ) -> _Member:
         """Fit to some states (rows) of all (features)."""
         fitted = BayesianRidge(fit_intercept=False).fit(features[rows], targets)
+        covariance = scale**2 * fitted.sigma_
         return cls(
             features,
             mean + scale * (features @ fitted.coef_),
-            scale**2 * fitted.sigma_,
+            ((features @ covariance) * features).sum(axis=1),
+            covariance,
             scale**2 / fitted.alpha_,
         )
 
     def of(self, states: Sequence[int]) -> _Member:
         """The same of some states alone."""
         rows = np.asarray(states, np.intp)
-        return _Member(self._features[rows], self.mean[rows], self._covariance, self._noise)
+        own = self._features[rows], self.mean[rows], self.variance[rows]
+        return _Member(*own, self._covariance, self._noise)
 
     def look(self, position: int) -> None:
         """Condition on one loss, measured with noise."""

@@ -23,28 +23,27 @@ class Wanted:
     """
 
     def __init__(self, problem: SearchProblem, there: Mapping[int, float]) -> None:
-        self._ratios = np.array([facts.latency_ratio for facts in problem.facts])
-        self._covered = Covered() if problem.goal == "front" else None
-        if self._covered is None:  # Eq. 4 is linear in 1 − L
-            self._prices = np.array([problem.reward_of(i, 0.0) for i in range(len(problem.facts))])
-        for index, loss in there.items():
-            self.take(index, loss)
+        self._problem = problem
+        self._covered = None
+        if problem.goal == "front":
+            ups = problem.speed_ups[list(there)]
+            self._covered = Covered(np.array(list(there.values())), ups)
 
     def worth(self, states: Sequence[int], losses: Array) -> Array:
         """What each of some states is worth with a loss: (N,) of (N,)."""
         which = np.asarray(states, np.intp)
         if self._covered is None:
-            rewards: Array = (1 - np.minimum(losses, 1.0)) * self._prices[which]
+            rewards: Array = (1 - np.minimum(losses, 1.0)) * self._problem.prices[which]
             return rewards
-        ratios = self._ratios[which]
-        gains = self._covered.gains(losses, ratios)
-        worth: Array = np.where(gains > 0, gains, -self._covered.excess(losses, ratios))
+        ups = self._problem.speed_ups[which]
+        gains = self._covered.gains(losses, ups)
+        worth: Array = np.where(gains > 0, gains, -self._covered.excess(losses, ups))
         return worth
 
     def take(self, index: int, loss: float) -> None:
         """Count a state as one that is there."""
         if self._covered is not None:
-            self._covered.add(loss, float(self._ratios[index]))
+            self._covered.add(loss, float(self._problem.speed_ups[index]))
 
 
 def known_losses(history: History) -> dict[int, float]:

@@ -9,66 +9,80 @@ faster, 0.8. A student that is not faster than its teacher covers nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
+_NOTHING: Final = np.zeros(0)
+
 
 class Covered:
-    """The region that no student added so far leaves open.
+    """The region that some students cover.
 
-    Attributes:
-        volume: hypervolume of what was added, in halvings of the teacher's latency.
+    Between two speed-ups the level is the lowest loss of a student that is at least so fast; from
+    the reference (no speed-up) upwards.
+
+    Args:
+        losses: (N,).
+        ups: (N,) speed-ups, in halvings of the teacher's latency.
     """
 
-    def __init__(self) -> None:
-        # Between two speed-ups the level is the lowest loss of a student at least that fast; from
-        # the reference (speed-up 0) upwards.
-        self._ends: Array = np.zeros(1)
-        self._levels: Array = np.ones(0)
-        self.volume = 0.0
+    def __init__(self, losses: Array = _NOTHING, ups: Array = _NOTHING) -> None:
+        self._cover(ups, np.clip(losses, 0.0, 1.0))
 
-    def gains(self, losses: Array, ratios: Array) -> Array:
+    @property
+    def volume(self) -> float:
+        """Hypervolume, in halvings of the teacher's latency."""
+        return float(np.diff(self._ends) @ (1 - self._levels))
+
+    def gains(self, losses: Array, ups: Array) -> Array:
         """What each student alone would add to the volume.
 
         Args:
             losses: (N,).
-            ratios: (N,) latency as a share of the teacher's, above 0.
+            ups: (N,) speed-ups, in halvings of the teacher's latency.
 
         Returns:
             (N,), at least 0.
         """
-        ups, levels = -np.log2(ratios), np.clip(losses, 0.0, 1.0)
-        width = np.clip(ups[:, None], self._ends[:-1], self._ends[1:]) - self._ends[:-1]
-        height = np.maximum(self._levels - levels[:, None], 0.0)
-        beyond = np.maximum(ups - self._ends[-1], 0.0) * (1.0 - levels)
-        gained: Array = (width * height).sum(axis=1) + beyond
-        return gained
+        # Levels rise with the speed-up, so a student adds from where they are first above its loss.
+        levels = np.clip(losses, 0.0, 1.0)
+        since = self._ends[np.searchsorted(self._levels, levels, side="right")]
+        gained = self._below(ups) - self._below(since) - levels * (ups - since)
+        gains: Array = np.where(ups > since, gained, 0.0)
+        return gains
 
-    def excess(self, losses: Array, ratios: Array) -> Array:
-        """By how much each loss is above the lowest one at its latency or less: (N,)."""
-        ups = -np.log2(ratios)
-        places = np.clip(np.searchsorted(self._ends, ups) - 1, 0, len(self._levels))
-        levels = np.append(self._levels, 1.0)[places]
-        above: Array = losses - np.where(ups > 0, levels, 0.0)
+    def excess(self, losses: Array, ups: Array) -> Array:
+        """By how much each loss is above the lowest one at its speed-up or more: (N,)."""
+        above: Array = losses - np.where(ups > 0, self._level(ups)[0], 0.0)
         return above
 
-    def add(self, loss: float, ratio: float) -> None:
-        """Cover what a student covers."""
-        self.volume += float(self.gains(np.array([loss]), np.array([ratio]))[0])
-        up, level = -float(np.log2(ratio)), min(max(loss, 0.0), 1.0)
-        if up <= 0:
-            return
-        place = int(np.searchsorted(self._ends, up))
-        if place == len(self._ends):
-            self._ends, self._levels = np.append(self._ends, up), np.append(self._levels, 1.0)
-        elif self._ends[place] != up:
-            self._ends = np.insert(self._ends, place, up)
-            self._levels = np.insert(self._levels, place - 1, self._levels[place - 1])
-        self._levels[:place] = np.minimum(self._levels[:place], level)
+    def add(self, loss: float, up: float) -> None:
+        """Cover what one more student covers."""
+        level = min(max(loss, 0.0), 1.0)
+        self._cover(np.append(self._ends[1:], up), np.append(self._levels, level))
+
+    def _cover(self, ups: Array, levels: Array) -> None:
+        order = np.argsort(ups, kind="stable")[np.count_nonzero(ups <= 0) :]
+        lowest = np.minimum.accumulate(levels[order][::-1])[::-1]
+        steps = np.append(lowest[1:], 1.0) > lowest  # the rest lies behind others
+        self._ends: Array = np.concatenate([[0.0], ups[order][steps]])
+        self._levels: Array = lowest[steps]
+
+    def _level(self, ups: Array) -> tuple[Array, npt.NDArray[np.intp]]:
+        """Levels at some speed-ups, and which they are; the last one is that of nothing."""
+        places = np.clip(np.searchsorted(self._ends, ups) - 1, 0, len(self._levels))
+        return np.append(self._levels, 1.0)[places], places
+
+    def _below(self, ups: Array) -> Array:
+        """Integral of the level from the reference to some speed-ups."""
+        level, places = self._level(ups)
+        whole = np.concatenate([[0.0], np.cumsum(np.diff(self._ends) * self._levels)])
+        integral: Array = whole[places] + level * (ups - self._ends[places])
+        return integral
 
 
 def contributions(front: Sequence[tuple[float, float]]) -> list[float]:
@@ -89,7 +103,5 @@ def hypervolume(points: Sequence[tuple[float, float]]) -> float:
     Args:
         points: (loss, latency as a share of the teacher's) of each.
     """
-    covered = Covered()
-    for loss, ratio in points:
-        covered.add(loss, ratio)
-    return covered.volume
+    losses, ratios = np.array(points, np.float64).reshape(-1, 2).T
+    return Covered(losses, -np.log2(ratios)).volume

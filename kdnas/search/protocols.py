@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from kdnas.architecture import Architecture
 from kdnas.records import (
@@ -23,6 +26,7 @@ from kdnas.records import (
     SearchRecord,
     SearchStatus,
 )
+from kdnas.search.hypervolume import Array
 from kdnas.search.limits import StateFacts
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec, Goal
@@ -65,6 +69,16 @@ class SearchProblem:
     starts: Mapping[int, float]
     reward: Callable[[float, float], float]
     goal: Goal = "reward"
+
+    @cached_property
+    def prices(self) -> Array:
+        """(states,) what 1 − L is multiplied with in the reward of each (Trivedi Eq. 4)."""
+        return np.array([self.reward_of(i, 0.0) for i in range(len(self.facts))])
+
+    @cached_property
+    def speed_ups(self) -> Array:
+        """(states,) halvings of the teacher's latency."""
+        return -np.log2([facts.latency_ratio for facts in self.facts])
 
     def reward_of(self, index: int, loss: float) -> float:
         """The reward that a state would have with a loss."""

@@ -53,10 +53,11 @@ def test_a_gain_is_what_adding_brings_and_excess_what_is_missing(
 ) -> None:
     covered = Covered()
     for point in there:
-        covered.add(*point)
+        covered.add(point[0], -float(np.log2(point[1])))
     assert covered.volume == pytest.approx(hypervolume(there))
     losses, ratios = np.array(asked, np.float64).reshape(-1, 2).T
-    gains, excess = covered.gains(losses, ratios), covered.excess(losses, ratios)
+    ups = -np.log2(ratios)
+    gains, excess = covered.gains(losses, ups), covered.excess(losses, ups)
     for point, gain, above in zip(asked, gains, excess, strict=True):
         assert gain == pytest.approx(hypervolume([*there, point]) - covered.volume, abs=1e-9)
         faster = [np.clip(loss, 0, 1) for loss, ratio in there if ratio <= point[1] < 1]
