@@ -28,14 +28,41 @@ def run(*arguments: str) -> str:
 
 def test_a_table_of_strategies_is_printed() -> None:
     shown = run(*QUICK, *NAMES)
-    head, unit, columns, random, fastest, mark = shown.splitlines()
-    assert head.startswith("rough: 2400 of 2400 states may be taken, the best 12 are the goal")
+    head, unit, columns, random, fastest, mark, *rest = shown.splitlines()
+    assert head.startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
     assert "thousandths of reward" in unit
     assert columns.split() == ["strategy", "after", "4", "after", "8", "trainings"]
     assert random.startswith("random ")
-    assert fastest.startswith("fastest-first ")
-    assert "never (never to never)" in fastest
+    assert fastest.split()[-1] == "never"
     assert mark.startswith("* differs from random")
+    assert rest[1].startswith("after 8: share of the hypervolume")
+    assert [line.split()[0] for line in rest[3:]] == ["random", "fastest-first"]
+
+
+def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
+    plot = tmp_path / "found.png"
+    asked = (*QUICK, *NAMES, "--seeds", "1", "--goal", "front", "--no-starts", "--plot", str(plot))
+    shown = run(*asked)
+    assert "99% of their hypervolume solves it" in shown
+    assert "no strategy knows the losses with which states start" in shown
+    assert "hypervolume that is missing" in shown
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(run(*asked, "--json"))
+    curves = {curve["name"]: curve for curve in found["curves"]}
+    assert curves["random"]["trainings"] == sorted({*curves["random"]["trainings"]})
+    assert curves["random"]["trainings"][-1] == 8
+    for row in found["standings"]:
+        assert row["regrets"][-1] == curves[row["name"]]["regrets"][-1]
+        assert row["covered"][-1][0] == pytest.approx(1 - row["regrets"][-1][0])
+    with pytest.raises(KdnasError, match=r"no/such\.png could not be written"):
+        run(*QUICK, *NAMES, "--plot", str(tmp_path / "no" / "such.png"))
+
+
+def test_variants_of_the_controller_are_named_by_a_dash() -> None:
+    names = ("--strategies", "controller-paper,controller-once")
+    shown = run(*QUICK, "--candidates", "4", "--workers", "1", *names)
+    assert "controller-paper " in shown
+    assert "controller-once " in shown
 
 
 def test_what_the_file_has_is_not_run_again(
@@ -44,7 +71,7 @@ def test_what_the_file_has_is_not_run_again(
     ran: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
-        ran.append((given[1].strategy, given[4]))
+        ran.append((given[1].controller.strategy, given[1].seed))
         return replay(*given)
 
     monkeypatch.setattr("kdnas.tabular.comparison.replay", noted)
@@ -67,7 +94,7 @@ def test_what_the_file_has_is_not_run_again(
 
 def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails_late(*given: Any) -> Any:
-        if given[1].strategy == "fastest-first":
+        if given[1].controller.strategy == "fastest-first":
             raise SpecError("no")
         return replay(*given)
 
@@ -98,7 +125,11 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
-        (("--latency-price", "2"), "--latency-price: "),
+        (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
+        (("--goal", "limit"), "goal limit asks for the lowest loss within limits"),
+        (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
+        (("--plot", "found.svg"), "--plot found.svg is no .png file"),
+        (("--strategies", "controller-new"), "unknown value 'new'"),
         (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
         (("--candidates", "0"), "--candidates: "),
     ],

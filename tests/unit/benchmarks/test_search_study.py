@@ -1,0 +1,76 @@
+"""The study of searches asks each question once, and prints what is missed as missed."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    for module in ("search_study", "study_files"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    import search_study
+
+    return search_study
+
+
+def standing(name: str, trainings: float | None, regret: float, p: float | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "trainings": [trainings, trainings, None],
+        "p_trainings": p,
+        "regrets": [[regret, regret, regret]] * 2,
+        "p_regrets": None if p is None else [p, p],
+    }
+
+
+def result(*standings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "goal": "front",
+        "budgets": [20, 60],
+        "num_states": 10,
+        "num_allowed": 9,
+        "standings": list(standings),
+    }
+
+
+def test_each_question_is_asked_with_and_without_starts(study: ModuleType) -> None:
+    asked = list(study.cells(["a", "b"]))
+    assert len(asked) == len({cell.name for cell in asked}) == 2 * 2 * len(study.GOALS)
+    assert asked[0].name == "a-front-blind"
+    assert not any(cell.starts for cell in asked[:6])
+    assert all(cell.starts for cell in asked[6:])
+
+
+def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
+    cell = study.Cell("a", "front", False)
+    found = result(
+        standing("gp", 20, 0.01, None),
+        standing("controller", 40, 0.01, 0.5),
+        standing("random", 60, 0.02, 0.01),
+        standing("tpe", 30, 0.001, 0.01),
+        standing("largest-first", None, 0.9, 0.01),
+        standing("fastest-first", 10, 0.9, 0.01),
+    )
+    row = next(line for line in study.bars({cell: found}) if line.startswith("| `a-front-blind`"))
+    cells = [part.strip() for part in row.strip("|").split("|")]
+    assert cells == [
+        "`a-front-blind`", "20", "3.0 **missed**", "1.5", "0.5 **missed**", "never",
+        "not played", "not played", "2.00 **missed**", "`tpe` at 60 **missed**",
+    ]  # fmt: skip
+
+
+def test_the_page_has_every_strategy_and_a_picture(study: ModuleType, tmp_path: Path) -> None:
+    cell = study.Cell("a", "limit", True)
+    found = result(standing("gp", 20, 0.0104, None), standing("controller", None, 0.5, 0.01))
+    page = study.page({cell: found}, tmp_path / "search")
+    assert "| `gp` | 20 (20 to never) | 10.4 | 10.4 |" in page
+    assert "| `controller` | never* | 500.0* | 500.0* |" in page
+    assert "![regret](search-a-limit.png)" in page
+    assert "goal `limit` (max_latency_ratio 0.4), starts known" in page
