@@ -8,6 +8,8 @@ from typing import Any
 
 from kdnas.errors import StoreError
 
+SMALLEST_REGRET = 1e-4
+"""Below it a picture of regrets is linear, down to 0."""
 COLOURS = {"random": "#7a8794", "controller": "#d1495b"}
 
 
@@ -76,9 +78,6 @@ def plot_regrets(found: Mapping[str, Any], path: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     colours = colormaps["tab20"]
-    lowest = min(
-        (m for curve in found["curves"] for m, _, _ in curve["regrets"] if m > 0), default=1.0
-    )
     for number, curve in enumerate(found["curves"]):
         colour = colours(number % colours.N)
         middle, low, high = zip(*curve["regrets"], strict=True)
@@ -92,8 +91,7 @@ def plot_regrets(found: Mapping[str, Any], path: Path) -> None:
         xscale="log",
         ylim=(0, None),
     )
-    # Logarithmic, down to the smallest regret that any has, and to 0 below it.
-    axes.set_yscale("symlog", linthresh=lowest)
+    axes.set_yscale("symlog", linthresh=SMALLEST_REGRET)
     axes.legend(frameon=False, fontsize="small")
     axes.spines[["top", "right"]].set_visible(False)
     try:
