@@ -56,7 +56,7 @@ def search(
             help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
             "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class."
         ),
-        At("controller.strategy"),
+        At("controller.strategy.name"),
     ] = None,
     steps: Annotated[common.Steps, At("proxy.steps")] = None,
     epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,

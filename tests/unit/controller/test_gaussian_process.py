@@ -11,6 +11,7 @@ import pytest
 from controller import gaussian_process
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.strategies import build_strategy
+from controller.wanted import Wanted
 from kdnas.search.protocols import History, Observation
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
@@ -22,7 +23,12 @@ from kdnas.testing.benchmark_space import (
 )
 from kdnas.testing.strategy_contract import ALL, StrategyContract, observed
 
-SPEC = ControllerSpec(strategy="gp")
+
+def spec(**options: Any) -> ControllerSpec:
+    return ControllerSpec.read({"strategy": {"name": "gp", **options}}, "request")
+
+
+SPEC = spec()
 LARGE_SPACE = SearchSpace.from_axes(
     {
         "layers": list(range(1, 13)),
@@ -63,11 +69,10 @@ def test_it_needs_far_fewer_trainings_than_a_draw(with_starts: bool) -> None:
     assert np.median(needed) <= len(ALL) / 4
 
 
-def test_a_pick_makes_those_like_it_less_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pick_makes_those_like_it_less_uncertain() -> None:
     """Where nothing counts but what is not known, picks of one episode lie apart."""
-    monkeypatch.setattr(gaussian_process, "CONFIDENCE", 1e6)
-    strategy = GaussianProcessStrategy(SPEC, BENCHMARK_SPACE, 0)
-    unbounded = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: -loss)
+    strategy = GaussianProcessStrategy(spec(confidence=1e6), BENCHMARK_SPACE, 0)
+    unbounded = replace(benchmark_problem(with_starts=False), reward=lambda loss, _: 1 - loss)
     strategy.begin(unbounded)
     history = observed(History(), 1, strategy.ask(1, 6, ALL, History()))
     picked = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 6, ALL, history)]
@@ -147,3 +152,35 @@ def test_it_must_be_told_what_is_known() -> None:
     strategy = GaussianProcessStrategy(SPEC, BENCHMARK_SPACE, 0)
     with pytest.raises(ValueError, match="was not told of what is known; call begin"):
         _ = strategy.problem
+
+
+class TestThompson(StrategyContract):
+    def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Any:
+        return build_strategy(spec(acquisition="thompson"), space, seed)
+
+
+def test_draws_are_of_what_is_believed() -> None:
+    """Their mean and spread are those of the losses, which no pick changes."""
+    strategy = GaussianProcessStrategy(spec(acquisition="thompson"), BENCHMARK_SPACE, 0)
+    strategy.begin(benchmark_problem(with_starts=False))
+    known = {i: _loss(i) for i in range(0, len(ALL), 7)}
+    _, belief = strategy.believe(known, list(ALL), Wanted(strategy.problem, known), 2)
+    before = belief.deviation
+    belief.look(5)
+    drawn = np.array([strategy.hoped(belief) for _ in range(4000)])
+    scale = before.max() + 1e-9
+    assert np.abs(drawn.mean(axis=0) - belief.mean).max() < 0.1 * scale
+    assert np.abs(drawn.std(axis=0) - before).max() < 0.1 * scale
+
+
+def test_draws_hang_on_seed_and_episode() -> None:
+    history = observed(History(), 1, begun().ask(1, 6, ALL, History()))
+    picks = []
+    for seed, episode in ((0, 2), (1, 2), (0, 3)):
+        strategy = GaussianProcessStrategy(spec(acquisition="thompson"), BENCHMARK_SPACE, seed)
+        strategy.begin(benchmark_problem())
+        asked = [strategy.ask(episode, 12, ALL, history) for _ in range(2)]
+        assert asked[0] == asked[1]
+        picks.append([p.index for p in asked[0]])
+    assert picks[0] != picks[1]
+    assert picks[0] != picks[2]
