@@ -109,8 +109,9 @@ def _root(covariance: Array, slight: float) -> Array:
     States that are much alike make a covariance singular but for rounding, and then more is needed.
     """
     while True:
+        fuller = covariance + slight * np.eye(len(covariance))
         try:
-            return np.linalg.cholesky(covariance + slight * np.eye(len(covariance)))
+            return np.asarray(np.linalg.cholesky(fuller), np.float64)
         except np.linalg.LinAlgError:
             slight *= 10
 

@@ -53,11 +53,16 @@ class ControllerStrategySpec(StrategySpec):
         1.0, description="Of variant learning: by how many standard deviations a loss may be lower."
     )
     epsilon_start: Share = Field(
-        1.0, description="Of paper and once: share of random picks in episode 1."
+        1.0,
+        title="First ε",
+        description="Of paper and once: share of random picks in episode 1.",
     )
-    epsilon_min: Share = Field(0.05, description="Of paper and once: smallest share.")
+    epsilon_min: Share = Field(
+        0.05, title="Smallest ε", description="Of paper and once: the share never falls below it."
+    )
     epsilon_decay: Share | Literal["spread"] = Field(
         0.05,
+        title="Decay of ε",
         description="Of paper and once: what the share loses an episode, or spread to reach the "
         "smallest in the last.",
     )

@@ -44,7 +44,7 @@ def test_what_the_file_has_is_not_run_again(
     ran: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
-        ran.append((given[1].strategy.name, given[4]))
+        ran.append((given[1].controller.strategy.name, given[1].seed))
         return replay(*given)
 
     monkeypatch.setattr("kdnas.tabular.comparison.replay", noted)
@@ -67,7 +67,7 @@ def test_what_the_file_has_is_not_run_again(
 
 def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails_late(*given: Any) -> Any:
-        if given[1].strategy.name == "fastest-first":
+        if given[1].controller.strategy.name == "fastest-first":
             raise SpecError("no")
         return replay(*given)
 
