@@ -54,7 +54,8 @@ def search(
         str | None,
         typer.Option(
             help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
-            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class."
+            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class; "
+            "options by --config."
         ),
         At("controller.strategy.name"),
     ] = None,

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import kdnas.plugins
+from controller import strategies
 from controller.strategies import RandomStrategy, build_strategy
 from kdnas.errors import SpecError
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, Strategy
 from kdnas.search_space import SearchSpace
+from kdnas.specs import strategies as specs
 from kdnas.specs.search import ControllerSpec
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_reward
 from kdnas.testing.strategy_contract import ALL, COUNT, StrategyContract, observed
@@ -58,6 +60,11 @@ class TestControllerPaper(StrategyContract):
 
     def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Strategy:
         return build_strategy(once(variant="paper", epsilon_decay="spread"), space, seed)
+
+
+class TestControllerLearning(StrategyContract):
+    def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Strategy:
+        return build_strategy(spec("controller", confidence=2.0), space, seed)
 
 
 class TestOwn(StrategyContract):
@@ -148,6 +155,20 @@ def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
     assert build_strategy(spec("mine"), BENCHMARK_SPACE, 0).name == "own"
     with pytest.raises(SpecError, match=r"did you mean 'mine'.*controller, .*mine, .*random"):
         spec("mines")
+
+
+def test_a_plugin_finds_its_options_in_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strategy:
+        return build_strategy(ControllerSpec.read(spec.strategy.options, "own"), space, seed)
+
+    monkeypatch.setattr(sys.modules["my_own_package"], "made", made, raising=False)
+    asked = spec("my_own_package:made", options={"strategy": "gp"})
+    assert build_strategy(asked, BENCHMARK_SPACE, 0).name == "gp"
+
+
+def test_what_is_asked_for_is_what_is_built() -> None:
+    """A class each in the specs and here, under the same names and in the same order."""
+    assert list(strategies.STRATEGIES) == list(specs.STRATEGIES)
 
 
 @pytest.mark.parametrize(
