@@ -155,8 +155,8 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
 def _spec(name: str) -> ControllerSpec:
     if not name.startswith(VARIANT):
         return ControllerSpec.read({"strategy": name}, "--strategies")
-    variant = {"strategy": "controller", "variant": name.removeprefix(VARIANT)}
-    return ControllerSpec.read(variant, "--strategies")
+    variant = {"name": "controller", "variant": name.removeprefix(VARIANT)}
+    return ControllerSpec.read({"strategy": variant}, "--strategies")
 
 
 def _kept(output: Path | None, question: Question) -> list[Replay]:

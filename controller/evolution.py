@@ -16,11 +16,10 @@ from kdnas.errors import ArchitectureError
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, Observation
 from kdnas.search.reward import pareto_front
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import EvolutionSpec
 
-POPULATION: Final = 20
-"""P: the youngest states that may have children."""
-SAMPLE: Final = 5
-"""S: of which the best one of a drawn sample does."""
 TRIES: Final = 50
 """Children that are drawn before a state is drawn instead, where most have been seen."""
 
@@ -33,6 +32,11 @@ class EvolutionStrategy(Stateless):
 
     name = "evolution"
 
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        super().__init__(spec, space, seed)
+        options = spec.strategy.read_as(EvolutionSpec)
+        self._population, self._sample = options.population, options.sample
+
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
@@ -40,9 +44,9 @@ class EvolutionStrategy(Stateless):
         free = set(not_proposed(allowed, history))
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         told = [o for episode_told in history.episodes for o in episode_told if not o.failed]
-        young, proposals = told[-POPULATION:], []
+        young, proposals = told[-self._population :], []
         for _ in range(min(count, len(free))):
-            child = self._child(young, free, rng) if len(told) >= POPULATION else None
+            child = self._child(young, free, rng) if len(told) >= self._population else None
             source = self.name if child is not None else "random"
             index = draw(rng, sorted(free), 1)[0] if child is None else child
             free.discard(index)
@@ -55,7 +59,7 @@ class EvolutionStrategy(Stateless):
         """A new state beside the best of a sample; None if none was found."""
         space = self.problem.space
         for _ in range(TRIES):
-            sample = draw(rng, range(len(young)), SAMPLE)
+            sample = draw(rng, range(len(young)), self._sample)
             parent = self._parent([young[i] for i in sample], rng)
             child = self._changed(space[parent.index], rng)
             if child is not None and child in space and space.index(child) in free:

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import ControllerStrategySpec
 
 
 class Purpose(IntEnum):
@@ -17,6 +17,7 @@ class Purpose(IntEnum):
     WEIGHTS = 0
     EXPLORATION = 1
     TRAINING_ORDER = 2
+    BELIEF = 3
 
 
 def generator(seed: int, episode: int, purpose: Purpose) -> np.random.Generator:
@@ -24,17 +25,22 @@ def generator(seed: int, episode: int, purpose: Purpose) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, episode, purpose])))
 
 
-def epsilon(spec: ControllerSpec, episode: int) -> float:
+def epsilon(options: ControllerStrategySpec, episodes: int, episode: int) -> float:
     """ε_n = max(ε_min, ε_1 − decay·(n − 1)) for episode n, from 1.
 
     With decay ``spread`` ε falls linearly so that the last of the M episodes is at ε_min; a
     search of a single episode keeps ε_1, since its controller has learned nothing yet.
+
+    Args:
+        options: with ε_1, ε_min and the decay.
+        episodes: M.
+        episode: n.
     """
-    decay = spec.epsilon_decay
+    decay = options.epsilon_decay
     if decay == "spread":
-        decay = max(0.0, spec.epsilon_start - spec.epsilon_min) / max(1, spec.episodes - 1)
+        decay = max(0.0, options.epsilon_start - options.epsilon_min) / max(1, episodes - 1)
     # Rounded, so that sums such as 1 − 3·0.05 do not fall just below a half of N.
-    return round(max(spec.epsilon_min, spec.epsilon_start - decay * (episode - 1)), 12)
+    return round(max(options.epsilon_min, options.epsilon_start - decay * (episode - 1)), 12)
 
 
 def num_random(epsilon: float, count: int) -> int:

@@ -12,11 +12,17 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from controller.encoding import Array
-from controller.modelled import CONFIDENCE, Modelled
+from controller.exploration import Purpose, generator
+from controller.modelled import Belief, Modelled
 from controller.wanted import Wanted
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import GaussianProcessSpec
 
 MOST_PAIRED: Final = 3000
 """States of which each is compared with each other one: 72 MB."""
+SLIGHT: Final = 0.01
+"""Share of the noise that a drawn loss has for the sake of numbers."""
 
 
 class GaussianProcessStrategy(Modelled):
@@ -24,13 +30,25 @@ class GaussianProcessStrategy(Modelled):
 
     name = "gp"
 
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        super().__init__(spec, space, seed)
+        options = spec.strategy.read_as(GaussianProcessSpec)
+        self.confidence, self._draws = options.confidence, options.acquisition == "thompson"
+
     def believe(
         self, known: Mapping[int, float], pool: Sequence[int], wanted: Wanted, episode: int
     ) -> tuple[list[int], _Joint]:
         """Fit a process, and look at the most hopeful states, so many as can be compared."""
         process = _fitted(self.features[list(known)], np.array(list(known.values())))
         chosen = self._shortlist(list(pool), process, wanted)
-        return chosen, _Joint(process, self.features[chosen])
+        features = self.features[chosen]
+        if not self._draws:
+            return chosen, _Joint(process, features)
+        return chosen, _Drawn(process, features, generator(self._seed, episode, Purpose.BELIEF))
+
+    def hoped(self, belief: Belief) -> Array:
+        """Losses within the confidence, or with acquisition ``thompson`` drawn ones."""
+        return belief.draw() if isinstance(belief, _Drawn) else super().hoped(belief)
 
     def _shortlist(
         self, pool: list[int], process: GaussianProcessRegressor, wanted: Wanted
@@ -41,7 +59,7 @@ class GaussianProcessStrategy(Modelled):
         for i in range(0, len(pool), MOST_PAIRED):
             part = pool[i : i + MOST_PAIRED]
             mean, deviation = process.predict(self.features[part], return_std=True)
-            hopes.append(wanted.worth(part, mean - CONFIDENCE * deviation))
+            hopes.append(wanted.worth(part, mean - self.confidence * deviation))
         best = np.argsort(-np.concatenate(hopes), kind="stable")[:MOST_PAIRED]
         return [pool[i] for i in sorted(best)]
 
@@ -64,6 +82,38 @@ class _Joint:
         """Condition on one loss, measured with noise."""
         column = self._covariance[:, position].copy()
         self._covariance -= np.outer(column, column) / (column[position] + self._noise)
+
+
+class _Drawn(_Joint):
+    """The same, drawn from anew for each pick (Thompson 1933), so that picks need no look."""
+
+    def __init__(
+        self, process: GaussianProcessRegressor, features: Array, rng: np.random.Generator
+    ) -> None:
+        super().__init__(process, features)
+        self._rng = rng
+        self._root = _root(self._covariance, SLIGHT * self._noise)
+
+    def draw(self) -> Array:
+        """One joint sample of the losses: (N,)."""
+        drawn: Array = self.mean + self._root @ self._rng.standard_normal(len(self.mean))
+        return drawn
+
+    def look(self, position: int) -> None:
+        """Nothing: the next pick is made by another draw."""
+
+
+def _root(covariance: Array, slight: float) -> Array:
+    """L with L·Lᵀ the covariance, and at least something slight more on its diagonal.
+
+    States that are much alike make a covariance singular but for rounding, and then more is needed.
+    """
+    while True:
+        fuller = covariance + slight * np.eye(len(covariance))
+        try:
+            return np.asarray(np.linalg.cholesky(fuller), np.float64)
+        except np.linalg.LinAlgError:
+            slight *= 10
 
 
 def _fitted(features: Array, losses: Array) -> GaussianProcessRegressor:

@@ -21,6 +21,9 @@ from controller.lstm import LSTMEnsemble
 from controller.modelled import FIRST, Modelled
 from controller.wanted import Wanted, known_losses
 from kdnas.search.protocols import History, SearchProblem
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import ControllerStrategySpec
 
 DOUBT: Final = 2.0
 """By how much a regression on what it has learned itself is too sure: measured over tables."""
@@ -34,6 +37,10 @@ class LearningController(Modelled):
     """
 
     name = "controller"
+
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        super().__init__(spec, space, seed)
+        self.confidence = spec.strategy.read_as(ControllerStrategySpec).confidence
 
     def begin(self, problem: SearchProblem) -> None:
         """Take note of what is known, and write every state as a sequence."""

@@ -22,8 +22,6 @@ from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
 from kdnas.search_space import AXES
 
-CONFIDENCE: Final = 1.0
-"""Standard deviations by which a loss may turn out lower than predicted."""
 FIRST: Final = 4
 """States without whose losses nothing is modelled."""
 DRAWN: Final = 4
@@ -53,9 +51,12 @@ class Modelled(Stateless):
     starts where all states were read.
 
     Attributes:
+        confidence: standard deviations by which a loss may turn out lower than predicted.
         features: (states, features) of mean 0 and deviation 1.
         groups: which columns are of one axis, or the start.
     """
+
+    confidence: float
 
     def begin(self, problem: SearchProblem) -> None:
         """Take note of what is known, and describe every state by numbers."""
@@ -81,7 +82,7 @@ class Modelled(Stateless):
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
-        """Propose states by upper confidence; before there are losses enough, the first ones."""
+        """Propose the most hopeful states; before there are losses enough, the first ones."""
         pool = not_proposed(allowed, history)
         if not pool:
             return []
@@ -92,7 +93,7 @@ class Modelled(Stateless):
         pool, belief = self.believe(known, pool, wanted, episode)
         proposals, free = [], np.ones(len(pool), bool)
         for _ in range(min(count, len(pool))):
-            hopes = wanted.worth(pool, belief.mean - CONFIDENCE * belief.deviation)
+            hopes = wanted.worth(pool, self.hoped(belief))
             pick = int(np.argmax(np.where(free, hopes, -math.inf)))
             free[pick] = False
             expected = float(belief.mean[pick])
@@ -101,6 +102,10 @@ class Modelled(Stateless):
             reward = self.problem.reward_of(pool[pick], expected)
             proposals.append(Proposal(pool[pick], self.name, reward))
         return proposals
+
+    def hoped(self, belief: Belief) -> Array:
+        """The losses by which the next pick is made: (N,), those that may turn out."""
+        return belief.mean - self.confidence * belief.deviation
 
     def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
         """States to learn from: most by the loss they start with where it is known, then drawn."""

@@ -20,10 +20,10 @@ from controller.exploration import Purpose, generator
 from controller.stateless import Stateless, not_proposed
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, Observation, SearchProblem
-from kdnas.search_space import AXES
+from kdnas.search_space import AXES, SearchSpace
+from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import NSGA2Spec
 
-POPULATION: Final = 20
-"""Trials of a generation of NSGA-II."""
 TRIES: Final = 5
 """Questions to a sampler for one state, where it asks for what was seen or is not allowed."""
 
@@ -139,6 +139,10 @@ class NSGA2Strategy(_OptunaStrategy):
 
     name = "nsga2"
 
+    def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
+        super().__init__(spec, space, seed)
+        self._population = spec.strategy.read_as(NSGA2Spec).population
+
     @property
     def directions(self) -> tuple[StudyDirection, ...]:
         """Low loss and latency."""
@@ -147,7 +151,7 @@ class NSGA2Strategy(_OptunaStrategy):
     def sampler(self, seed: int, history: History) -> BaseSampler:
         """Optuna's, in the generation that comes after what was trained."""
         trained = sum(o.loss is not None for told in history.episodes for o in told)
-        return _Generations(trained // POPULATION, population_size=POPULATION, seed=seed)
+        return _Generations(trained // self._population, self._population, seed)
 
     def values(self, observation: Observation) -> list[float]:
         """Loss and latency."""
@@ -159,12 +163,13 @@ class _Generations(NSGAIISampler):
 
     Args:
         generation: of all that is asked for now.
-        options: of NSGA-II.
+        population: trials of a generation.
+        seed: of what is drawn.
     """
 
-    def __init__(self, generation: int, *, population_size: int, seed: int) -> None:
-        super().__init__(population_size=population_size, seed=seed)
-        self._generation = generation
+    def __init__(self, generation: int, population: int, seed: int) -> None:
+        super().__init__(population_size=population, seed=seed)
+        self._generation, self._size = generation, population
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
         """The generation of a trial that is asked for."""
@@ -173,4 +178,4 @@ class _Generations(NSGAIISampler):
     def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
         """The trials of a generation, by their numbers."""
         done = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-        return [trial for trial in done if trial.number // POPULATION == generation]
+        return [trial for trial in done if trial.number // self._size == generation]

@@ -13,14 +13,13 @@ from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
 from controller.stateless import Stateless, not_proposed
-from kdnas.errors import SpecError, unknown_name
+from kdnas.errors import SpecError
 from kdnas.plugins import import_named, installed
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem, Strategy, StrategyFactory
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
-
-ENTRY_POINT_GROUP: Final = "kdnas.strategies"
+from kdnas.specs.strategies import ENTRY_POINT_GROUP, ControllerStrategySpec
 
 
 class RandomStrategy(Stateless):
@@ -48,27 +47,32 @@ class ControllerStrategy:
     name = "controller"
 
     def __init__(self, spec: ControllerSpec, space: SearchSpace, seed: int) -> None:
-        self._spec = spec
+        self._options = spec.strategy.read_as(ControllerStrategySpec)
+        self._episodes = spec.episodes
         self._seed = seed
         self._encoder = StateEncoder(space)
         self._controller = FeedbackController(
             self._encoder.width,
             seed,
-            {"strategy": self.name, "variant": spec.variant, "space": space.fingerprint},
+            {
+                "strategy": self.name,
+                "variant": self._options.variant,
+                "space": space.fingerprint,
+            },
         )
 
     def begin(self, problem: SearchProblem) -> None:
         """Nothing: the published controller knows states by their axes and rewards alone."""
 
-    def epsilon(self, episode: int) -> float | None:
+    def epsilon(self, episode: int) -> float:
         """Share of random picks in an episode."""
-        return epsilon(self._spec, episode)
+        return epsilon(self._options, self._episodes, episode)
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History
     ) -> list[Proposal]:
         """Propose the best predicted states, and random ones of the rest."""
-        may_repeat = self._spec.variant == "paper"
+        may_repeat = self._options.variant == "paper"
         pool = sorted(allowed if may_repeat else not_proposed(allowed, history))
         if not pool:
             return []
@@ -77,7 +81,7 @@ class ControllerStrategy:
             self._memory(episode, history), self._encoder.candidates(pool)
         )
         by_reward = np.argsort(-predicted, kind="stable")
-        num_best = count - num_random(epsilon(self._spec, episode), count)
+        num_best = count - num_random(self.epsilon(episode), count)
         rest = sorted(by_reward[num_best:])  # by index, whatever their predictions
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         explored = draw(rng, rest, count - num_best)
@@ -113,7 +117,7 @@ class ControllerStrategy:
 
 def controller_of(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strategy:
     """Build the variant of the controller that a spec names."""
-    if spec.variant != "learning":
+    if spec.strategy.read_as(ControllerStrategySpec).variant != "learning":
         return ControllerStrategy(spec, space, seed)
     from controller.learning import LearningController  # which loads scikit-learn
 
@@ -140,20 +144,16 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
 
     The name is one of ours, one that an installed package registered in the entry point group
     ``kdnas.strategies``, or ``package.module:Class``. The class (or any callable) is called with
-    the spec, the space and the seed.
+    the spec, in which ``strategy`` has its options, the space and the seed.
 
     Raises:
-        SpecError: the name is unknown, cannot be imported, or is no strategy.
+        SpecError: the name cannot be imported, or is no strategy; or options are not its own.
     """
-    name = spec.strategy
+    name = spec.strategy.name
     if name in STRATEGIES:
         return _import(STRATEGIES[name])(spec, space, seed)
-    if ":" in name:
-        return _made(name, _import(name), spec, space, seed)
-    plugins = installed(ENTRY_POINT_GROUP)
-    if name not in plugins:
-        raise SpecError(unknown_name("strategy", name, [*STRATEGIES, *plugins]))
-    return _made(name, _import(plugins[name]), spec, space, seed)
+    imported = name if ":" in name else installed(ENTRY_POINT_GROUP)[name]
+    return _made(name, _import(imported), spec, space, seed)
 
 
 def check_starts(spec: ControllerSpec, space: SearchSpace, starts: Mapping[int, float]) -> None:

@@ -21,6 +21,7 @@ from kdnas.errors import (
     NotFoundError,
     RequestError,
 )
+from kdnas.specs.base import unknown_tag
 
 STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
     (NotFoundError, 404),
@@ -119,6 +120,8 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _worded(item: Mapping[str, Any]) -> str:
+    if item["type"] == "union_tag_invalid":
+        return unknown_tag(item["ctx"])
     message = str(item["msg"]).removeprefix("Value error, ")
     given = item.get("input")
     shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""

@@ -43,7 +43,7 @@ def check_paths(spec: ProxiesSpec | DistillationSpec, settings: Settings) -> Non
     _check_corpus(spec.corpus, settings)
     if isinstance(spec, ProxiesSpec):
         if isinstance(spec, SearchSpec):
-            _check_strategy(spec.controller.strategy, settings)
+            _check_strategy(spec.controller.strategy.name, settings)
         _check_address(spec.backend.address, "backend.address", settings)
         return
     if spec.student.init_from is not None:

@@ -17,7 +17,8 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     """Refuse what could only fail hours later; return the request with nothing left to look for.
 
     Raises:
-        RequestError: an unknown strategy or task, impossible axes, or tasks without data.
+        RequestError: a strategy that cannot be built, an unknown task, impossible axes, or tasks
+            without data.
     """
     build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
     if spec.search.space.kind == "custom":

@@ -13,6 +13,7 @@ from kdnas.db.records import (
     PipelineRecord,
 )
 from kdnas.records import PipelineStage, SearchRecord, StateCounts
+from kdnas.specs.named import NamedSpec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
@@ -68,9 +69,9 @@ def _objective(searched: ObjectiveSpec, distilled: ObjectiveSpec | None) -> str:
     return f"{_settings(searched)} in the search, {_settings(distilled)} in the full distillation"
 
 
-def _settings(objective: ObjectiveSpec) -> str:
-    own = objective.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
-    return objective.name + _in_brackets(_in_words(own))
+def _settings(asked: NamedSpec) -> str:
+    own = asked.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    return asked.name + _in_brackets(_in_words(own))
 
 
 def _in_words(changed: Mapping[str, object]) -> list[str]:
@@ -84,7 +85,7 @@ def _in_brackets(parts: Sequence[str]) -> str:
 def _search(search: SearchSpec, counts: StateCounts | None) -> str:
     episodes, each = search.controller.episodes, search.controller.candidates
     rounds = f"{episodes} episode{'s' * (episodes > 1)} of {each} student{'s' * (each > 1)}"
-    text = f"{search.controller.strategy}, {rounds}"
+    text = f"{_settings(search.controller.strategy)}, {rounds}"
     if counts is not None:
         text += f": {counts.explored} architectures, {counts.trained} of them trained"
         also = {"looked up": counts.reused, "failed": counts.failed}

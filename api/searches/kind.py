@@ -65,7 +65,7 @@ def _create(spec: SearchSpec, database: Database, settings: Settings) -> Adding:
     from controller.strategies import build_strategy
 
     check_paths(spec, settings)
-    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # an unknown name fails here
+    build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # what cannot be fails here
     if spec.space.kind == "custom":
         SearchSpace.from_axes(spec.space.axes)
 

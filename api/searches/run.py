@@ -40,7 +40,7 @@ def prepare_search(
     Raises:
         RequestError: anything in the request that cannot be done.
     """
-    build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # unknown names fail early
+    build_strategy(spec.controller, SearchSpace.paper(), spec.seed)  # what cannot be fails early
     prepared = prepare_proxies(
         spec, spec.proxy, spec.controller.candidates, settings, on_corpus, on_preparing
     )

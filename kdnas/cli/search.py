@@ -54,9 +54,10 @@ def search(
         str | None,
         typer.Option(
             help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
-            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class."
+            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class; "
+            "options by --config."
         ),
-        At("controller.strategy"),
+        At("controller.strategy.name"),
     ] = None,
     steps: Annotated[common.Steps, At("proxy.steps")] = None,
     epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,

@@ -105,14 +105,19 @@ def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
         return unknown_name("key", path, _prefixed(_keys_at(model, item["loc"][:-1]), parents))
     given = item.get("input")
     if item["type"] == "union_tag_invalid":
-        known = re.findall("'([^']*)'", item["ctx"]["expected_tags"])
-        return f"{path}: {unknown_name('name', item['ctx']['tag'], known)}"
+        return f"{path}: {unknown_tag(item['ctx'])}"
     if item["type"] == "literal_error":
         known = re.findall("'([^']*)'", item["ctx"]["expected"])
         return f"{path}: {unknown_name('value', given, known)}"
     message = _PLAIN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(given, Mapping) or given is None else f" (given: {given!r})"
     return f"{path or 'spec'}: {message[0].lower() + message[1:]}{shown}"
+
+
+def unknown_tag(context: Mapping[str, Any]) -> str:
+    """Word that there is nothing of a name in a union, of what pydantic says of it."""
+    known = re.findall("'([^']*)'", context["expected_tags"])
+    return unknown_name("name", context["tag"], known)
 
 
 _PLAIN_WORDS = {

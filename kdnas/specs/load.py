@@ -13,6 +13,7 @@ from kdnas.errors import SpecError, unknown_name
 from kdnas.specs.objective_registry import find_objective, objective_names
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.search import ProxiesSpec
+from kdnas.specs.strategies import DEFAULT_STRATEGY, with_options_inside
 
 Section = Literal["search", "sweep", "distillation", "pipeline"]
 
@@ -84,11 +85,11 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
     Text that is short for a mapping (``teacher: ./bert``) is joined with what the mapping already
     said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
-    whole, and so is an objective by one of another name, whose options it would not understand;
-    ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or ``alpha``,
-    which would win over them otherwise, and so does a ``grid`` of the rate and the epochs that it
-    chooses. An evaluation over another suite leaves the tasks and the
-    data of the one before.
+    whole, and so is an objective or a strategy by one of another name, whose options it would not
+    understand; ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or
+    ``alpha``, which would win over them otherwise, and so does a ``grid`` of the rate and the
+    epochs that it chooses. An evaluation over another suite leaves the tasks and the data of the
+    one before. What stands beside a controller's strategy is laid over its options.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -97,6 +98,8 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
                 merged.pop(older, None)
         for key, value in layer.items():
             before = None if key in _WHOLE else merged.get(key)
+            if key == "controller" and isinstance(value, Mapping):
+                value = with_options_inside(value)
             if isinstance(value, Mapping) or isinstance(before, Mapping):
                 short = _SHORTHAND.get(key)
                 if short:
@@ -104,7 +107,7 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
                         {} if v is None else v if isinstance(v, Mapping) else {short: v}
                         for v in (before, value)
                     )
-            if key == "objective" and _renames(before, value):
+            if key in _NAMED and _renames(before, value, _NAMED[key]):
                 before = None
             if key == "evaluation" and isinstance(before, Mapping) and _moves(before, value):
                 before = {k: v for k, v in before.items() if k not in _OF_A_SUITE}
@@ -115,11 +118,11 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _renames(before: Any, value: Any) -> bool:
-    """Whether an objective is given another name; one without a name is the default."""
+def _renames(before: Any, value: Any, default: str) -> bool:
+    """Whether an objective or a strategy gets another name; without one it is the default."""
     if not (isinstance(before, Mapping) and isinstance(value, Mapping) and value.get("name")):
         return False
-    return bool(value["name"] != (before.get("name") or DEFAULT_OBJECTIVE))
+    return bool(value["name"] != (before.get("name") or default))
 
 
 def _moves(before: Mapping[str, Any], value: Any) -> bool:
@@ -134,9 +137,11 @@ _SHORTHAND = {
     "teacher": "ref",
     "corpus": "source",
     "objective": "name",
+    "strategy": "name",
     "student": "init",
     "backend": "name",
 }
+_NAMED = {"objective": DEFAULT_OBJECTIVE, "strategy": DEFAULT_STRATEGY}
 _WHOLE = {"space", "mapping", "choose"}
 _OF_A_SUITE = {"suite", "tasks", "data_dir", "own"}
 _REPLACES = (

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field
 
 from kdnas.specs.base import Spec
+from kdnas.specs.named import Family, NamedSpec
 from kdnas.specs.ranges import Heads, Layer, Steps
 
 LastLayerPart = Literal["q", "k", "v"]
@@ -39,20 +38,10 @@ class ObjectiveWords:
     relative: str
 
 
-def _looked_up(value: Any) -> ObjectiveSpec:
-    from kdnas.specs.objective_registry import look_up  # which needs the class below
-
-    return look_up(value)
-
-
-class ObjectiveSpec(Spec):
+class ObjectiveSpec(NamedSpec):
     """What a student learns. As the type of a field it stands for all objectives, by ``name``.
 
-    A field's ``title`` and ``description`` are its words in forms and in the help of the command
-    line; one that is written out when a request is stored has ``readOnly``, and is in no form.
-
     Attributes:
-        name: name in specs.
         called: what is learned, in a few words, for forms and help.
         implementation: ``package.module:function`` that makes the stages of a spec, a tuple of
             :class:`kdnas.objectives.base.Stage`.
@@ -63,9 +52,6 @@ class ObjectiveSpec(Spec):
             rates under ``search`` and ``distillation``.
     """
 
-    name: str
-
-    called: ClassVar[str]
     implementation: ClassVar[str]
     needs_lm_head: ClassVar[bool] = False
     copies_layers: ClassVar[bool] = False
@@ -113,35 +99,11 @@ class ObjectiveSpec(Spec):
         return self.to_json()
 
     @classmethod
-    def kinds(cls) -> Mapping[str, type[Spec]]:
-        """All objectives, where this stands for them."""
-        from kdnas.specs.objective_registry import objectives
+    def family(cls) -> Family:
+        """All objectives."""
+        from kdnas.specs import objective_registry  # which needs this class
 
-        return objectives() if cls._stands_for_all() else {}
-
-    @classmethod
-    def _stands_for_all(cls) -> bool:
-        return cls.model_fields["name"].is_required()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Look an objective up when a request is read, not when this module is loaded."""
-        if not cls._stands_for_all():
-            return handler(source)
-        return core_schema.no_info_before_validator_function(
-            _looked_up, core_schema.is_instance_schema(cls)
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        if cls._stands_for_all():
-            choices = {name: kind.__pydantic_core_schema__ for name, kind in cls.kinds().items()}
-            return handler(core_schema.tagged_union_schema(dict(choices), "name"))
-        found = handler(core)
-        handler.resolve_ref_schema(found)["title"] = cls.called
-        return found
+        return objective_registry.family()
 
 
 class NeedsLMHead(ObjectiveSpec):

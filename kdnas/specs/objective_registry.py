@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticKnownError, SchemaValidator, core_schema
+from pydantic_core import CoreSchema
 
 from kdnas.errors import SpecError, unknown_name
 from kdnas.plugins import import_named, installed
+from kdnas.specs.named import Family
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
 
@@ -55,6 +55,17 @@ def objectives() -> dict[str, type[ObjectiveSpec]]:
     return found
 
 
+def family() -> Family:
+    """The objectives, as the field of a request knows them."""
+    return Family(
+        called="objective",
+        default=DEFAULT_OBJECTIVE,
+        names=objective_names,
+        find=lambda name: find_objective(name) if name in objective_names() else None,
+        kinds=objectives,
+    )
+
+
 def choice_of(fits: Callable[[type[ObjectiveSpec]], bool]) -> str:
     """Word the choice among the objectives that fit, as in ``one, two or three``."""
     return either(name for name, kind in objectives().items() if fits(kind))
@@ -73,52 +84,6 @@ def objective_spec(value: Any) -> ObjectiveSpec:
         ValidationError: it is neither, or says what the objective does not understand.
     """
     return ObjectiveSpec.model_validate(value)
-
-
-def look_up(value: Any) -> ObjectiveSpec:
-    """Do the reading for :class:`ObjectiveSpec`, within whatever is being validated."""
-    if isinstance(value, ObjectiveSpec):
-        return value
-    if isinstance(value, str):
-        value = {"name": value}
-    if not isinstance(value, dict):
-        raise PydanticKnownError("model_attributes_type")
-    value = {"name": DEFAULT_OBJECTIVE, **value}
-    kind = _named(value["name"])
-    _refuse_keys_of_others(kind, value)
-    spec: ObjectiveSpec = _reader(kind).validate_python(value)
-    return spec
-
-
-def _named(name: Any) -> type[ObjectiveSpec]:
-    if not isinstance(name, str) or name not in objective_names():
-        known = ", ".join(map(repr, objective_names()))
-        context = {"discriminator": "'name'", "tag": str(name), "expected_tags": known}
-        raise PydanticKnownError("union_tag_invalid", context)
-    try:
-        return find_objective(name)
-    except SpecError as error:
-        raise ValueError(str(error)) from None
-
-
-@cache
-def _reader(kind: type[ObjectiveSpec]) -> SchemaValidator:
-    """A union of one: what is wrong is told with the name, as of any union told apart by it."""
-    name = kind.model_fields["name"].default
-    return SchemaValidator(
-        core_schema.tagged_union_schema({name: kind.__pydantic_core_schema__}, "name")
-    )
-
-
-def _refuse_keys_of_others(kind: type[ObjectiveSpec], value: dict[str, Any]) -> None:
-    """Tell a key that belongs to another objective from one that is misspelt."""
-    for key in value.keys() - kind.model_fields.keys():
-        owners = [name for name, other in objectives().items() if key in other.model_fields]
-        if owners:
-            raise ValueError(
-                f"{key} is for {' and '.join(owners)}, not for {value['name']}; leave it out, or "
-                "choose another objective"
-            )
 
 
 def _checked(name: str, kind: Any) -> type[ObjectiveSpec]:

@@ -14,6 +14,7 @@ from pydantic import Field
 from kdnas.architecture import MOST_LAYERS
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as PostgreSQL and NumPy take it
 Steps = Annotated[int, Field(ge=1, le=10**9)]
 StepsIfAny = Annotated[int, Field(ge=0, le=10**9)]
@@ -33,6 +34,9 @@ Average = Annotated[float, Field(ge=0, lt=1)]
 """How much an exponential average keeps of itself at each step."""
 Weight = Annotated[float, Field(ge=0, le=10**6)]
 PositiveWeight = Annotated[float, Field(gt=0, le=10**6)]
+Confidence = Annotated[float, Field(ge=0, le=10**6)]
+"""In standard deviations."""
+Population = Annotated[int, Field(ge=1, le=10**5)]
 Temperature = Annotated[float, Field(gt=0, le=1000)]
 Limit = Annotated[float, Field(gt=0, le=10**9)]
 """Of a latency, a size or a time that must not be exceeded."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
 from kdnas.specs.objective_base import ObjectiveSpec
-from kdnas.specs.objectives import DEFAULT
+from kdnas.specs.objectives import DEFAULT as DEFAULT_OBJECTIVE
 from kdnas.specs.parts import CorpusSpec, StudentSpec, TeacherSpec, TrainingSpec
 from kdnas.specs.ranges import (
     Epochs,
@@ -21,6 +21,8 @@ from kdnas.specs.ranges import (
     TimedTokens,
     Workers,
 )
+from kdnas.specs.strategies import DEFAULT as DEFAULT_STRATEGY
+from kdnas.specs.strategies import StrategySpec, with_options_inside, without_leftovers
 
 Goal = Literal["reward", "limit", "front"]
 """What a search is after; :class:`SearchSpec` says what each means."""
@@ -104,28 +106,20 @@ class ControllerSpec(Spec):
     """Who proposes candidates, and how many.
 
     Attributes:
-        strategy: ``controller``, ``gp`` (a Gaussian process on the loss), ``tpe`` and ``nsga2``
-            (Optuna's), ``evolution`` (regularised), ``random``, an order that learns nothing
-            (``fastest-first``, ``largest-first``, ``reading-only``), a line from the loss at the
-            start (``reading-fit``), or ``package.module:Class``.
-        variant: of the controller: ``learning`` predicts the loss from all that was trained;
-            ``paper`` is the published one, which predicts rewards from the last episode, and may
-            propose a state again (from the look-up table, at no cost); ``once`` is the same but
-            never does. ε is of the latter two.
+        strategy: who, with its options; a bare text is its name.
         episodes: M.
         candidates: N of an episode.
-        epsilon_start: share of random picks in episode 1.
-        epsilon_min: smallest share.
-        epsilon_decay: what ε loses an episode, or ``spread`` to reach the minimum in the last.
     """
 
-    strategy: str = "controller"
-    variant: Literal["learning", "paper", "once"] = "learning"
+    strategy: StrategySpec = DEFAULT_STRATEGY
     episodes: int = Field(15, ge=1, le=MOST_PROPOSED)
     candidates: int = Field(20, ge=1, le=MOST_PROPOSED)
-    epsilon_start: float = Field(1.0, ge=0, le=1)
-    epsilon_min: float = Field(0.05, ge=0, le=1)
-    epsilon_decay: Annotated[float, Field(ge=0, le=1)] | Literal["spread"] = 0.05
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_formerly(cls, value: Any) -> Any:
+        """Read requests of when the options of the controller stood beside the strategy."""
+        return without_leftovers(with_options_inside(value)) if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _not_too_many(self) -> ControllerSpec:
@@ -201,7 +195,7 @@ class ProxiesSpec(Spec):
     teacher: TeacherSpec = TeacherSpec()
     corpus: CorpusSpec = CorpusSpec()
     space: SpaceSpec = SpaceSpec()
-    objective: ObjectiveSpec = DEFAULT
+    objective: ObjectiveSpec = DEFAULT_OBJECTIVE
     student: StudentSpec = StudentSpec()
     proxy: ProxySpec = ProxySpec()
     latency: LatencySpec = LatencySpec()

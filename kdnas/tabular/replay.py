@@ -107,4 +107,4 @@ def replay(
     done = [c for episode in journal.episodes(record.id) for c in episode.candidates]
     trained = {c.index: c for c in reversed(done)}  # a state that comes again costs nothing
     first = sorted(trained.values(), key=lambda c: (c.episode, c.position))
-    return Replay(spec.controller.strategy, spec.seed, tuple(c.index for c in first))
+    return Replay(spec.controller.strategy.name, spec.seed, tuple(c.index for c in first))

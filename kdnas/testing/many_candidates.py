@@ -50,7 +50,7 @@ def add_many_candidates(
         {
             "space": "paper",
             "controller": {
-                "variant": "paper",
+                "strategy": {"name": "controller", "variant": "paper"},
                 "episodes": -(-num_candidates // per_episode),
                 "candidates": per_episode,
             },

@@ -21,6 +21,7 @@ from kdnas.db.lists import job_pages, latency_pages
 from kdnas.db.models import LatencyBuild
 from kdnas.db.repository import distillations, jobs, searches
 from kdnas.specs.objectives import OBJECTIVES
+from kdnas.specs.strategies import STRATEGIES
 
 pytestmark = pytest.mark.browser
 
@@ -113,6 +114,28 @@ def test_a_goal_without_its_limit_is_told_at_the_limit(
         "Goal limit asks for the lowest loss within limits, and there is none"
     )
     expect(ratio.locator("input")).to_be_focused()
+
+
+def test_a_strategy_has_fields_of_its_own(page: Page, service: Service) -> None:
+    def controller() -> object:
+        return json.loads(page.locator("#form pre").inner_text()).get("controller")
+
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_text("The request as JSON").click()
+    chooser = page.get_by_label("Strategy")
+    expect(chooser.locator("option")).to_have_text(
+        ["controller (default)", *(f"{name}: {kind.called}" for name, kind in STRATEGIES.items())]
+    )
+    page.get_by_label("Variant").select_option("once")
+    page.get_by_label("Decay of ε").fill("spread")
+    asked = {"name": "controller", "variant": "once", "epsilon_decay": "spread"}
+    assert controller() == {"strategy": asked}
+    chooser.select_option("gp")
+    page.get_by_label("Acquisition").select_option("thompson")
+    assert controller() == {"strategy": {"name": "gp", "acquisition": "thompson"}}
+    chooser.select_option("random")
+    expect(page.locator('[data-path^="controller.strategy."]')).to_have_count(1)
+    assert controller() == {"strategy": {"name": "random"}}
 
 
 def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:

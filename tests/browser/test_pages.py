@@ -108,6 +108,22 @@ def test_two_ticked_searches_are_compared(page: Page, service: Service) -> None:
     expect(page.locator("#figures")).to_contain_text("Architectures explored")
 
 
+def test_a_strategy_is_named_however_it_was_asked_for(page: Page, service: Service) -> None:
+    """Before strategies had options, a request held the name alone."""
+    stored = demo_data.spec("by-its-name")
+    stored["controller"] = {"strategy": "evolution", "variant": "once", "episodes": 2}
+    with service.database.write() as session:
+        old = searches.create_search(session, stored, name="by-its-name")
+    page.goto(f"{service.url}/searches/by-its-name")
+    expect(page.locator("#summary")).to_contain_text("strategy evolution ·")
+    page.goto(f"{service.url}/compare?search=by-its-name&search=random-baseline")
+    row = page.locator("#figures tr", has_text="Strategy")
+    expect(row.locator("td")).to_have_text(["evolution", "random"])
+    page.goto("about:blank")  # or it would go on reading what is gone
+    with service.database.write() as session:
+        jobs.delete_job(session, old.id)
+
+
 def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     expect(page.get_by_role("heading", level=1)).to_have_text("distil-bert-week-09")

@@ -25,7 +25,7 @@ class _Baseline(StrategyContract):
     draws = False
 
     def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Any:
-        return build_strategy(ControllerSpec(strategy=self.name), space, seed)
+        return build_strategy(spec(self.name), space, seed)
 
 
 class TestFastestFirst(_Baseline):
@@ -44,8 +44,12 @@ class TestReadingFit(_Baseline):
     name = "reading-fit"
 
 
+def spec(name: str) -> ControllerSpec:
+    return ControllerSpec.read({"strategy": name}, "request")
+
+
 def asked(name: str, count: int, history: History = History()) -> list[Proposal]:
-    strategy = build_strategy(ControllerSpec(strategy=name), BENCHMARK_SPACE, 0)
+    strategy = build_strategy(spec(name), BENCHMARK_SPACE, 0)
     strategy.begin(PROBLEM)
     proposals: list[Proposal] = strategy.ask(1, count, ALL, history)
     return proposals
@@ -61,7 +65,7 @@ def test_every_strategy_of_ours_is_called_as_it_calls_itself() -> None:
         *("fastest-first", "largest-first", "reading-only", "reading-fit"),
     ]
     for name in STRATEGIES:
-        assert build_strategy(ControllerSpec(strategy=name), BENCHMARK_SPACE, 0).name == name
+        assert build_strategy(spec(name), BENCHMARK_SPACE, 0).name == name
 
 
 def test_orders_that_look_at_nothing_but_speed_or_size() -> None:
@@ -106,7 +110,7 @@ def test_before_there_is_a_line_it_is_the_start(trained: tuple[Observation, ...]
 
 @pytest.mark.parametrize("name", ["reading-only", "reading-fit"])
 def test_states_that_were_not_read_are_counted(name: str) -> None:
-    strategy = build_strategy(ControllerSpec(strategy=name), BENCHMARK_SPACE, 0)
+    strategy = build_strategy(spec(name), BENCHMARK_SPACE, 0)
     starts = {i: PROBLEM.starts[i] for i in list(ALL)[3:]}
     with pytest.raises(SpecError) as raised:
         strategy.begin(replace(PROBLEM, starts=starts))

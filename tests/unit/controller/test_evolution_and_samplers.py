@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller import evolution, optuna_samplers
 from controller.strategies import build_strategy
 from kdnas.architecture import Architecture
 from kdnas.search.protocols import History
@@ -23,11 +22,17 @@ from kdnas.testing.benchmark_space import (
 from kdnas.testing.strategy_contract import ALL, StrategyContract, observed
 
 
+def spec(name: str) -> ControllerSpec:
+    """With a population that fits a space of 64 states."""
+    options = {} if name == "tpe" else {"population": 8}
+    return ControllerSpec.read({"strategy": {"name": name, **options}}, "request")
+
+
 class _Ours(StrategyContract):
     name = ""
 
     def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Any:
-        return build_strategy(ControllerSpec(strategy=self.name), space, seed)
+        return build_strategy(spec(self.name), space, seed)
 
 
 class TestEvolution(_Ours):
@@ -42,15 +47,8 @@ class TestNSGA2(_Ours):
     name = "nsga2"
 
 
-@pytest.fixture(autouse=True)
-def small_populations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As fits a space of 64 states."""
-    monkeypatch.setattr(evolution, "POPULATION", 8)
-    monkeypatch.setattr(optuna_samplers, "POPULATION", 8)
-
-
 def played(name: str, seed: int, episodes: int, count: int = 4) -> list[list[int]]:
-    strategy: Any = build_strategy(ControllerSpec(strategy=name), BENCHMARK_SPACE, seed)
+    strategy: Any = build_strategy(spec(name), BENCHMARK_SPACE, seed)
     strategy.begin(benchmark_problem())
     history = History()
     for episode in range(1, episodes + 1):
@@ -90,8 +88,8 @@ def test_picks_come_nearer_to_the_front() -> None:
     assert after < before
 
 
-def test_a_child_differs_from_its_parent_in_one_axis(monkeypatch: pytest.MonkeyPatch) -> None:
-    strategy: Any = build_strategy(ControllerSpec(strategy="evolution"), BENCHMARK_SPACE, 0)
+def test_a_child_differs_from_its_parent_in_one_axis() -> None:
+    strategy: Any = build_strategy(spec("evolution"), BENCHMARK_SPACE, 0)
     strategy.begin(benchmark_problem())
     history = observed(History(), 1, strategy.ask(1, 8, ALL, History()))
     parents = [BENCHMARK_SPACE[o.index] for o in history.episodes[0]]
@@ -113,6 +111,6 @@ def test_where_nearly_all_was_seen_what_is_left_is_found(name: str) -> None:
 
 def test_a_space_of_one_value_an_axis_has_no_children() -> None:
     space = SearchSpace(layers=(1,), heads=(2,), hidden=(96,), intermediate=(192,))
-    strategy: Any = build_strategy(ControllerSpec(strategy="evolution"), space, 0)
+    strategy: Any = build_strategy(spec("evolution"), space, 0)
     strategy.begin(benchmark_problem(space))
     assert len(strategy.ask(1, 9, range(len(space)), History())) == len(space)

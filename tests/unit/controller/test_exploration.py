@@ -5,22 +5,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
-from kdnas.specs.search import ControllerSpec
+from kdnas.specs.strategies import ControllerStrategySpec
 
 
 def test_as_published() -> None:
-    spec = ControllerSpec()
-    assert [epsilon(spec, n) for n in (1, 2, 15, 20, 21, 500)] == [1, 0.95, 0.3, 0.05, 0.05, 0.05]
-    counts = [num_random(epsilon(spec, n), 20) for n in range(1, 16)]
+    options = ControllerStrategySpec(variant="paper")
+    assert [epsilon(options, 15, n) for n in (1, 2, 15, 20, 21, 500)] == [
+        1,
+        0.95,
+        0.3,
+        0.05,
+        0.05,
+        0.05,
+    ]
+    counts = [num_random(epsilon(options, 15, n), 20) for n in range(1, 16)]
     assert counts == list(range(20, 5, -1))
 
 
 def test_spread_ends_at_the_minimum() -> None:
-    spec = ControllerSpec(episodes=4, candidates=4, epsilon_decay="spread")
-    assert [epsilon(spec, n) for n in range(1, 6)] == pytest.approx(
+    options = ControllerStrategySpec(variant="once", epsilon_decay="spread")
+    assert [epsilon(options, 4, n) for n in range(1, 6)] == pytest.approx(
         [1, 1 - 0.95 / 3, 1 - 1.9 / 3, 0.05, 0.05]
     )
-    assert epsilon(ControllerSpec(episodes=1, epsilon_decay="spread"), 1) == 1
+    assert epsilon(options, 1, 1) == 1
 
 
 @given(st.integers(1, 60), st.integers(1, 80), st.floats(0, 1), st.floats(0, 1), st.integers(1, 50))
@@ -28,13 +35,13 @@ def test_never_rises_and_stays_a_share(
     episodes: int, episode: int, start: float, least: float, count: int
 ) -> None:
     for decay in (0.05, "spread"):
-        spec = ControllerSpec(
-            episodes=episodes,
+        options = ControllerStrategySpec(
+            variant="once",
             epsilon_start=start,
             epsilon_min=least,
             epsilon_decay=decay,  # type: ignore[arg-type]
         )
-        now, later = epsilon(spec, episode), epsilon(spec, episode + 1)
+        now, later = epsilon(options, episodes, episode), epsilon(options, episodes, episode + 1)
         assert 0 <= later <= now <= 1
         assert 0 <= num_random(now, count) <= count
 

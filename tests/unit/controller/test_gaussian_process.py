@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controller import gaussian_process
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.strategies import build_strategy
+from controller.wanted import Wanted
 from kdnas.search.protocols import History, Observation
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
@@ -18,9 +20,14 @@ from kdnas.testing.benchmark_space import (
     benchmark_problem,
     benchmark_reward,
 )
-from kdnas.testing.strategy_contract import ALL, StrategyContract
+from kdnas.testing.strategy_contract import ALL, StrategyContract, observed
 
-SPEC = ControllerSpec(strategy="gp")
+
+def spec(**options: Any) -> ControllerSpec:
+    return ControllerSpec.read({"strategy": {"name": "gp", **options}}, "request")
+
+
+SPEC = spec()
 LARGE_SPACE = SearchSpace.from_axes(
     {
         "layers": list(range(1, 13)),
@@ -84,3 +91,35 @@ def test_it_must_be_told_what_is_known() -> None:
     strategy = GaussianProcessStrategy(SPEC, BENCHMARK_SPACE, 0)
     with pytest.raises(ValueError, match="was not told of what is known; call begin"):
         _ = strategy.problem
+
+
+class TestThompson(StrategyContract):
+    def make(self, space: SearchSpace = BENCHMARK_SPACE, seed: int = 0) -> Any:
+        return build_strategy(spec(acquisition="thompson"), space, seed)
+
+
+def test_draws_are_of_what_is_believed() -> None:
+    """Their mean and spread are those of the losses, which no pick changes."""
+    strategy = GaussianProcessStrategy(spec(acquisition="thompson"), BENCHMARK_SPACE, 0)
+    strategy.begin(benchmark_problem(with_starts=False))
+    known = {i: _loss(i) for i in range(0, len(ALL), 7)}
+    _, belief = strategy.believe(known, list(ALL), Wanted(strategy.problem, known), 2)
+    before = belief.deviation
+    belief.look(5)
+    drawn = np.array([strategy.hoped(belief) for _ in range(4000)])
+    scale = before.max() + 1e-9
+    assert np.abs(drawn.mean(axis=0) - belief.mean).max() < 0.1 * scale
+    assert np.abs(drawn.std(axis=0) - before).max() < 0.1 * scale
+
+
+def test_draws_hang_on_seed_and_episode() -> None:
+    history = observed(History(), 1, begun().ask(1, 6, ALL, History()))
+    picks = []
+    for seed, episode in ((0, 2), (1, 2), (0, 3)):
+        strategy = GaussianProcessStrategy(spec(acquisition="thompson"), BENCHMARK_SPACE, seed)
+        strategy.begin(benchmark_problem())
+        asked = [strategy.ask(episode, 12, ALL, history) for _ in range(2)]
+        assert asked[0] == asked[1]
+        picks.append([p.index for p in asked[0]])
+    assert picks[0] != picks[1]
+    assert picks[0] != picks[2]

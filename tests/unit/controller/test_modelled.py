@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller import modelled
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.learning import LearningController
 from controller.modelled import Modelled
@@ -32,8 +31,12 @@ def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+def spec(kind: type[Modelled], **options: Any) -> ControllerSpec:
+    return ControllerSpec.read({"strategy": {"name": kind.name, **options}}, "request")
+
+
 def begun(kind: type[Modelled], seed: int = 0, goal: Goal = "reward", **known: Any) -> Modelled:
-    strategy = kind(ControllerSpec(), BENCHMARK_SPACE, seed)
+    strategy = kind(spec(kind), BENCHMARK_SPACE, seed)
     strategy.begin(replace(benchmark_problem(**known), goal=goal))
     return strategy
 
@@ -72,12 +75,9 @@ def test_a_front_is_covered_with_few_trainings(kind: type[Modelled]) -> None:
     assert found > np.quantile(drawn, 0.9)
 
 
-def test_a_pick_makes_those_like_it_less_uncertain(
-    kind: type[Modelled], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pick_makes_those_like_it_less_uncertain(kind: type[Modelled]) -> None:
     """Where nothing counts but what is not known, picks of one episode lie apart."""
-    monkeypatch.setattr(modelled, "CONFIDENCE", 1e6)
-    strategy = kind(ControllerSpec(), BENCHMARK_SPACE, 0)
+    strategy = kind(spec(kind, confidence=1e6), BENCHMARK_SPACE, 0)
     free = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: 1 - loss)
     strategy.begin(free)
     history = observed(History(), 1, strategy.ask(1, 6, ALL, History()))
@@ -107,7 +107,7 @@ def test_failures_say_nothing_of_the_loss(kind: type[Modelled]) -> None:
 def test_a_start_that_some_states_lack_is_left_out(kind: type[Modelled]) -> None:
     problem = benchmark_problem()
     some = replace(problem, starts={0: problem.starts[0]})
-    with_some, without = (kind(ControllerSpec(), BENCHMARK_SPACE, 0) for _ in range(2))
+    with_some, without = (kind(spec(kind), BENCHMARK_SPACE, 0) for _ in range(2))
     with_some.begin(some)
     without.begin(benchmark_problem(with_starts=False))
     history = observed(History(), 1, without.ask(1, 6, ALL, History()))
@@ -118,7 +118,7 @@ def test_a_start_that_some_states_lack_is_left_out(kind: type[Modelled]) -> None
 def test_a_space_of_one_state_is_proposed_once(kind: type[Modelled]) -> None:
     axes = {"layers": [3], "heads": [12], "hidden": [384], "intermediate": [768]}
     space = SearchSpace.from_axes({**axes, "activation": ["gelu"]})
-    strategy = kind(ControllerSpec(), space, 0)
+    strategy = kind(spec(kind), space, 0)
     strategy.begin(benchmark_problem(space))
     assert [p.index for p in strategy.ask(1, 6, [0], History())] == [0]
     assert strategy.ask(2, 6, [0], History(((Observation(1, 0, 0.5, loss=0.5),),))) == []

@@ -35,6 +35,16 @@ export const objective = (prefix = "") => ({
   chooser: { label: "Objective", help: "What the student learns to imitate." },
 });
 
+/**
+ * Who proposes candidates. The schema has the words of each strategy.
+ *
+ * @returns {import("./form.js").Variant}
+ */
+export const strategy = (prefix = "") => ({
+  path: `${prefix}controller.strategy`,
+  chooser: { label: "Strategy", help: "Who proposes the students of each episode." },
+});
+
 /** How long a full distillation is; `more` is said of the steps. */
 export const length = (prefix = "", more = "") => [
   { path: `${prefix}training.steps`, label: "Steps", help: `Optimiser steps; without a number the passes over the text decide.${more}` },
@@ -64,7 +74,7 @@ export function nameTasks(form, suites, prefix = "") {
 /** Parts of a search that are folded away. */
 export const folded = (prefix = "") =>
   [
-    ["Controller", "controller"], ["Short training of a candidate", "proxy"], ["Student", "student"], ["Latency", "latency"],
+    ["Short training of a candidate", "proxy"], ["Student", "student"], ["Latency", "latency"],
     ["Workers", "backend"], ["Text", "corpus"], ["Teacher", "teacher"],
   ].map(([title, path]) => ({ title, path: prefix + path }));
 

@@ -172,3 +172,6 @@ function inWords({ type, kind, payload }) {
   const of = kind && type.startsWith(`${kind}_`) ? OF_EVERY_KIND[type.slice(kind.length + 1)] : null;
   return of ? of(payload) : null;
 }
+
+/** Name the strategy of a search's controller; a request from before strategies had options is its name. */
+export const strategyOf = ({ strategy }) => strategy.name ?? strategy;

@@ -76,7 +76,7 @@ def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
     for preset in presets.values():
         PipelineSpec.model_validate(preset["pipeline"])
         assert preset["search"]["space"].keys() == {"kind"}  # "space: paper" is written out
-    assert presets["paper"]["search"]["controller"]["variant"] == "paper"
+    assert presets["paper"]["search"]["controller"]["strategy"]["variant"] == "paper"
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

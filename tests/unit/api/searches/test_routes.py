@@ -213,6 +213,25 @@ def test_a_search_is_paused_resumed_cancelled_and_deleted(client: TestClient) ->
 
 
 @pytest.mark.databases("sqlite", "postgresql")
+def test_a_search_from_before_strategies_had_options_is_shown_and_resumed(
+    client: TestClient, database: Database
+) -> None:
+    stored = SearchSpec.read({}, "stored").to_json()
+    stored["controller"] = {
+        **{"strategy": "controller", "variant": "once", "episodes": 15, "candidates": 20},
+        **{"epsilon_start": 1.0, "epsilon_min": 0.05, "epsilon_decay": 0.05},
+    }
+    with database.write() as session:
+        record = searches.create_search(session, stored, name="old", owner_kind="service")
+        jobs.set_status(session, record.id, "paused")
+    shown = client.get(f"{SEARCHES}/old").json()
+    assert shown["spec"]["controller"]["strategy"] == "controller"
+    assert client.patch(f"{SEARCHES}/old", json={"action": "resume"}).json()["status"] == "queued"
+    again = client.post(SEARCHES, json={"controller": shown["spec"]["controller"]})
+    options = again.json()["spec"]["controller"]["strategy"]
+    assert (options["name"], options["variant"]) == ("controller", "once")
+
+
 def test_an_earlier_answer_does_not_name_what_was_deleted(client: TestClient) -> None:
     first, again = (
         client.post(SEARCHES, json={}, headers={"Idempotency-Key": "k"}) for _ in range(2)

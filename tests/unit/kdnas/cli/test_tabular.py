@@ -71,7 +71,7 @@ def test_what_the_file_has_is_not_run_again(
     ran: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
-        ran.append((given[1].controller.strategy, given[1].seed))
+        ran.append((given[1].controller.strategy.name, given[1].seed))
         return replay(*given)
 
     monkeypatch.setattr("kdnas.tabular.comparison.replay", noted)
@@ -94,7 +94,7 @@ def test_what_the_file_has_is_not_run_again(
 
 def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails_late(*given: Any) -> Any:
-        if given[1].controller.strategy == "fastest-first":
+        if given[1].controller.strategy.name == "fastest-first":
             raise SpecError("no")
         return replay(*given)
 
@@ -122,7 +122,7 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--seeds", "0"), "seeds is 0"),
         (("--budgets", "4,x"), "--budgets '4,x' holds something else than whole numbers"),
         (("--budgets", "8,4"), "budgets are [8, 4]"),
-        (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
+        (("--strategies", "randon"), "unknown name 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
         (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),

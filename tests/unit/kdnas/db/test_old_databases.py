@@ -11,7 +11,10 @@ from sqlalchemy import MetaData, func, select
 
 from kdnas.db import migrate
 from kdnas.db.engine import Database, make_engine, parse_url
-from kdnas.db.models import Job
+from kdnas.db.models import Job, Pipeline, Search
+from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.search import ControllerSpec, SearchSpec
+from kdnas.specs.strategies import ControllerStrategySpec
 from kdnas.testing.every_row import counted, read_back
 
 FILES = sorted((Path(__file__).parents[3] / "data" / "databases").glob("*.gz"))
@@ -86,6 +89,23 @@ def test_an_old_database_is_migrated_with_all_its_rows(old_url: str) -> None:
     assert all(before.values())
     kinds = [table for table in KINDS if table in before]
     assert after["jobs"] == sum(before[table] for table in kinds)
+
+
+def test_requests_of_an_old_database_are_read(old_url: str) -> None:
+    """Also of searches, whose controllers had no options of their own."""
+    migrate.upgrade(old_url)
+    with Database(parse_url(old_url)) as database, database.read() as session:
+        found = [
+            spec
+            for kind, where in ((SearchSpec, Search), (PipelineSpec, Pipeline))
+            for job in session.scalars(select(where))
+            for spec in (job.requested, job.resolved)
+            if spec is not None and kind.read(spec, "stored")
+        ]
+    stored = [spec.get("search", spec)["controller"] for spec in found]
+    assert {one["variant"] for one in stored} == {"once"}
+    for one in stored:
+        assert ControllerSpec.read(one, "stored").strategy == ControllerStrategySpec(variant="once")
 
 
 def test_a_migration_of_an_old_database_that_is_killed_can_be_repeated(old_url: str) -> None:

@@ -15,6 +15,7 @@ from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.load import Section, load_preset, merge, preset_names
 from kdnas.specs.pipeline import PipelineSpec, VariantSpec
 from kdnas.specs.search import BackendSpec, RewardSpec, SearchSpec
+from kdnas.specs.strategies import ControllerStrategySpec
 
 REQUESTS: list[tuple[type[Spec], dict[str, Any]]] = [
     (SearchSpec, {}),
@@ -26,7 +27,7 @@ REQUESTS: list[tuple[type[Spec], dict[str, Any]]] = [
             "corpus": ["a.txt", "b/*.txt"],
             "space": {"axes": {"layers": [1, 2], "activation": ["relu"]}},
             "objective": {"mapping": {1: [2, 4], 2: [6]}},
-            "controller": {"epsilon_decay": "spread"},
+            "controller": {"strategy": {"variant": "once", "epsilon_decay": "spread"}},
             "backend": {"gpu_fraction": 0.25},
         },
     ),
@@ -203,7 +204,10 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"proxy": {"fraction": 1.5}}, "given: 1.5"),
         ({"reward": {"alpha": 0.1}}, "reward.alpha"),
         ({"reward": {"latency_price": 1}}, "reward.latency_price"),
-        ({"controller": {"epsilon_decay": "spred"}}, "'spred', did you mean 'spread'?"),
+        (
+            {"controller": {"strategy": {"variant": "once", "epsilon_decay": "spred"}}},
+            "controller.strategy.epsilon_decay: unknown value 'spred', did you mean 'spread'?",
+        ),
         ({"limits": {"max_hours": 0}}, "limits.max_hours"),
         ({"goal": "limt"}, "goal: unknown value 'limt', did you mean 'limit'?"),
         ({"goal": "limit"}, "limits: goal limit asks for the lowest loss within limits"),
@@ -301,7 +305,7 @@ def test_the_papers_preset_is_as_published() -> None:
     assert (spec.proxy.warmup_fraction, spec.proxy.betas) == (0.05, (0.9, 0.98))
     assert (spec.reward.loss, spec.reward.exponent, spec.reward.beta) == ("mean", -0.06, 0.6)
     assert (spec.controller.episodes, spec.controller.candidates) == (15, 20)
-    assert (spec.controller.variant, spec.controller.epsilon_decay) == ("paper", 0.05)
+    assert spec.controller.strategy == ControllerStrategySpec(variant="paper")
     assert (spec.latency.device, spec.latency.threads, spec.latency.length) == ("cpu", 1, 32)
     full = load_preset("paper", "distillation")["training"]
     assert full["steps"] * full["warmup_fraction"] == 6500

@@ -63,12 +63,16 @@ def limited(ratio: float) -> SearchSpec:
 
 
 def specs(*names: str) -> dict[str, ControllerSpec]:
-    return {name: ControllerSpec(strategy=name, epsilon_decay="spread") for name in names}
+    return {name: controller(name) for name in names}
+
+
+def controller(strategy: Any, **size: int) -> ControllerSpec:
+    return ControllerSpec.read({"strategy": strategy, **size}, "request")
 
 
 def test_without_noise_a_replay_is_told_the_truth() -> None:
-    controller = ControllerSpec(strategy="fastest-first", episodes=4, candidates=5)
-    spec = SearchSpec(controller=controller)
+    asked = controller("fastest-first", episodes=4, candidates=5)
+    spec = SearchSpec(controller=asked)
     found = replay(SURFACE, spec, build_strategy)
     by_latency = sorted(range(NUM), key=lambda i: (SURFACE.latency_ms[i], i))
     assert list(found.order) == by_latency[:20]
@@ -80,8 +84,9 @@ def test_without_noise_a_replay_is_told_the_truth() -> None:
 
 def test_a_state_that_is_proposed_again_costs_nothing() -> None:
     """Variant `paper` repeats states; the order has each of them once."""
-    controller = ControllerSpec(variant="paper", episodes=20, candidates=6, epsilon_min=0.0)
-    found = replay(SURFACE, SearchSpec(controller=controller), build_strategy)
+    published = {"variant": "paper", "epsilon_min": 0.0}
+    asked = controller(published, episodes=20, candidates=6)
+    found = replay(SURFACE, SearchSpec(controller=asked), build_strategy)
     assert len(found.order) == len(set(found.order)) < 120
 
 

@@ -5,7 +5,7 @@ import { Chart, curve, seriesColour } from "../charts.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
-import { chip } from "../parts.js";
+import { chip, strategyOf } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const MOST = 4;
@@ -57,7 +57,7 @@ const ROWS = [
   ["Its latency", ({ search }) => ms(search.best?.latency_ms)],
   ["Architectures explored", ({ search }) => whole(search.summary?.explored)],
   ["Episodes", ({ search }) => `${whole(search.num_episodes_finished)} of ${whole(search.spec.controller.episodes)}`],
-  ["Strategy", ({ search }) => search.spec.controller.strategy],
+  ["Strategy", ({ search }) => strategyOf(search.spec.controller)],
   ["Teacher", ({ search }) => search.spec.teacher.ref],
   ["Objective", ({ search }) => search.spec.objective.name],
   ["Goal", ({ search }) => goalOf(search.spec)],

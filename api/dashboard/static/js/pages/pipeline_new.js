@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { byId, el, problem, show } from "../dom.js";
-import { NAME, episodes, folded, formPage, goTo, length, nameTasks, objective, scoring, teacher, text } from "../fields.js";
+import { NAME, episodes, folded, formPage, goTo, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
 import { SpecForm, put } from "../form.js";
 
 const chooser = byId("preset");
@@ -32,6 +32,7 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
           ...episodes("search."),
         ],
       },
+      { title: "Who proposes", variant: strategy("search.") },
       { title: "What the student learns", variant: objective("search.") },
       { title: "How long each student learns", fields: length("distillation.") },
       {

@@ -1,6 +1,6 @@
 // The form that starts a search.
 
-import { NAME, SPACE, episodes, folded, formPage, goTo, objective, teacher, text } from "../fields.js";
+import { NAME, SPACE, episodes, folded, formPage, goTo, objective, strategy, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
 
 const GOALS = {
@@ -27,6 +27,7 @@ formPage(["/schemas/search"], (form, schema) => {
           { path: "proxy.epochs", label: "Passes over it", help: "How often a candidate sees that share." },
         ],
       },
+      { title: "Who proposes", variant: strategy() },
       { title: "What the student learns", variant: objective() },
       {
         title: "What is best",

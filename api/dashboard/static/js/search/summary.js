@@ -3,7 +3,7 @@
 import { el } from "../dom.js";
 import { fixed, moment, ms, percent, plural, whole } from "../format.js";
 import { showHead } from "../job.js";
-import { bar, tiles } from "../parts.js";
+import { bar, strategyOf, tiles } from "../parts.js";
 
 /** Show a search; `changed` is called after its state was changed by a button. */
 export function showSummary(search, { path, changed }) {
@@ -19,7 +19,7 @@ function about(search) {
     `text ${corpus.source.join(", ")}`,
     `objective ${objective.name}`,
     `goal ${goal}`,
-    `strategy ${controller.strategy}`,
+    `strategy ${strategyOf(controller)}`,
     search.started_at ? `started ${moment(search.started_at)}` : `asked for ${moment(search.created_at)}`,
   ].join(" · ");
 }
