@@ -25,7 +25,7 @@ from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
 from kdnas.specs.strategies import ControllerStrategySpec
 
-DOUBT: Final = 2.0
+DOUBT: Final = 4.0
 """By how much a regression on what it has learned itself is too sure: measured over tables."""
 
 

@@ -21,7 +21,8 @@ SHORTER: dict[str, Any] = {
     "corpus": {"max_samples": 20_000},
     "proxy": {"steps": 30},
     "latency": {"budget_seconds": 25},
-    # What is as slow as its teacher starts nearly as good as it, wins, and is no student to show.
+    # The front has no winner, and the demo is to show one.
+    "goal": "limit",
     "limits": {"max_latency_ratio": 0.6},
 }
 """What the demo asks less of than the preset: it is to be over in five minutes on two cores."""

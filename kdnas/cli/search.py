@@ -72,7 +72,7 @@ def search(
         str | None,
         typer.Option(
             help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
-            "losses at every latency).  [default: reward]"
+            "losses at every latency).  [default: the preset's]"
         ),
         At("goal"),
     ] = None,
