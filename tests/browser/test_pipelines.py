@@ -88,6 +88,23 @@ def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+def test_a_preset_brings_the_options_of_its_strategy(page: Page, served: Served) -> None:
+    page.goto(f"{served.service.url}/pipelines/new")
+    strategy = page.get_by_label("Strategy")
+    strategy.select_option("gp")
+    own = page.locator('[data-path^="search.controller.strategy."]')
+    expect(own).to_have_count(3)
+    page.get_by_label("Begin with").select_option("paper")
+    expect(strategy).to_have_value("controller")
+    variant = page.locator('[data-path="search.controller.strategy.variant"] select')
+    expect(variant).to_have_value("paper")
+    strategy.select_option("evolution")
+    expect(own).to_have_count(3)
+    page.get_by_text("The request as JSON").click()
+    body = json.loads(page.locator("#form pre").inner_text())
+    assert body["search"]["controller"]["strategy"] == {"name": "evolution"}
+
+
 def test_a_pipeline_is_launched_from_a_preset(
     page: Page, served: Served, complaints: Complaints
 ) -> None:

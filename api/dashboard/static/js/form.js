@@ -70,12 +70,13 @@ export class SpecForm {
     }
   }
 
-  /** Put a value into a field; false if there is none. */
+  /** Put a value into a field; false if there is none. What it chooses brings its fields at once. */
   set(path, value) {
     const field = this.#fields.get(path);
     if (!field) return false;
     field.input.value = value;
     field.input.dispatchEvent(new Event("input", { bubbles: true }));
+    if (this.#initials.has(path.replace(/\.name$/, ""))) field.input.dispatchEvent(new Event("change"));
     return true;
   }
 
