@@ -153,6 +153,7 @@ def _start(
     inputs = gather("search", values, Settings.from_environment(), preset=preset, config=config)
     spec = SearchSpec.read(inputs.data, "search")
     say_each(inputs.lines())
+    say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
     if dry_run:
         with stored() as (database, settings):
             show_plan(prepare_on_screen(prepare_search, spec, settings), database, as_json)

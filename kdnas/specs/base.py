@@ -110,7 +110,8 @@ def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
         known = re.findall("'([^']*)'", item["ctx"]["expected"])
         return f"{path}: {unknown_name('value', given, known)}"
     message = _PLAIN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(given, Mapping) or given is None else f" (given: {given!r})"
+    is_large = given is None or isinstance(given, Mapping | BaseModel)
+    shown = "" if is_large else f" (given: {given!r})"
     return f"{path or 'spec'}: {message[0].lower() + message[1:]}{shown}"
 
 

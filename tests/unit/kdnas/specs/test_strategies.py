@@ -195,9 +195,9 @@ def test_what_was_asked_for_beside_a_strategy_is_not_lost(
             [{"strategy": "gp"}, {"strategy": {"acquisition": "thompson"}}],
             GaussianProcessSpec(acquisition="thompson"),
         ),
-        ([{"variant": "once"}], ControllerStrategySpec(variant="once")),
+        ([{"strategy": "controller", "variant": "once"}], ControllerStrategySpec(variant="once")),
         (
-            [{"variant": "once"}, {"epsilon_decay": "spread"}],
+            [{"strategy": "controller", "variant": "once"}, {"epsilon_decay": "spread"}],
             ControllerStrategySpec(variant="once", epsilon_decay="spread"),
         ),
         ([{"variant": "once", "epsilon_start": 0.5}, {"strategy": {"name": "tpe"}}], "tpe"),
@@ -213,3 +213,9 @@ def test_options_are_laid_over_a_preset(
     merged = merge(load_preset(preset, "search"), *({"controller": layer} for layer in layers))
     found = SearchSpec.read(merged, "merged").controller.strategy
     assert found == (strategy(expected) if isinstance(expected, str) else expected)
+
+
+def test_an_option_of_the_controller_is_refused_beside_a_presets_other_strategy() -> None:
+    merged = merge(load_preset("laptop", "search"), {"controller": {"variant": "paper"}})
+    with pytest.raises(SpecError, match="variant is for controller, not for gp; leave it out"):
+        SearchSpec.read(merged, "merged")

@@ -29,7 +29,7 @@ def test_reading_starts_trains_nothing() -> None:
 def test_a_preset_trains_students_of_a_sweep_as_those_of_its_search() -> None:
     whole, part = load_preset("laptop", "search"), load_preset("laptop", "sweep")
     assert {key: whole[key] for key in part} == part
-    assert whole.keys() - part.keys() == {"reward", "controller"}
+    assert whole.keys() - part.keys() == {"goal", "reward", "controller"}
     assert SweepSpec.read(part, "preset").proxy.learning_rate == 1e-3
 
 
