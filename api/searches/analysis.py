@@ -51,14 +51,16 @@ def analysis_of(session: Session, record: SearchRecord) -> dict[str, Any]:
     }
 
 
-def search_analysis(reference: str, database: Database) -> dict[str, Any]:
-    """Find out how sure the figures of a search are; the same as the service answers.
+def analysis_lines(reference: str, database: Database) -> list[str]:
+    """Say how sure the figures of a search are, in the words of the service.
 
     Raises:
         NotFoundError: no such search.
     """
     with database.read() as session:
-        return analysis_of(session, searches.get_search(session, reference))
+        found = analysis_of(session, searches.get_search(session, reference))
+    lines: list[str] = found["sentences"]
+    return lines
 
 
 def _ratios(session: Session, search_id: str) -> dict[Architecture, float] | None:

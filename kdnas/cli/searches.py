@@ -54,9 +54,9 @@ def show(search: common.Reference, as_json: common.JsonOfService = False) -> Non
     """Show what a search has found so far.
 
     `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
-    with the best 20 states, and `analysis` is what `GET /searches/{id}/analysis` answers.
+    with the best 20 states.
     """
-    from api.searches.analysis import search_analysis
+    from api.searches.analysis import analysis_lines
     from api.searches.reading import search_summary
 
     with stored() as (database, _):
@@ -65,11 +65,10 @@ def show(search: common.Reference, as_json: common.JsonOfService = False) -> Non
             from api.searches.kind import KIND
 
             with database.read() as session:
-                row = read_job(session, search, KIND)
-            print_answer({**row, "analysis": search_analysis(search, database)})
+                print_answer(read_job(session, search, KIND))
         else:
             show_result(search_summary(search, database), to_stderr=False)
-            print_lines(["", *search_analysis(search, database)["sentences"]])
+            print_lines(["", *analysis_lines(search, database)])
 
 
 @app.command()
