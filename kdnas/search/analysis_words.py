@@ -70,10 +70,10 @@ def _importance(found: Analysis, num_states: int) -> list[str]:
         if about is None:
             words.append(f"Axes: of the {name}, a model of the five axes explains nothing.")
             continue
-        shares = ", ".join(f"{axis.axis} {axis.share:.0%}" for axis in about.axes[:3])
+        first, second, third = (f"{axis.axis} ({_percent(axis.share)})" for axis in about.axes[:3])
         words.append(
-            f"Axes: a model explains {about.explained:.0%} of the variance of the {name}; of that "
-            f"is due to {shares}."
+            f"Axes: a model explains {_percent(about.explained)} of the variance of the {name}, "
+            f"most of it by {first}, {second} and {third}."
         )
     return words
 
@@ -84,10 +84,11 @@ def _chance(found: Analysis, num_states: int) -> list[str]:
             return []
         return ["Chance: no estimate, since the latencies of the other states are not stored."]
     chance = found.chance
+    named = {"reward": "best reward", "hypervolume": "hypervolume"}
     words = [
         f"Chance: as many random states ({chance.budget} of {chance.num_allowed}) would have found "
-        f"a {measure.measure} of {measure.expected:.3f} (95 % of draws from {measure.low:.3f} to "
-        f"{measure.high:.3f}), and in {measure.as_good:.0%} of draws at least the "
+        f"a {named[measure.measure]} of {measure.expected:.3f} (95 % of draws from "
+        f"{measure.low:.3f} to {measure.high:.3f}), and in {_percent(measure.as_good)} of draws at least the "
         f"{measure.found:.3f} of this search."
         for measure in chance.measures
     ]
@@ -99,6 +100,10 @@ def _chance(found: Analysis, num_states: int) -> list[str]:
     if own is not None:
         words.append(
             f"The random picks of this search alone ({chance.num_random}) have a "
-            f"{chance.measures[0].measure} of {own:.3f}."
+            f"{named[chance.measures[0].measure]} of {own:.3f}."
         )
     return words
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -118,20 +118,20 @@ def judge(
 
 
 def importance(judged: Judged) -> Importance | None:
-    """Share the rises of the error out among the axes; None where shuffling changes nothing.
+    """Share the rises of the error out among the axes; None if nothing is explained.
 
     Args:
         judged: models of the figure.
     """
-    total = float(judged.rises.mean(axis=0).clip(min=0).sum())
-    if total <= 0 or judged.explained <= 0:
+    rises = judged.rises.clip(min=0)
+    totals = rises.sum(axis=1)
+    if judged.explained <= 0 or not totals.any():
         return None
-    shares = judged.rises / total
-    means = shares.mean(axis=0).clip(min=0)
-    lows, highs = np.percentile(shares, [2.5, 97.5], axis=0).clip(min=0, max=1)
+    shares = rises[totals > 0] / totals[totals > 0, None]
+    figures = (shares.mean(axis=0), *np.percentile(shares, [2.5, 97.5], axis=0))
     axes = [
-        AxisShare(axis, *map(float, figures))
-        for axis, *figures in zip(AXES, means, lows, highs, strict=True)
+        AxisShare(axis, float(mean), float(low), float(high))
+        for axis, mean, low, high in zip(AXES, *figures, strict=True)
     ]
     return Importance(judged.explained, sorted(axes, key=lambda axis: -axis.share))
 

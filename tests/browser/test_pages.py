@@ -132,7 +132,7 @@ def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
     sure = page.locator("#sureness")
     expect(sure.locator("[data-drawn]")).to_have_count(3)
     expect(sure).to_contain_text(re.compile(r"standard deviation of 0\.\d{4} \(\d+ degrees"))
-    expect(sure).to_contain_text("would have found a reward of")
+    expect(sure).to_contain_text("would have found a best reward of")
     expect(sure.locator("[data-chart=axes] .legend")).to_contain_text("reward")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front ± noise")
     expect(page.locator("#tradeoff .errorbar").first).to_be_visible()

@@ -117,7 +117,8 @@ def test_the_axis_that_matters_is_found(surface: Surface, axis: str) -> None:
     assert found.axes[0].axis == axis
     assert found.axes[0].share > 0.9
     assert sum(one.share for one in found.axes) == pytest.approx(1)
-    assert all(one.low <= one.share <= one.high for one in found.axes)
+    assert all(0 <= one.low <= one.share <= one.high <= 1 for one in found.axes)
+    assert found.axes[0].low > 0.8
     assert judge(states[:11], values[:11]) is None
     assert judge(states, [0.5] * len(states)) is None
 
@@ -179,6 +180,7 @@ def test_an_analysis_in_words(surface: Surface) -> None:
     words = " ".join(in_words(found, 30, 60))
     assert "standard deviation of 0.0020 (20 degrees of freedom, from 20 states)" in words
     assert "as many random states (30 of 2400)" in words
+    assert "% of draws at least the" in words
     assert "That is an estimate" in words
     front = analyse(states, {1}, REWARD, "front", noise, None)
     assert (front.within_noise, front.chance) == (None, None)

@@ -92,7 +92,7 @@ function foreseenChart(figure) {
       layout: {
         xaxis: { title: { text: "episode" } },
         yaxis: { title: { text: "rank correlation" }, range: [-1.05, 1.05] },
-        yaxis2: { title: { text: "error" }, overlaying: "y", side: "right", rangemode: "tozero" },
+        yaxis2: { title: { text: "error" }, overlaying: "y", side: "right", rangemode: "tozero", tickmode: "auto", nticks: 5 },
       },
       label: `Predictions of ${whole(known.length)} episodes; the last rank correlation is ${fixed(known.at(-1).spearman, 2)}`,
     };
