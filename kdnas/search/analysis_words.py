@@ -88,8 +88,8 @@ def _chance(found: Analysis, num_states: int) -> list[str]:
     words = [
         f"Chance: as many random states ({chance.budget} of {chance.num_allowed}) would have found "
         f"a {named[measure.measure]} of {measure.expected:.3f} (95 % of draws from "
-        f"{measure.low:.3f} to {measure.high:.3f}), and in {_percent(measure.as_good)} of draws at least the "
-        f"{measure.found:.3f} of this search."
+        f"{measure.low:.3f} to {measure.high:.3f}), and in {_percent(measure.as_good)} of draws at "
+        f"least the {measure.found:.3f} of this search."
         for measure in chance.measures
     ]
     words.append(
