@@ -10,10 +10,12 @@ from fastapi.responses import Response
 
 from api.http.dependencies import DatabaseDep
 from api.http.schemas import ListQuery, Page
+from api.searches.analysis import analysis_of, known_noise
 from api.searches.reading import answer_remembered
 from api.searches.remembered import explored_states
 from api.searches.routes import Reference
 from api.searches.schemas import (
+    AnalysisShape,
     Candidates,
     CoverageShape,
     EpisodeShape,
@@ -29,6 +31,7 @@ from kdnas.db.lists.job_pages import Row
 from kdnas.db.lists.pages import PageOf
 from kdnas.errors import SpecError
 from kdnas.records import ExploredState, LossName, SearchRecord
+from kdnas.search.analysis import Noise, within_noise
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.reranking import Reranked, front_of, rerank
 from kdnas.search.reward import RewardFunction, depth_warning
@@ -115,6 +118,7 @@ def read_ranking(
         states = explored_states(session, record.id)
         ranked, volume = _for_goal(wanted, states, function, max_latency_ratio)
         limits = LimitsSpec.read(record.spec.get("limits", {}), "limits")
+        like_best = _like_best(ranked[:limit], wanted, function, noise(session, record))
         return {
             "goal": wanted,
             "alpha": function.alpha,
@@ -125,11 +129,27 @@ def read_ranking(
             "warning": depth_warning(
                 function.loss, (Architecture.parse(state.architecture) for state in states)
             ),
-            "items": [_ranked(entry, function.loss) for entry in ranked[:limit]],
+            "items": [
+                _ranked(entry, function.loss, within)
+                for entry, within in zip(ranked[:limit], like_best, strict=True)
+            ],
         }
 
+    def noise(session: Session, record: SearchRecord) -> Noise | None:
+        return known_noise(session, record, loss or _reward(record).loss)
+
     what = ("ranking", goal, alpha, beta, max_latency_ratio, loss, limit)
-    return answer_remembered(database, search, what, find)
+    return answer_remembered(database, search, what, find, noise)
+
+
+@router.get("/searches/{search}/analysis", response_model=AnalysisShape)
+def read_analysis(search: Reference, database: DatabaseDep) -> Response:
+    """Say how sure the figures are: noise, predictions, what explains them, what chance finds."""
+
+    def noise(session: Session, record: SearchRecord) -> Noise | None:
+        return known_noise(session, record, _reward(record).loss)
+
+    return answer_remembered(database, search, ("analysis",), analysis_of, noise)
 
 
 @router.get("/searches/{search}/points", response_model=Points)
@@ -183,7 +203,17 @@ def _for_goal(
     return rerank(states, function, math.inf if ratio is None else ratio), None
 
 
-def _ranked(entry: Reranked, loss: LossName) -> Row:
+def _like_best(
+    ranked: list[Reranked], goal: Goal, function: RewardFunction, noise: Noise | None
+) -> list[bool | None]:
+    """Which states noise cannot tell from the first; None where it is not known, and of a front."""
+    if noise is None or goal == "front":
+        return [None] * len(ranked)
+    figures = [(entry.reward, entry.state.latency_ratio) for entry in ranked]
+    return [*within_noise(figures, noise, function)]
+
+
+def _ranked(entry: Reranked, loss: LossName, like_best: bool | None) -> Row:
     return {
         "rank": entry.rank,
         "stored_rank": entry.stored_rank,
@@ -196,6 +226,7 @@ def _ranked(entry: Reranked, loss: LossName) -> Row:
         "latency_ratio": entry.state.latency_ratio,
         "params_millions": entry.state.params_millions,
         "contribution": entry.contribution,
+        "like_best": like_best,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ def answer_remembered(
     reference: str,
     what: tuple[object, ...],
     find: Callable[[Session, SearchRecord], Any],
+    beside: Callable[[Session, SearchRecord], Hashable] = lambda *_: None,
 ) -> Response:
     """Answer with what was found out about a search before, or find it.
 
@@ -34,13 +35,15 @@ def answer_remembered(
         reference: its id or name.
         what: names what is looked for, with every parameter that it depends on.
         find: reads it.
+        beside: reads what it depends on and what changes without an event of the search.
 
     Raises:
         NotFoundError: there is no such search.
     """
     with database.read() as session:
         record = searches.get_search(session, reference)
-        text = remembered(session, record.id, what, lambda: as_json(find(session, record)))
+        key = (*what, beside(session, record))
+        text = remembered(session, record.id, key, lambda: as_json(find(session, record)))
     return answered(text)
 
 

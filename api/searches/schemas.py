@@ -195,6 +195,10 @@ class RankedState(StateShape):
     contribution: float | None = Field(
         description="What the hypervolume of a front would lose without it; null with other goals."
     )
+    like_best: bool | None = Field(
+        description="Whether noise between seeds cannot tell it from the first; null where noise "
+        "is not known, and of a front."
+    )
 
 
 class Ranking(Shape):
@@ -249,3 +253,82 @@ class CoverageShape(Shape):
 
     axes: dict[str, list[int | str]]
     pairs: list[PairShape]
+
+
+class NoiseShape(Shape):
+    """By how much the loss of a state differs between seeds."""
+
+    sd: float = Field(description="Standard deviation of a single training.")
+    dof: int = Field(description="Its degrees of freedom: trainings less states.")
+    num_states: int = Field(description="States that were trained with several seeds.")
+
+
+class PredictionsShape(Shape):
+    """Predicted and true rewards of an episode's picks, random ones apart."""
+
+    episode: int
+    pairs: int
+    spearman: float | None = Field(description="Rank correlation; null with fewer than three.")
+    rmse: float | None = Field(description="Root mean square error; null with fewer than three.")
+
+
+class AxisShareShape(Shape):
+    """The share of an axis in what is explained, over repeats in the mean and in 95 %."""
+
+    axis: str
+    share: float
+    low: float
+    high: float
+
+
+class ImportanceShape(Shape):
+    """Which axis explains a figure, the largest share first."""
+
+    explained: float = Field(
+        description="Share of its variance that a model explains, of states that it has not seen."
+    )
+    axes: list[AxisShareShape]
+
+
+class ExpectedShape(Shape):
+    """What a search has found, beside 1000 random ones of its size."""
+
+    measure: Literal["reward", "hypervolume"]
+    found: float
+    expected: float
+    low: float = Field(description="2.5 % of the draws are below.")
+    high: float = Field(description="2.5 % of the draws are above.")
+    as_good: float = Field(description="Share of the draws that come to at least `found`.")
+    by_own_random: float | None = Field(
+        description="Of the search's own random picks; null if it has none."
+    )
+
+
+class ChanceShape(Shape):
+    """What random search would have found: an estimate from a model of the loss."""
+
+    budget: int = Field(description="States of a draw: as many as have a result.")
+    num_allowed: int
+    num_random: int = Field(description="Random picks among the search's states.")
+    error: float = Field(description="The model's root mean square error on unseen states.")
+    explained: float
+    measures: list[ExpectedShape]
+
+
+class AnalysisShape(Shape):
+    """How sure the figures of a search are."""
+
+    loss: LossName
+    num_states: int = Field(description="That have a result.")
+    sentences: list[str] = Field(description="The same in words.")
+    noise: NoiseShape | None = Field(description="Null if no state was trained with two seeds.")
+    within_noise: list[str] | None = Field(
+        description="Architectures that noise cannot tell from the best; null where noise is not "
+        "known, and with goal front."
+    )
+    predictions: list[PredictionsShape]
+    loss_importance: ImportanceShape | None
+    reward_importance: ImportanceShape | None
+    chance: ChanceShape | None = Field(
+        description="Null with fewer than 12 states, or if latencies are not stored."
+    )

@@ -56,6 +56,7 @@ def show(search: common.Reference, as_json: common.JsonOfService = False) -> Non
     `--json` prints what the service answers; the object of `kdnas search --json` is its `summary`,
     with the best 20 states.
     """
+    from api.searches.analysis import analysis_lines
     from api.searches.reading import search_summary
 
     with stored() as (database, _):
@@ -67,6 +68,7 @@ def show(search: common.Reference, as_json: common.JsonOfService = False) -> Non
                 print_answer(read_job(session, search, KIND))
         else:
             show_result(search_summary(search, database), to_stderr=False)
+            print_lines(["", *analysis_lines(search, database)])
 
 
 @app.command()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
-from kdnas.db.exploration import candidates
+from kdnas.db.exploration import candidates, losses
 from kdnas.db.records import EvaluationRecord, HeldOutReading
 from kdnas.db.repository import distillations, evaluations, events, jobs, latencies, searches
 from kdnas.db.repository.evaluations import NewEvaluation
@@ -35,9 +35,10 @@ from kdnas.records import (
     MiniKDResult,
     NewCandidate,
     Proposal,
+    SearchFacts,
 )
 from kdnas.search.reward import RewardFunction
-from kdnas.search_space import SearchSpace
+from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import SearchSpec
 
@@ -70,6 +71,9 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
     finished = add_search(
         database, "distil-bert-week-09", episodes=15, began=now - timedelta(days=2)
     )
+    with database.write() as session:
+        searches.set_search_facts(session, finished, search_facts())
+        add_second_seed(session)
     chance = add_search(
         database,
         "random-baseline",
@@ -209,6 +213,21 @@ def finish(session: Session, candidate_id: str, index: int) -> None:
         result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve, start)
         value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
     candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
+
+
+def add_second_seed(session: Session) -> None:
+    """Train forty states of the landscape as all others, but with another seed: that is noise."""
+    rng = random.Random(0)
+    for seed, name in enumerate((CONTEXT, f"{CONTEXT}, another seed")):
+        content = {"teacher": "made-up-teacher", "proxy": {"steps": 600, "seed": seed}}
+        row = session.get(models.MiniKDContext, name) or models.MiniKDContext(fingerprint=name)
+        row.content = content
+        session.add(row)
+    for architecture in _states()[::60]:
+        found = landscape(architecture)
+        moved = replace(found, relative=found.relative + rng.gauss(0, 0.004))
+        result = MiniKDResult("", architecture, moved, None, 600, 14.2)
+        losses.add_losses(session, name, result, moved)
 
 
 def add_distillation(
@@ -447,6 +466,22 @@ def _spread_times(database: Database, search_id: str, began: datetime) -> None:
             within = length * (position + 1) / 21 if position is not None else timedelta()
             stored = session.get_one(models.Event, event.id)
             stored.created_at = began + length * max(0, past) + within
+
+
+def search_facts() -> SearchFacts:
+    """What preparing a search in the paper's space has found out."""
+    table = latency_table()
+    return SearchFacts(
+        teacher={axis: getattr(TEACHER, axis) for axis in AXES},
+        embedding=asdict(EmbeddingShape(30522)),
+        axes={axis: list(values) for axis, values in SearchSpace.paper().axes.items()},
+        head_multiple=1,
+        allowed=None,
+        latency_profile=table.profile.fingerprint,
+        family=table.family,
+        teacher_fingerprint=table.teacher_fingerprint,
+        teacher_ms=table.teacher_ms,
+    )
 
 
 def latency_table() -> LatencyTable:

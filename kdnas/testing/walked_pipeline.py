@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from api.pipelines.advance import advance, begin_pipeline
 from kdnas.db.engine import Database
 from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
 from kdnas.db.repository import pipelines, searches
-from kdnas.models.cost import EmbeddingShape
-from kdnas.records import SearchFacts
-from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.testing import demo_data
 
@@ -71,20 +67,8 @@ def add_pipeline(
 def end_search(database: Database, record: PipelineRecord) -> PipelineRecord:
     """Do a pipeline's search, and let the pipeline choose."""
     assert record.search_id is not None
-    table = demo_data.latency_table()
-    facts = SearchFacts(
-        teacher={axis: getattr(demo_data.TEACHER, axis) for axis in AXES},
-        embedding=asdict(EmbeddingShape(30522)),
-        axes={axis: list(values) for axis, values in SearchSpace.paper().axes.items()},
-        head_multiple=1,
-        allowed=None,
-        latency_profile=table.profile.fingerprint,
-        family=table.family,
-        teacher_fingerprint=table.teacher_fingerprint,
-        teacher_ms=table.teacher_ms,
-    )
     with database.write() as session:
-        searches.set_search_facts(session, record.search_id, facts)
+        searches.set_search_facts(session, record.search_id, demo_data.search_facts())
     demo_data.add_search(
         database, record.name, episodes=3, candidates_each=6, search_id=record.search_id
     )

@@ -143,6 +143,23 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     assert len(page.locator("#coverage td").all_inner_texts()) == 12
 
 
+def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    sure = page.locator("#sureness")
+    expect(sure.locator("[data-drawn]")).to_have_count(3)
+    expect(sure).to_contain_text(re.compile(r"standard deviation of 0\.\d{4} \(\d+ degrees"))
+    expect(sure).to_contain_text("would have found a best reward of")
+    expect(sure.locator("[data-chart=axes] .legend")).to_contain_text("reward")
+    expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front ± noise")
+    expect(page.locator("#tradeoff .errorbar").first).to_be_visible()
+    marked = page.locator("#ranking tbody tr", has_text="≈ 1")
+    assert marked.count() > 0
+    assert page.locator("#ranking tbody tr").first.inner_text().count("≈") == 0
+
+    page.goto(f"{service.url}/searches/gpu-trial")
+    expect(page.locator("#sureness")).to_contain_text("no state was trained with two seeds")
+
+
 def test_a_running_search_says_how_far_it_is_and_when_it_ends(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/under-8-ms")
     expect(page.locator("#summary .chip")).to_have_text("running")

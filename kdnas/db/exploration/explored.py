@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from kdnas.db.models import Candidate, Event, SearchState
+from kdnas.db.models import Candidate, Episode, Event, SearchState
 from kdnas.records import ExploredState, Losses, StateCounts
 
 
@@ -39,6 +39,14 @@ def explored_states(session: Session, search_id: str) -> list[ExploredState]:
     )
     rows: Iterable[Any] = session.execute(query)
     return [ExploredState(*(*row[:7], Losses(*row[7:11]), *row[11:])) for row in rows]
+
+
+def finished_episodes(session: Session, search_id: str) -> set[int]:
+    """Numbers of the episodes of a search that have ended."""
+    query = select(Episode.number).where(
+        Episode.search_id == search_id, Episode.finished_at.is_not(None)
+    )
+    return set(session.scalars(query))
 
 
 def newest_event(session: Session, search_id: str) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from kdnas import records
 from kdnas.architecture import Architecture
 from kdnas.db.base import insert, locked
-from kdnas.db.models import DistillationLoss, MiniKDContext
+from kdnas.db.models import Candidate, DistillationLoss, MiniKDContext
 from kdnas.db.records import record_of
 from kdnas.records import KnownLosses, Losses, MiniKDResult
 
@@ -74,6 +75,69 @@ def add_losses(session: Session, context: str, result: MiniKDResult, losses: Los
     session.add(row)
     session.flush()
     return row.id
+
+
+def newest_losses(session: Session) -> int:
+    """Id of the newest row of the look-up table, or 0: while it is the same, the table is."""
+    return session.scalar(select(func.max(DistillationLoss.id))) or 0
+
+
+def losses_by_seed(session: Session, search_id: str) -> dict[str, list[Losses]]:
+    """Losses of all states that were trained as a search's are, be it with another seed.
+
+    Of a seed the first repeat counts: on a CPU the others are the same to the bit, which would pass
+    for a training without noise.
+
+    Args:
+        session: to read with.
+        search_id: of a search; one that has no losses yet, or whose context nobody has
+            written down, finds nothing.
+
+    Returns:
+        Architecture → losses, one for each seed.
+    """
+    own = session.get(MiniKDContext, _context_of(session, search_id) or "")
+    if own is None or own.content is None:
+        return {}
+    known = session.execute(select(MiniKDContext.fingerprint, MiniKDContext.content))
+    alike = [
+        name for name, content in known if content and _seedless(content) == _seedless(own.content)
+    ]
+    query = (
+        select(DistillationLoss)
+        .where(DistillationLoss.context.in_(alike), DistillationLoss.repeat == 1)
+        .order_by(DistillationLoss.id)
+    )
+    found: dict[str, list[Losses]] = {}
+    for row in session.scalars(query):
+        found.setdefault(row.architecture, []).append(row.losses)
+    return found
+
+
+def _context_of(session: Session, search_id: str) -> str | None:
+    """The context of a search: that of any of its students, trained or looked up."""
+    trained = (
+        select(DistillationLoss.context)
+        .join(Candidate, Candidate.distillation_loss_id == DistillationLoss.id)
+        .where(Candidate.search_id == search_id)
+    )
+    figures = ("architecture", "loss_training", "loss_mean", "loss_relative", "loss_output")
+    looked_up = (
+        select(DistillationLoss.context)
+        .join(
+            Candidate,
+            and_(*(getattr(Candidate, f) == getattr(DistillationLoss, f) for f in figures)),
+        )
+        .where(Candidate.search_id == search_id, Candidate.reused)
+    )
+    return session.scalar(trained.limit(1)) or session.scalar(looked_up.limit(1))
+
+
+def _seedless(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A context without its seed, and without epochs where steps are what counts."""
+    proxy = dict(content["proxy"])
+    left_out = {"seed", "epochs"} if proxy.get("steps") is not None else {"seed"}
+    return {**content, "proxy": {k: v for k, v in proxy.items() if k not in left_out}}
 
 
 def _locked_context(session: Session, fingerprint: str) -> MiniKDContext:

@@ -31,6 +31,7 @@ PAGES = (
     "searches/{id}/ranking",
     "searches/{id}/points",
     "searches/{id}/coverage",
+    "searches/{id}/analysis",
 )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import update
 
 from api.http.schemas import Page
 from api.searches.schemas import (
+    AnalysisShape,
     CandidateDetail,
     Candidates,
     CandidateShape,
@@ -30,11 +31,12 @@ from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.lists.candidate_pages import FIELDS
 from kdnas.db.models import Search
-from kdnas.db.repository import jobs, searches
+from kdnas.db.repository import jobs, latencies, searches
 from kdnas.records import SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
 from kdnas.specs.search import SearchSpec
+from kdnas.testing import demo_data
 from kdnas.testing.benchmark_space import benchmark_start
 from kdnas.testing.many_candidates import add_many_candidates
 from kdnas.testing.truth import assert_shape
@@ -425,6 +427,37 @@ def test_charts(client: TestClient, database: Database, many: str) -> None:
     assert len(covered["pairs"]) == 10
     for pair in covered["pairs"]:
         assert sum(map(sum, pair["counts"])) == 600
+
+
+def test_how_sure_the_figures_are(client: TestClient, database: Database) -> None:
+    with database.write() as session:
+        latencies.save_latency_table(session, demo_data.latency_table())
+    search_id = demo_data.add_search(database, "sure", episodes=3, candidates_each=8)
+    path = f"{SEARCHES}/{search_id}"
+    before = client.get(f"{path}/analysis").json()
+    assert_shape(AnalysisShape, before)
+    assert before["noise"] is before["within_noise"] is before["chance"] is None
+    assert before["sentences"][0].startswith("Noise is not known")
+    assert {row["like_best"] for row in client.get(f"{path}/ranking").json()["items"]} == {None}
+
+    with database.write() as session:  # no event tells of what others train
+        demo_data.add_second_seed(session)
+    found = client.get(f"{path}/analysis").json()
+    assert found["noise"]["dof"] == found["noise"]["num_states"] > 0
+    with database.write() as session:
+        searches.set_search_facts(session, search_id, demo_data.search_facts())
+        jobs.set_status(session, search_id, "running")
+    found = client.get(f"{path}/analysis").json()
+    assert_shape(AnalysisShape, found)
+    assert found["chance"]["num_allowed"] == 2400
+    assert [p["episode"] for p in found["predictions"]] == sorted(
+        {p["episode"] for p in found["predictions"]}
+    )
+    ranked = client.get(f"{path}/ranking").json()["items"]
+    alike = [row["architecture"] for row in ranked if row["like_best"]]
+    assert alike == [ranked[0]["architecture"], *found["within_noise"]]
+    front = client.get(f"{path}/ranking?goal=front").json()["items"]
+    assert {row["like_best"] for row in front} == {None}
 
 
 def test_exports_say_the_same(client: TestClient, many: str) -> None:

@@ -9,6 +9,7 @@ import { Panel } from "../search/panel.js";
 import { Parallel } from "../search/parallel.js";
 import { predictedChart, rewardChart, tradeoffChart } from "../search/plots.js";
 import { Ranking } from "../search/ranking.js";
+import { Sureness } from "../search/sureness.js";
 import { showSummary } from "../search/summary.js";
 
 const reference = document.body.dataset.subject;
@@ -24,10 +25,13 @@ const parallel = new Parallel(byId("parallel"), chooseId);
 const coverage = new Coverage(byId("coverage"), path);
 const candidates = new CandidateTable(byId("candidates"), path, chooseId);
 const ranking = new Ranking(byId("ranking"), path, reference);
+const sureness = new Sureness(byId("sureness"), path);
 const watch = jobFrame(reference, () => readState());
 
 let search = null;
 let episodes = [];
+let shown = null; // in the chart of loss and latency
+let noise = null;
 
 async function readSearch() {
   search = await get(path);
@@ -46,8 +50,16 @@ async function readPoints() {
     get(`${path}/pareto`),
   ]);
   const loss = search?.spec?.reward?.loss ?? "relative";
-  await Promise.all([tradeoff.update({ points, front, loss }), predicted.update({ points })]);
+  shown = { points, front, loss };
+  await Promise.all([tradeoff.update({ ...shown, noise }), predicted.update({ points })]);
   parallel.update(points, front, loss);
+}
+
+async function readSureness() {
+  const found = await sureness.load();
+  if (found === null) return;
+  noise = found.noise;
+  if (noise && shown) await tradeoff.update({ ...shown, noise });
 }
 
 async function readHead() {
@@ -74,6 +86,7 @@ const readCharts = throttled(
 const readCoverage = throttled(() => coverage.load(), 5000);
 const readTable = throttled(() => candidates.load(), 3000);
 const readRanking = throttled(() => ranking.load(), 4000);
+const readHowSure = throttled(readSureness, 30_000); // it takes seconds to find
 
 function readAll() {
   readState();
@@ -82,6 +95,7 @@ function readAll() {
   readCoverage();
   readTable();
   readRanking();
+  readHowSure();
 }
 
 function happened(event) {
@@ -93,6 +107,7 @@ function happened(event) {
     readRanking();
   }
   if (event.type !== "search_preparing") readTable();
+  if (event.type === "episode_finished") readHowSure();
 }
 
 let isThere = true;
@@ -101,7 +116,7 @@ await tried(readSearch, (error) => {
   byId("summary").replaceChildren();
   isThere = error.status !== 404;
   if (isThere) return;
-  for (const id of ["charts", "ranking", "candidates", "log"]) byId(id).hidden = true;
+  for (const id of ["charts", "sureness", "ranking", "candidates", "log"]) byId(id).hidden = true;
 });
 if (isThere) {
   readAll();

@@ -58,11 +58,11 @@ export function rewardChart(figure) {
   });
 }
 
-/** Loss against latency, with the Pareto front. */
+/** Loss against latency, with the Pareto front; `noise` is the loss's between seeds, if known. */
 export function tradeoffChart(figure, choose) {
   return new Chart(
     figure,
-    ({ points, front, loss }) => {
+    ({ points, front, loss, noise }) => {
       const shown = points.filter((p) => lossOf(p, loss) != null && p.latency_ms != null);
       if (!shown.length) return { empty: "No architecture has been trained yet." };
       const trace = (name, source, tint) => {
@@ -76,9 +76,10 @@ export function tradeoffChart(figure, choose) {
       const tints = { controller: colour("series-1"), random: colour("series-2") };
       const traces = sources.map((s) => trace(s === "random" ? "random picks" : `${s}'s picks`, s, tints[s] ?? colour("series-3")));
       traces.push(
-        marks("Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
+        marks(noise ? "Pareto front ± noise" : "Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
           mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },
           marker: { size: 9, color: colour("surface"), line: { color: colour("ink"), width: 2 } },
+          ...(noise && { error_y: { type: "constant", value: noise.sd, color: colour("ink-soft"), thickness: 1.2, width: 3 } }),
         }),
       );
       return {

@@ -7,6 +7,7 @@ import { LOSS_START } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const SHOWN = 15; // of a ranking; of a front all that the service gives
+const WITHIN = "noise between seeds cannot tell it from the first";
 const SLIDERS = { reward: ["alpha", "beta"], limit: ["max_latency_ratio"], front: [] };
 const SAID = {
   alpha: (value) => fixed(value, 2),
@@ -112,7 +113,7 @@ export class Ranking {
     const lost = { label: "Hypervolume lost", num: true, help: "What the front's hypervolume would lose without this student.", cell: (r) => fixed(r.contribution, 4) };
     const columns = [
       ...(goal === "front" ? [] : [rank, before]),
-      { label: "Architecture", cell: (r) => r.architecture },
+      { label: "Architecture", cell: named },
       ...(goal === "reward" ? rewards : []),
       { label: `Loss (${loss})`, num: true, cell: (r) => fixed(r.loss) },
       { label: "Start", num: true, help: LOSS_START, cell: (r) => fixed(r.loss_start) },
@@ -124,14 +125,21 @@ export class Ranking {
     if (isOperator()) columns.push({ label: el("span", { class: "visually-hidden" }, "Distil"), cell: (r) => this.#distil(r) });
     const doubt = warning ? [el("div", { class: "notice warn" }, warning)] : [];
     const covered = `Hypervolume ${fixed(hypervolume)}: the share of the signal that is explained, added up over the halvings of the teacher's latency.`;
+    const noted = items.some((r) => r.like_best && r.rank > 1) ? [el("p", { class: "muted" }, `≈ 1: ${WITHIN}.`)] : [];
     const volume = goal === "front" ? [el("p", { class: "muted" }, covered)] : [];
-    show(this.#place, ...doubt, ...volume, plainTable(columns, goal === "front" ? items : items.slice(0, SHOWN), "Ranking by this goal"));
+    show(this.#place, ...doubt, ...volume, ...noted, plainTable(columns, goal === "front" ? items : items.slice(0, SHOWN), "Ranking by this goal"));
   }
 
   #distil(row) {
     const query = new URLSearchParams({ search: this.#reference, architecture: row.architecture });
     return el("a", { href: `/distillations/new?${query}`, "aria-label": `Distil ${row.architecture}` }, "Distil");
   }
+}
+
+/** An architecture, with a mark if noise cannot tell it from the first. */
+function named({ architecture, like_best: alike, rank }) {
+  if (!alike || rank === 1) return architecture;
+  return [architecture, el("span", { class: "muted", title: WITHIN, "aria-label": WITHIN }, " ≈ 1")];
 }
 
 function move({ rank, stored_rank: before }) {

@@ -1,0 +1,79 @@
+"""How sure the figures of a stored search are, read together and found once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from api.searches.remembered import explored_states, remembered
+from kdnas.architecture import Architecture
+from kdnas.db.engine import Database, Session
+from kdnas.db.exploration import explored, losses
+from kdnas.db.repository import latencies, searches
+from kdnas.records import LossName, SearchRecord
+from kdnas.search.analysis import Noise, analyse, noise_of
+from kdnas.search.analysis_words import in_words
+from kdnas.search.reward import RewardFunction
+from kdnas.search_space import SearchSpace
+from kdnas.specs.search import SearchSpec
+
+
+def known_noise(session: Session, record: SearchRecord, loss: LossName) -> Noise | None:
+    """Noise of a loss between seeds, from all that was trained as the search's students are."""
+
+    def find() -> Noise | None:
+        trained = losses.losses_by_seed(session, record.id).values()
+        # One that has not learned is no success: how far it is off says nothing of the others.
+        return noise_of([[s.named(loss) for s in seeds if s.output < 1] for seeds in trained])
+
+    # Others write in the look-up table as well, without an event of this search.
+    newest = losses.newest_losses(session)
+    return remembered(session, record.id, ("noise", loss, newest), find)
+
+
+def analysis_of(session: Session, record: SearchRecord) -> dict[str, Any]:
+    """Find out how sure the figures of a search are; takes seconds."""
+    spec = SearchSpec.read(record.spec, record.name)
+    states = explored_states(session, record.id)
+    found = analyse(
+        states,
+        explored.finished_episodes(session, record.id),
+        RewardFunction.from_spec(spec.judged_by),
+        spec.goal,
+        known_noise(session, record, spec.reward.loss),
+        _ratios(session, record.id),
+    )
+    return {
+        "loss": spec.reward.loss,
+        "num_states": len(states),
+        "sentences": in_words(found, len(states), spec.proxy.steps),
+        **asdict(found),
+    }
+
+
+def analysis_lines(reference: str, database: Database) -> list[str]:
+    """Say how sure the figures of a search are, in the words of the service.
+
+    Raises:
+        NotFoundError: no such search.
+    """
+    with database.read() as session:
+        found = analysis_of(session, searches.get_search(session, reference))
+    lines: list[str] = found["sentences"]
+    return lines
+
+
+def _ratios(session: Session, search_id: str) -> dict[Architecture, float] | None:
+    """Latency of each allowed state as a share of the teacher's; None if not all are known."""
+    facts = searches.search_facts(session, search_id)
+    if facts is None:
+        return None
+    table = latencies.load_latency_table(
+        session, facts.latency_profile, facts.family, facts.teacher_fingerprint
+    )
+    space = replace(SearchSpace.from_axes(facts.axes), head_multiple=facts.head_multiple)
+    indices = range(len(space)) if facts.allowed is None else facts.allowed
+    allowed = [space[index] for index in indices]
+    if table is None or any(str(state) not in table.entries for state in allowed):
+        return None
+    return {s: table.entries[str(s)].latency_ms / table.teacher_ms for s in allowed}

@@ -1,0 +1,192 @@
+"""How sure the figures of a search are: noise, predictions, axes, and what chance would find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kdnas.architecture import Architecture
+from kdnas.records import ExploredState
+from kdnas.search.chance import RANDOM, Chance, by_chance
+from kdnas.search.reward import RewardFunction, rank_key
+from kdnas.search.surrogate import Importance, importance, judge
+from kdnas.specs.search import Goal
+
+FEWEST_PREDICTIONS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """By how much the loss of a state differs between seeds.
+
+    Attributes:
+        sd: standard deviation of a single training, pooled over the states.
+        dof: its degrees of freedom: trainings less states.
+        num_states: that were trained with several seeds.
+    """
+
+    sd: float
+    dof: int
+    num_states: int
+
+    @property
+    def reach(self) -> float:
+        """How far a single training lies from the mean of its state at most, in 95 %."""
+        from scipy.stats import t
+
+        return float(t.ppf(0.975, self.dof)) * self.sd
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """How well the strategy foresaw the rewards of an episode's picks, random ones apart.
+
+    Attributes:
+        episode: its number.
+        pairs: picks with a predicted reward and a true one.
+        spearman: rank correlation of the two; None with fewer than three, or without an order.
+        rmse: root mean square error; None with fewer than three.
+    """
+
+    episode: int
+    pairs: int
+    spearman: float | None
+    rmse: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of how sure a search's figures are.
+
+    Attributes:
+        noise: of the loss between seeds; None if no state was trained with two.
+        within_noise: architectures that noise cannot tell from the best one, in the order of their
+            rewards; None without noise, and with goal ``front``, where no single one is the best.
+        predictions: by episode, of those in which any were made.
+        loss_importance: of the axes for the loss; None with too few states, or if nothing is
+            explained.
+        reward_importance: of the axes for the reward.
+        chance: what random search would have found; None with too few states, or where latencies
+            are not known any more.
+    """
+
+    noise: Noise | None
+    within_noise: list[str] | None
+    predictions: list[Predictions]
+    loss_importance: Importance | None
+    reward_importance: Importance | None
+    chance: Chance | None
+
+
+def noise_of(trained: Iterable[Sequence[float]]) -> Noise | None:
+    """Pool the variance within states.
+
+    Args:
+        trained: the losses of a state under its seeds, for each state.
+
+    Returns:
+        None if no state has two.
+    """
+    repeated = [np.asarray(losses) for losses in trained if len(losses) > 1]
+    dof = sum(len(losses) - 1 for losses in repeated)
+    if not dof:
+        return None
+    squares = sum(float(np.square(losses - losses.mean()).sum()) for losses in repeated)
+    return Noise(math.sqrt(squares / dof), dof, len(repeated))
+
+
+def within_noise(
+    figures: Sequence[tuple[float, float]], noise: Noise, function: RewardFunction
+) -> list[bool]:
+    """Say which states noise cannot tell from the first.
+
+    The reward is linear in the loss, so its noise is that of the loss times the reward of a perfect
+    student of this latency.
+
+    Args:
+        figures: (reward, latency as a share of the teacher's) of each; the best one first.
+        noise: of the loss that the reward is made of.
+        function: the reward.
+
+    Returns:
+        One for each, True for the first.
+    """
+    weights = [function.of_loss(0.0, ratio) for _, ratio in figures]
+    reach = noise.reach
+    return [
+        place == 0 or abs(figures[0][0] - reward) < reach * math.hypot(weights[0], weight)
+        for place, ((reward, _), weight) in enumerate(zip(figures, weights, strict=True))
+    ]
+
+
+def predictions_of(states: Iterable[ExploredState], finished: Collection[int]) -> list[Predictions]:
+    """Compare predicted with true rewards, episode by episode.
+
+    Args:
+        states: each once; a state that was proposed again had been known by then.
+        finished: numbers of the episodes that have ended.
+    """
+    pairs: dict[int, list[tuple[float, float]]] = {}
+    for state in states:
+        foreseen = state.predicted_reward
+        if foreseen is not None and state.source != RANDOM and state.episode in finished:
+            pairs.setdefault(state.episode, []).append((foreseen, state.reward))
+    return [_predictions(episode, found) for episode, found in sorted(pairs.items())]
+
+
+def _predictions(episode: int, pairs: Sequence[tuple[float, float]]) -> Predictions:
+    if len(pairs) < FEWEST_PREDICTIONS:
+        return Predictions(episode, len(pairs), None, None)
+    from scipy.stats import spearmanr
+
+    foreseen, true = np.array(pairs).T
+    flat = np.ptp(foreseen) == 0 or np.ptp(true) == 0
+    spearman = None if flat else float(spearmanr(foreseen, true).statistic)
+    return Predictions(
+        episode, len(pairs), spearman, float(np.sqrt(np.square(foreseen - true).mean()))
+    )
+
+
+def analyse(
+    states: Sequence[ExploredState],
+    finished: Collection[int],
+    function: RewardFunction,
+    goal: Goal,
+    noise: Noise | None,
+    ratios: Mapping[Architecture, float] | None,
+) -> Analysis:
+    """Find out how sure the figures of a search are; takes seconds.
+
+    Args:
+        states: with a reward, each once.
+        finished: numbers of the episodes that have ended.
+        function: the reward of the search under its goal.
+        goal: of the search.
+        noise: of the loss that the reward is made of.
+        ratios: allowed state → latency as a share of the teacher's; None if that is not known.
+    """
+    ranked = sorted(states, key=rank_key)
+    like_best: list[str] | None = None
+    if noise is not None and goal != "front":
+        told = within_noise([(s.reward, s.latency_ratio) for s in ranked], noise, function)
+        others = list(zip(ranked, told, strict=True))[1:]
+        like_best = [state.architecture for state, within in others if within]
+    architectures = [Architecture.parse(state.architecture) for state in states]
+    of_loss = judge(
+        architectures, [s.losses.named(function.loss) for s in states], list(ratios or ())
+    )
+    of_reward = judge(architectures, [s.reward for s in states])
+    return Analysis(
+        noise,
+        like_best,
+        predictions_of(states, finished),
+        None if of_loss is None else importance(of_loss),
+        None if of_reward is None else importance(of_reward),
+        None
+        if of_loss is None or ratios is None
+        else by_chance(states, ratios, function, goal, of_loss),
+    )
