@@ -52,10 +52,7 @@ space:
   axes: {layers: [1, 2], heads: [2, 4], hidden: [24, 48], intermediate: [48, 96]}
 proxy: {steps: 6, batch_size: 8, learning_rate: 2.0e-2, held_out: 16, fraction: 0.5}
 goal: reward
-controller:
-  strategy: {name: controller, variant: once, epsilon_decay: spread}
-  episodes: 3
-  candidates: 4
+controller: {strategy: controller, variant: once, epsilon_decay: spread, episodes: 3, candidates: 4}
 latency: {length: 8, budget_seconds: 2}
 backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
 """,

@@ -21,7 +21,7 @@ SWEEP = ("sweep", "--config", "sweep.yaml", "--steps", "0,3")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     program = Program.make(tmp_path_factory.mktemp("a folder with spaces"))
     lines = (program.folder / "tiny.yaml").read_text().splitlines()
-    kept = [line for line in lines if not line.startswith("controller:")]
+    kept = [line for line in lines if not line.startswith(("controller:", "goal:"))]
     (program.folder / "sweep.yaml").write_text("\n".join(kept) + "\n")
     return program
 
