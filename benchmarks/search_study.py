@@ -3,7 +3,7 @@
     python benchmarks/search_study.py run --results FOLDER
     python benchmarks/search_study.py report --results FOLDER --output docs/results/search
 
-``run`` plays each strategy with 20 seeds by the real loop; each search is kept, and what is there
+``run`` plays each strategy with many seeds by the real loop; each search is kept, and what is there
 is not played again. A question is asked twice: with the losses with which states start, as a sweep
 reads them, and without, since a win of that reading is no win of a strategy. ``report`` writes the
 page, its figures and a picture for each question.
@@ -27,7 +27,7 @@ from kdnas.tabular.files import packaged_tables
 from kdnas.tabular.surface import SYNTHETIC
 
 SEEDS: Final = 20
-BUDGETS: Final = ("20", "60", "100", "300")
+BUDGETS: Final = "20,60,100,300"
 CANDIDATES: Final = 20
 DEFAULT: Final = "gp"
 """The strategy that the presets take."""
@@ -57,7 +57,7 @@ class Cell:
         """Of its files."""
         return f"{self.table}-{self.goal}{'' if self.starts else '-blind'}"
 
-    def compare(self, results: Path) -> dict[str, Any]:
+    def compare(self, results: Path, seeds: int, budgets: list[str]) -> dict[str, Any]:
         """Play what is missing, and sum up."""
         limit = GOALS[self.goal]
 
@@ -67,8 +67,8 @@ class Cell:
         return compare_strategies(
             self.table,
             names=None,
-            seeds=SEEDS,
-            budgets=BUDGETS,
+            seeds=seeds,
+            budgets=budgets,
             candidates=CANDIDATES,
             goal=self.goal,
             latency_price=limit.get("latency_price"),
@@ -95,11 +95,11 @@ def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
     lines = [
         "# What a search is worth",
         "",
-        f"Every strategy, {SEEDS} seeds, episodes of {CANDIDATES}, by the loop that real searches "
-        "run, on tables of students that were trained before (docs/tabular.md). Solved: one of the "
-        "best half per cent was trained, or with goal `front` 99 % of the hypervolume is "
-        "recommended. Medians with 95 % intervals by the bootstrap; `never` is more than "
-        f"{BUDGETS[-1]}. `*`: differs from `{DEFAULT}` (Wilcoxon, paired by seed, Holm, p < 0.05).",
+        f"Every strategy, episodes of {CANDIDATES}, by the loop that real searches run, on tables "
+        "of students that were trained before (docs/tabular.md). Solved: one of the best half per "
+        "cent was trained, or with goal `front` 99 % of the hypervolume is recommended. Medians "
+        "with 95 % intervals by the bootstrap; `never` is more than the largest budget. `*`: "
+        f"differs from `{DEFAULT}` (Wilcoxon, paired by seed, Holm, p < 0.05).",
         "",
         *bars(found),
     ]
@@ -108,7 +108,8 @@ def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
         lines += [
             f"## `{cell.table}`, goal `{cell.goal}`{_limit(cell.goal)}, starts {known}",
             "",
-            f"{result['num_allowed']} of {result['num_states']} states may be taken.",
+            f"{result['num_allowed']} of {result['num_states']} states may be taken; "
+            f"{result['seeds']} seeds, {_noise(result)}.",
             "",
             *table(result),
             "",
@@ -116,6 +117,11 @@ def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _noise(result: dict[str, Any]) -> str:
+    known = result["knows_noise"]
+    return "told with the noise of a seed" if known else "told the truth, no noise being known"
 
 
 def _limit(goal: str) -> str:
@@ -202,6 +208,8 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--tables", default=",".join([*packaged_tables(), *SYNTHETIC]))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--budgets", default=BUDGETS)
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
@@ -209,7 +217,7 @@ def main() -> None:
     for cell in cells(asked.tables.split(",")):
         kept = asked.results / f"{cell.name}.json"
         if asked.what == "run":
-            cell.compare(asked.results)
+            cell.compare(asked.results, asked.seeds, asked.budgets.split(","))
         elif kept.exists() and (result := json.loads(kept.read_text("utf-8")))["standings"]:
             found[cell] = {key: value for key, value in result.items() if key != "replays"}
             if asked.output:

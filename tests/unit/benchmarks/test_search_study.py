@@ -36,6 +36,8 @@ def result(*standings: dict[str, Any]) -> dict[str, Any]:
         "budgets": [20, 60],
         "num_states": 10,
         "num_allowed": 9,
+        "seeds": 2,
+        "knows_noise": False,
         "standings": list(standings),
     }
 
