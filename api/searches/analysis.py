@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from api.searches.remembered import explored_states, remembered
 from kdnas.architecture import Architecture
@@ -15,7 +15,7 @@ from kdnas.search.analysis import Noise, analyse, noise_of
 from kdnas.search.analysis_words import in_words
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import SearchSpace
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import Goal, RewardSpec
 
 
 def known_noise(session: Session, record: SearchRecord, loss: LossName) -> Noise | None:
@@ -33,20 +33,21 @@ def known_noise(session: Session, record: SearchRecord, loss: LossName) -> Noise
 
 def analysis_of(session: Session, record: SearchRecord) -> dict[str, Any]:
     """Find out how sure the figures of a search are; takes seconds."""
-    spec = SearchSpec.read(record.spec, record.name)
+    reward = RewardSpec.read(record.spec.get("reward", {}), "reward")
+    goal = cast(Goal, record.spec.get("goal", "reward"))
     states = explored_states(session, record.id)
     found = analyse(
         states,
         explored.finished_episodes(session, record.id),
-        RewardFunction.from_spec(spec.judged_by),
-        spec.goal,
-        known_noise(session, record, spec.reward.loss),
+        RewardFunction.from_spec(reward.under(goal)),
+        goal,
+        known_noise(session, record, reward.loss),
         _ratios(session, record.id),
     )
     return {
-        "loss": spec.reward.loss,
+        "loss": reward.loss,
         "num_states": len(states),
-        "sentences": in_words(found, len(states), spec.proxy.steps),
+        "sentences": in_words(found, len(states), record.spec.get("proxy", {}).get("steps")),
         **asdict(found),
     }
 

@@ -146,7 +146,7 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
 def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/distil-bert-week-09")
     sure = page.locator("#sureness")
-    expect(sure.locator("[data-drawn]")).to_have_count(3)
+    expect(sure.locator("[data-drawn]")).to_have_count(3, timeout=120_000)  # models are fitted
     expect(sure).to_contain_text(re.compile(r"standard deviation of 0\.\d{4} \(\d+ degrees"))
     expect(sure).to_contain_text("would have found a best reward of")
     expect(sure.locator("[data-chart=axes] .legend")).to_contain_text("reward")
