@@ -6,7 +6,7 @@
 ``run`` plays each strategy with many seeds by the real loop; each search is kept, and what is there
 is not played again. A question is asked twice: with the losses with which states start, as a sweep
 reads them, and without, since a win of that reading is no win of a strategy. ``report`` writes the
-page, its figures and a picture for each question.
+page, its figures, and a picture for each question of goal ``front``.
 """
 
 from __future__ import annotations
@@ -43,6 +43,23 @@ BARS: Final = {"random": 4.0, "tpe": 1.5, **dict.fromkeys(BASELINES, 1.0)}
 LEARNER_BAR: Final = 1.5
 """How many times more trainings than the Gaussian process the controller takes at most."""
 
+FINDINGS: Final = (
+    "Names of questions are table, goal, and `blind` where no strategy knows the losses with which "
+    "states start. What the figures say so far:",
+    "",
+    "- **With a price for latency the search is all but decided before it begins.** Students that "
+    "start from their teacher are best at one end: at prices up to 0.10 the largest of `minilm` "
+    "has the highest reward, from 0.15 on the fast ones, and an order that learns nothing is there "
+    "at once. Where the best states lie alone at one end, the models look elsewhere first: missed "
+    "bars. With goal `front` neither order comes near; it is what the preset asks for.",
+    "- **Within a latency, larger is nearly better**: `largest-first` finds one of the best within "
+    "its first 21, before models that begin with 20 drawn states have learned anything.",
+    "- **A loss at the start tells nearly all of the loss after 60 steps** (rank correlation .997 "
+    "over `minilm`): where it is known, `reading-only` and the models find the best in the first "
+    "episode alike, which is a win of the reading.",
+    "",
+)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -56,6 +73,11 @@ class Cell:
     def name(self) -> str:
         """Of its files."""
         return f"{self.table}-{self.goal}{'' if self.starts else '-blind'}"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the page has a picture of it: those of the goal that the presets ask for."""
+        return self.goal == "front"
 
     def compare(self, results: Path, seeds: int, budgets: list[str]) -> dict[str, Any]:
         """Play what is missing, and sum up."""
@@ -102,6 +124,7 @@ def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
         f"differs from `{DEFAULT}` (Wilcoxon, paired by seed, Holm, p < 0.05).",
         "",
         *bars(found),
+        *FINDINGS,
     ]
     for cell, result in found.items():
         known = "known" if cell.starts else "not known"
@@ -113,8 +136,7 @@ def page(found: dict[Cell, dict[str, Any]], output: Path) -> str:
             "",
             *table(result),
             "",
-            f"![regret]({output.name}-{cell.name}.png)",
-            "",
+            *([f"![regret]({output.name}-{cell.name}.png)", ""] if cell.is_drawn else []),
         ]
     return "\n".join(lines)
 
@@ -162,10 +184,9 @@ def bars(found: dict[Cell, dict[str, Any]]) -> Iterator[str]:
         needed = {row["name"]: _count(row["trainings"][0]) for row in result["standings"]}
         own = needed[DEFAULT]
         shown = [_verdict(needed.get(name, math.nan), own, bar) for name, bar in BARS.items()]
-        learner = needed[LEARNER] / own
-        shown.append(f"{learner:.2f}" + ("" if learner <= LEARNER_BAR else " **missed**"))
-        shown.append(_better(result))
-        yield f"| `{cell.name}` | {own:g} | " + " | ".join(shown) + " |"
+        shown += [_learner(needed[LEARNER], own), _better(result)]
+        told = "never" if math.isinf(own) else f"{own:g}"
+        yield f"| `{cell.name}` | {told} | " + " | ".join(shown) + " |"
     yield ""
 
 
@@ -182,10 +203,21 @@ def _count(value: float | None) -> float:
 def _verdict(other: float, own: float, bar: float) -> str:
     if math.isnan(other):
         return "not played"
-    ratio = other / own if math.isfinite(other) or math.isfinite(own) else math.nan
+    if math.isinf(own):
+        return "neither solved" if math.isinf(other) else "`never` **missed**"
+    ratio = other / own
     met = ratio >= bar if bar > 1 else ratio > bar
-    told = "never" if math.isinf(ratio) else f"{ratio:.1f}"
+    told = "it never" if math.isinf(ratio) else f"{ratio:.1f}"
     return told + ("" if met else " **missed**")
+
+
+def _learner(learner: float, own: float) -> str:
+    """How many times as many trainings the controller takes."""
+    if math.isinf(own):
+        return "neither solved" if math.isinf(learner) else "0.0"
+    ratio = learner / own
+    told = "it never" if math.isinf(ratio) else f"{ratio:.2f}"
+    return told + ("" if ratio <= LEARNER_BAR else " **missed**")
 
 
 def _better(result: dict[str, Any]) -> str:
@@ -213,6 +245,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
+    if asked.output:
+        asked.output.parent.mkdir(parents=True, exist_ok=True)
     found = {}
     for cell in cells(asked.tables.split(",")):
         kept = asked.results / f"{cell.name}.json"
@@ -220,10 +254,13 @@ def main() -> None:
             cell.compare(asked.results, asked.seeds, asked.budgets.split(","))
         elif kept.exists() and (result := json.loads(kept.read_text("utf-8")))["standings"]:
             found[cell] = {key: value for key, value in result.items() if key != "replays"}
-            if asked.output:
+            if asked.output and cell.is_drawn:
                 plot_regrets(result, asked.output.with_name(f"{asked.output.name}-{cell.name}.png"))
     if asked.what == "report":
-        told = [{"cell": cell.name, **result} for cell, result in found.items()]
+        told = [
+            {"cell": cell.name, **{k: v for k, v in result.items() if k != "curves"}}
+            for cell, result in found.items()
+        ]
         publish(page(found, asked.output or asked.results), {"cells": told}, asked.output)
 
 
