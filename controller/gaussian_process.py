@@ -23,6 +23,8 @@ MOST_PAIRED: Final = 3000
 """States of which each is compared with each other one: 72 MB."""
 SLIGHT: Final = 0.01
 """Share of the noise that a drawn loss has for the sake of numbers."""
+MOST_TRIES: Final = 20
+"""Each with ten times as much of it; what is finite has a root long before."""
 
 
 class GaussianProcessStrategy(Modelled):
@@ -108,12 +110,13 @@ def _root(covariance: Array, slight: float) -> Array:
 
     States that are much alike make a covariance singular but for rounding, and then more is needed.
     """
-    while True:
+    for _ in range(MOST_TRIES):
         fuller = covariance + slight * np.eye(len(covariance))
         try:
             return np.asarray(np.linalg.cholesky(fuller), np.float64)
         except np.linalg.LinAlgError:
             slight *= 10
+    raise ValueError(f"a covariance of {len(covariance)} states has no root; it is not finite")
 
 
 def _fitted(features: Array, losses: Array) -> GaussianProcessRegressor:
