@@ -57,6 +57,8 @@ FINDINGS: Final = (
     "- **A loss at the start tells nearly all of the loss after 60 steps** (rank correlation .997 "
     "over `minilm`): where it is known, `reading-only` and the models find the best in the first "
     "episode alike, which is a win of the reading.",
+    "- `controller-paper` keeps ε as published, 1 in the first episode and 0.05 less in each that "
+    "follows: of its first 100 trainings nine in ten are drawn.",
     "",
 )
 
