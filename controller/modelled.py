@@ -26,6 +26,8 @@ FIRST: Final = 4
 """States without whose losses nothing is modelled."""
 DRAWN: Final = 4
 """Of the first picks one in so many is drawn, where the others go by the loss at the start."""
+DRAWN_BLIND: Final = 2
+"""The same where no start is known, and the others go by size."""
 _SIZES: Final = AXES[:4]
 
 
@@ -108,19 +110,39 @@ class Modelled(Stateless):
         return belief.mean - self.confidence * belief.deviation
 
     def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
-        """States to learn from: most by the loss they start with where it is known, then drawn."""
-        problem, by_start = self.problem, []
-        if len(problem.starts) == len(problem.space):
-            starts = np.array([problem.starts[i] for i in pool])
-            by_start = [
-                Proposal(pool[i], "reading", problem.reward_of(pool[i], float(starts[i])))
-                for i in best_of(Wanted(problem, {}), pool, starts, count - count // DRAWN)
-            ]
-        taken = {proposal.index for proposal in by_start}
+        """States to learn from: most by what is known or guessed of their losses, then drawn."""
+        problem = self.problem
+        read = len(problem.starts) == len(problem.space)
+        source, share = ("reading", DRAWN) if read else ("size", DRAWN_BLIND)
+        losses = (
+            np.array([problem.starts[index] for index in pool])
+            if read
+            else _losses_by_size(problem, pool)
+        )
+        picked = [
+            # A guess by size says who is better than whom, and foretells no reward.
+            Proposal(
+                pool[i], source, problem.reward_of(pool[i], float(losses[i])) if read else None
+            )
+            for i in best_of(Wanted(problem, {}), pool, losses, count - count // share)
+        ]
+        taken = {proposal.index for proposal in picked}
         rest = [index for index in pool if index not in taken]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
-        drawn = draw(rng, rest, min(count, len(pool)) - len(by_start))
-        return [*by_start, *(Proposal(index, "random") for index in drawn)]
+        drawn = draw(rng, rest, min(count, len(pool)) - len(picked))
+        return [*picked, *(Proposal(index, "random") for index in drawn)]
+
+
+def _losses_by_size(problem: SearchProblem, pool: Sequence[int]) -> Array:
+    """Guess at losses where nothing was read: (N,), from 1 of the smallest to 0 of the largest.
+
+    Every doubling of the parameters lowers a loss alike, which puts first the largest that a limit
+    admits, and for a front the largest of each latency.
+    """
+    sizes = np.log([problem.facts[index].params_millions for index in pool])
+    span = float(np.ptp(sizes))
+    guess: Array = (sizes.max() - sizes) / span if span else np.zeros(len(pool))
+    return guess
 
 
 def _features(problem: SearchProblem) -> tuple[Array, list[slice]]:
