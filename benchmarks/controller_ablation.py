@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -156,6 +157,8 @@ class LikePicks(LearningController):
 
 class PredictsReward(LearningController):
     """Learns rewards, from which a loss is taken back, in place of the loss."""
+
+    looked = sys.maxsize  # a shortlist would be by what is no loss yet
 
     def believe(self, known: Mapping[int, float], *rest: Any) -> Any:
         """Model the loss."""

@@ -90,6 +90,22 @@ def test_a_pick_makes_those_like_it_less_uncertain(kind: type[Modelled]) -> None
     assert len({(a.layers, a.hidden) for a in picked}) >= 4
 
 
+@pytest.mark.parametrize("goal", ["reward", "front"])
+@pytest.mark.parametrize("seed", range(3))
+def test_picks_among_a_few_are_those_among_all(
+    kind: type[Modelled], goal: Goal, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy, history = begun(kind, seed, goal=goal, with_starts=False), History()
+    for episode in range(1, 5):
+        monkeypatch.setattr(strategy, "looked", len(ALL))
+        among_all = strategy.ask(episode, 6, ALL, history)
+        for looked in (2, 12):
+            monkeypatch.setattr(strategy, "looked", looked)
+            found = strategy.ask(episode, 6, ALL, history)
+            assert [p.index for p in found] == [p.index for p in among_all]
+        history = observed(history, episode, among_all)
+
+
 def test_before_it_knows_a_loss_most_of_its_picks_are_by_the_start(kind: type[Modelled]) -> None:
     problem, strategy = benchmark_problem(), begun(kind)
     best = sorted(ALL, key=lambda i: (-problem.reward_of(i, problem.starts[i]), i))[:5]
