@@ -132,17 +132,42 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
     if summary["goal"] in _BEST:
         out.print(_states(_BEST[summary["goal"]], summary["best"][:TOP]))
     out.print(_states("Pareto front of loss and latency, fastest first", summary["pareto"]))
+    if summary["goal"] == "front":
+        out.print(
+            f"hypervolume {summary['hypervolume']:.3f}: the share of the signal that is explained, "
+            "added up over the halvings of the teacher's latency"
+        )
     for budget in summary["budgets"]:
         best = budget["best"]
         out.print(
             f"lowest loss within {budget['latency_ms']:.2f} ms: {best['architecture']}  "
-            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms, reward {best['reward']:.3f}"
+            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms"
+            + (f", reward {best['reward']:.3f}" if summary["goal"] == "reward" else "")
         )
     for source, figures in summary["baseline"].items():
-        out.print(
-            f"{figures['count']} {source} picks: best reward {figures['best_reward']:.3f}, "
-            f"mean {figures['mean_reward']:.3f}"
-        )
+        out.print(f"{figures['count']} {source} picks: {_worth(summary['goal'], figures)}")
+
+
+def _worth(goal: str, figures: Mapping[str, float]) -> str:
+    """What the picks of a source came to under a goal; a reward without a price is 1 − L."""
+    best, mean = figures["best_reward"], figures["mean_reward"]
+    if goal == "front":
+        return f"hypervolume {figures['hypervolume']:.3f}"
+    if goal == "limit":
+        return f"lowest loss {1 - best:.3f}, mean {1 - mean:.3f}"
+    return f"best reward {best:.3f}, mean {mean:.3f}"
+
+
+def found_so_far(search: Mapping[str, Any]) -> str:
+    """Say in a few words what a search in a list has found, by what its goal goes by."""
+    best, volume = search["best"], search["hypervolume"]
+    if search["goal"] == "front":
+        return "nothing yet" if volume is None else f"hypervolume {volume:.3f}"
+    if best is None:
+        return "nothing yet"
+    return (
+        f"loss {best['loss']:.3f}" if search["goal"] == "limit" else f"reward {best['reward']:.3f}"
+    )
 
 
 _BEST = {"reward": "best by reward", "limit": "lowest loss within the limits"}
