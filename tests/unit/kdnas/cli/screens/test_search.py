@@ -13,6 +13,7 @@ from kdnas.architecture import Architecture
 from kdnas.cli.screens.search import SearchScreen, candidate_line, found_so_far, show_result
 from kdnas.cli.tables.candidates import write_table
 from kdnas.records import Candidate, Episode, Losses, SearchRecord
+from kdnas.search.progress import EpisodeDone
 from kdnas.search.summary import summarise
 
 RECORD = SearchRecord("s", "trial", "succeeded", {}, "cli", datetime(2024, 1, 1, tzinfo=UTC))
@@ -56,6 +57,22 @@ def test_measuring_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
         for share in (0.0, 0.5, 1.0, 1.0):
             screen.watchers.latency(share, "whole students")
     assert capsys.readouterr().err.count("measuring the students") == 1
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("reward", "  = best so far 12,12,768,3072,gelu with 0.700, 60 students/hour\n"),
+        ("limit", "  = lowest loss so far 12,12,768,3072,gelu with 0.300, 60 students/hour\n"),
+        ("front", "  = 60 students/hour\n"),
+    ],
+)
+def test_the_end_of_an_episode_tells_the_best_so_far(
+    capsys: pytest.CaptureFixture[str], goal: str, said: str
+) -> None:
+    with SearchScreen(goal) as screen:
+        screen.watchers.progress(EpisodeDone(1, DONE, 2, 60.0, (), None))
+    assert capsys.readouterr().err == said
 
 
 def test_a_failed_candidate_says_why_also_with_losses() -> None:
