@@ -16,5 +16,5 @@ const FIGURES = {
 export function foundBy(search) {
   const [word, figure] = FIGURES[search.goal];
   const value = figure(search);
-  return value == null ? "–" : el("span", {}, fixed(value), el("small", { class: "muted" }, ` ${word}`));
+  return value == null ? "–" : el("span", {}, fixed(value), el("small", { class: "muted under" }, ` ${word}`));
 }
