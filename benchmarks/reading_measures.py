@@ -82,12 +82,16 @@ def _correlation(
         ranks = [rankdata(values, axis=-1) for values in (left, right)]
         one, other = (own - own.mean(-1, keepdims=True) for own in ranks)
     else:
-        one, other = (
-            np.sign(values[..., :, None] - values[..., None, :]).reshape(*values.shape[:-1], -1)
-            for values in (left, right)
-        )
+        one, other = _signs(left), _signs(right)
     scale = np.sqrt(np.square(one).sum(-1) * np.square(other).sum(-1))
     return np.divide((one * other).sum(-1), scale, out=np.zeros_like(scale), where=scale > 0)
+
+
+def _signs(values: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Of every pair of states, which one is higher: (…, n) → (…, n²)."""
+    one, other = values[..., :, None], values[..., None, :]
+    signs = (one > other).astype(np.int8) - (one < other)
+    return signs.reshape(*values.shape[:-1], -1)
 
 
 def num_best(states: int, percent: int) -> int:
