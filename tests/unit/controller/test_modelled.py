@@ -117,11 +117,15 @@ def test_before_it_knows_a_loss_most_of_its_picks_are_by_the_start(kind: type[Mo
 def test_where_nothing_was_read_half_of_the_first_picks_are_by_size(kind: type[Modelled]) -> None:
     facts = benchmark_problem().facts
     within = [i for i in ALL if facts[i].latency_ratio <= 0.4]
-    largest = sorted(within, key=lambda i: (-facts[i].params_millions, i))[:3]
+
+    def size(index: int) -> float:
+        state = BENCHMARK_SPACE[index]
+        return state.layers * state.hidden * state.intermediate ** (1 / 6)
+
     proposals = begun(kind, goal="limit", with_starts=False).ask(1, 6, within, History())
     assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 3
-    sizes = [facts[p.index].params_millions for p in proposals[:3]]
-    assert sizes == [facts[i].params_millions for i in largest]
+    largest = sorted(map(size, within), reverse=True)[:3]
+    assert [size(p.index) for p in proposals[:3]] == pytest.approx(largest)
     assert {p.predicted_reward for p in proposals} == {None}
 
 
@@ -134,8 +138,13 @@ def test_first_picks_by_size_for_a_front_are_of_every_latency(kind: type[Modelle
 
 
 def test_states_of_one_size_are_proposed(kind: type[Modelled]) -> None:
-    alike = [0, 1]
-    assert len({benchmark_problem().facts[i].params_millions for i in alike}) == 1
+    first = BENCHMARK_SPACE[0]
+    alike = [
+        i
+        for i in ALL
+        if replace(BENCHMARK_SPACE[i], heads=first.heads, activation=first.activation) == first
+    ][:2]
+    assert len(alike) == 2
     proposals = begun(kind, with_starts=False).ask(1, 4, alike, History())
     assert {p.index for p in proposals} == set(alike)
 
