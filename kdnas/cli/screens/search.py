@@ -104,6 +104,8 @@ class SearchScreen(WorkScreen):
 def candidate_line(candidate: Candidate) -> str:
     """Return one candidate in a line."""
     name = f"{candidate.architecture!s:<24}"
+    if candidate.status == "stopped":
+        return f"{name} {candidate.note}"
     if candidate.status == "failed" or candidate.losses is None:
         return f"{name} failed: {candidate.error}"
     reward = candidate.predicted_reward
@@ -120,11 +122,14 @@ def candidate_line(candidate: Candidate) -> str:
 def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
     """Print what a search has found; the best states are left out where its goal is the front."""
     out = console if to_stderr else Console(highlight=False, soft_wrap=True)
+    stopped = f", {summary['stopped']} stopped early" if summary["stopped"] else ""
     out.print(
         f"\nsearch {summary['name']}, goal {summary['goal']}: {summary['status']}, "
-        f"{summary['explored']} explored "
-        f"({summary['trained']} trained, {summary['reused']} looked up, {summary['failed']} failed)"
+        f"{summary['explored']} explored ({summary['trained']} trained, "
+        f"{summary['reused']} looked up, {summary['failed']} failed{stopped})"
     )
+    if summary["steps_saved"] is not None:
+        out.print(f"rungs saved {100 * summary['steps_saved']:.0f} % of the steps")
     if summary["error"]:
         out.print(summary["error"], markup=False)
     if not summary["best"]:
