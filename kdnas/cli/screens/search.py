@@ -68,6 +68,9 @@ class SearchScreen(WorkScreen):
                     share = sum(self._groups.values()) / len(self._groups)
                     self._bar.at(share, 1.0, f"step {step} of {total}")
             case CandidateDone():
+                for ids in self._groups:  # it may have ended before its last step
+                    if event.candidate.id in ids:
+                        self._groups[ids] = 1.0
                 say("  " + candidate_line(event.candidate))
             case EpisodeDone():
                 self._end_episode(event)
