@@ -71,8 +71,8 @@ class Line:
 def lines(candidates: Iterable[Candidate], steps: Sequence[int], loss: LossName) -> dict[int, Line]:
     """Fit the line of each rung that has one.
 
-    Only students that were trained in this search and have learned count. That the others were
-    stopped by their readings does not bend a line that is fitted on readings.
+    Only students that were trained in this search and have learned count. That others were stopped
+    by their readings hardly bends a line that is fitted on readings.
 
     Args:
         candidates: of finished episodes.
@@ -161,7 +161,8 @@ def steps_saved(candidates: Iterable[Candidate]) -> float | None:
 def stopped_note(step: int, whole: int | None, reading: float, line: Line, wanted: float) -> str:
     """Say why a student was stopped."""
     of = "" if whole is None else f" of {whole}"
+    limit = f"no more than {wanted:.3f} is wanted" if wanted > 0 else "no loss is low enough"
     return (
         f"stopped after {step}{of} steps: a loss of {reading:.3f} by then foretells "
-        f"{line(reading):.3f}, and at its latency no more than {wanted:.3f} is wanted"
+        f"{line(reading):.3f}, and at its latency {limit}"
     )

@@ -317,6 +317,8 @@ def test_rungs_end_trainings_early(program: Program, with_rungs: Finished) -> No
     # Without rungs the context is the same: those that were trained to the end are looked up.
     again = program.run(*SEARCH, "--dry-run", "--steps", "40")
     assert again.json["num_known"] == summary["trained"]
+    planned = program.run(*SEARCH[:-1], "--dry-run", *RUNGS)
+    assert "each 40 steps of 8 sequences (fewer with rungs after 10, 20); " in planned.out
 
 
 @pytest.mark.slow

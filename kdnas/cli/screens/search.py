@@ -194,11 +194,12 @@ def _plan_facts(plan: dict[str, Any]) -> dict[str, str]:
     allowed = plan["num_allowed"]
     limits = f", {allowed} within the limits" if allowed is not None else ", limits not known yet"
     hours, minutes = divmod(round(plan["training_seconds"] / 60), 60)
+    early = f" (fewer with rungs after {', '.join(map(str, plan['rungs']))})"
     return {
         "space": f"{plan['num_states']} architectures{limits}",
         "would train": f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, "
-        f"each {plan['steps']} steps of {plan['batch_size']} sequences; {plan['num_known']} states "
-        "are in the look-up table",
+        f"each {plan['steps']} steps of {plan['batch_size']} sequences"
+        f"{early if plan['rungs'] else ''}; {plan['num_known']} states are in the look-up table",
         "cost": f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
         f"{100 * plan['teacher_share']:.0f} % of it",
         "memory": f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "

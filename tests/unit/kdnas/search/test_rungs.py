@@ -198,6 +198,10 @@ def test_what_a_stopped_student_would_have_come_to() -> None:
         "stopped after 30 of 480 steps: a loss of 0.800 by then foretells 0.200, and at its "
         "latency no more than 0.100 is wanted"
     )
+    assert stopped_note(30, None, 0.8, known[30], -0.1) == (
+        "stopped after 30 steps: a loss of 0.800 by then foretells 0.200, and at its latency no "
+        "loss is low enough"
+    )
 
 
 def test_the_share_of_the_steps_that_is_saved() -> None:
