@@ -13,14 +13,14 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from controller.encoding import Array
 from controller.exploration import Purpose, generator
-from controller.modelled import Belief, Modelled
+from controller.modelled import LOOKED, Belief, Modelled
 from controller.wanted import Wanted
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
 from kdnas.specs.strategies import GaussianProcessSpec
 
 MOST_PAIRED: Final = 3000
-"""States of which each is compared with each other one: 72 MB."""
+"""States of which each is compared with each other one, and that are predicted at once: 72 MB."""
 SLIGHT: Final = 0.01
 """Share of the noise that a drawn loss has for the sake of numbers."""
 MOST_TRIES: Final = 20
@@ -36,13 +36,26 @@ class GaussianProcessStrategy(Modelled):
         super().__init__(spec, space, seed)
         options = spec.strategy.read_as(GaussianProcessSpec)
         self.confidence, self._draws = options.confidence, options.acquisition == "thompson"
+        # A draw may put first whom no confidence does.
+        self.looked = MOST_PAIRED if self._draws else LOOKED
 
     def believe(
-        self, known: Mapping[int, float], pool: Sequence[int], wanted: Wanted, episode: int
+        self,
+        known: Mapping[int, float],
+        pool: Sequence[int],
+        wanted: Wanted,
+        episode: int,
+        most: int,
     ) -> tuple[list[int], _Joint]:
         """Fit a process, and look at the most hopeful states, so many as can be compared."""
         process = _fitted(self.features[list(known)], np.array(list(known.values())))
-        chosen = self._shortlist(list(pool), process, wanted)
+        parts = [
+            process.predict(self.features[pool[i : i + MOST_PAIRED]], return_std=True)
+            for i in range(0, len(pool), MOST_PAIRED)
+        ]
+        mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
+        without_noise = np.sqrt(np.maximum(deviation**2 - _noise(process), 0.0))
+        chosen = self.shortlist(pool, mean, without_noise, wanted, most)
         features = self.features[chosen]
         if not self._draws:
             return chosen, _Joint(process, features)
@@ -51,19 +64,6 @@ class GaussianProcessStrategy(Modelled):
     def hoped(self, belief: Belief) -> Array:
         """Losses within the confidence, or with acquisition ``thompson`` drawn ones."""
         return belief.draw() if isinstance(belief, _Drawn) else super().hoped(belief)
-
-    def _shortlist(
-        self, pool: list[int], process: GaussianProcessRegressor, wanted: Wanted
-    ) -> list[int]:
-        if len(pool) <= MOST_PAIRED:
-            return pool
-        hopes = []
-        for i in range(0, len(pool), MOST_PAIRED):
-            part = pool[i : i + MOST_PAIRED]
-            mean, deviation = process.predict(self.features[part], return_std=True)
-            hopes.append(wanted.worth(part, mean - self.confidence * deviation))
-        best = np.argsort(-np.concatenate(hopes), kind="stable")[:MOST_PAIRED]
-        return [pool[i] for i in sorted(best)]
 
 
 class _Joint:

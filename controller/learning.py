@@ -54,11 +54,18 @@ class LearningController(Modelled):
         return self._learn(known)[0] if len(known) >= FIRST else None
 
     def believe(
-        self, known: Mapping[int, float], pool: Sequence[int], wanted: Wanted, episode: int
+        self,
+        known: Mapping[int, float],
+        pool: Sequence[int],
+        wanted: Wanted,
+        episode: int,
+        most: int,
     ) -> tuple[list[int], _Mixture]:
-        """Take what each member believes of the whole pool."""
-        chosen = list(pool)
-        return chosen, _Mixture([member.of(chosen) for member in self._learn(known)[1]])
+        """Take what each member believes of the most hopeful states."""
+        members = self._learn(known)[1]
+        every = _Mixture([member.of(pool) for member in members])
+        chosen = self.shortlist(pool, every.mean, every.deviation, wanted, most)
+        return chosen, _Mixture([member.of(chosen) for member in members])
 
     def _learn(self, known: Mapping[int, float]) -> tuple[float, list[_Member]]:
         """What follows from these losses; kept for the question after the answer."""

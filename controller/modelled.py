@@ -26,6 +26,10 @@ FIRST: Final = 4
 """States without whose losses nothing is modelled."""
 DRAWN: Final = 4
 """Of the first picks one in so many is drawn, where the others go by the loss at the start."""
+DRAWN_BLIND: Final = 2
+"""The same where no start is known, and the others go by size."""
+LOOKED: Final = 400
+"""States among which an episode is picked at first: the most hopeful ones."""
 _SIZES: Final = AXES[:4]
 
 
@@ -54,9 +58,11 @@ class Modelled(Stateless):
         confidence: standard deviations by which a loss may turn out lower than predicted.
         features: (states, features) of mean 0 and deviation 1.
         groups: which columns are of one axis, or the start.
+        looked: states to look at first.
     """
 
     confidence: float
+    looked: int = LOOKED
 
     def begin(self, problem: SearchProblem) -> None:
         """Take note of what is known, and describe every state by numbers."""
@@ -65,7 +71,12 @@ class Modelled(Stateless):
 
     @abstractmethod
     def believe(
-        self, known: Mapping[int, float], pool: Sequence[int], wanted: Wanted, episode: int
+        self,
+        known: Mapping[int, float],
+        pool: Sequence[int],
+        wanted: Wanted,
+        episode: int,
+        most: int,
     ) -> tuple[list[int], Belief]:
         """Model the loss.
 
@@ -74,9 +85,10 @@ class Modelled(Stateless):
             pool: states that may be proposed.
             wanted: what losses are worth.
             episode: in which they would be.
+            most: states to look at.
 
         Returns:
-            The states of the pool that are worth a look, and what is believed of these.
+            The :meth:`shortlist` of the pool, and what is believed of it.
         """
 
     def ask(
@@ -89,38 +101,95 @@ class Modelled(Stateless):
         known = known_losses(history)
         if len(known) < FIRST:
             return self._first(episode, count, pool)
+        most = self.looked
+        while (proposals := self._hopeful(episode, count, pool, known, most)) is None:
+            most *= 2
+        return proposals
+
+    def _hopeful(
+        self, episode: int, count: int, pool: list[int], known: Mapping[int, float], most: int
+    ) -> list[Proposal] | None:
+        """Pick one after the other among the most hopeful; None if another might be better."""
         wanted = Wanted(self.problem, known)
-        pool, belief = self.believe(known, pool, wanted, episode)
-        proposals, free = [], np.ones(len(pool), bool)
+        looked, belief = self.believe(known, pool, wanted, episode, most)
+        proposals: list[Proposal] = []
+        free, outside = np.ones(len(looked), bool), -math.inf
         for _ in range(min(count, len(pool))):
-            hopes = wanted.worth(pool, self.hoped(belief))
+            hopes = wanted.worth(looked, self.hoped(belief))
+            if not proposals and len(looked) < len(pool):
+                outside = float(hopes.min())
             pick = int(np.argmax(np.where(free, hopes, -math.inf)))
+            if not free[pick] or hopes[pick] < outside:
+                return None
             free[pick] = False
             expected = float(belief.mean[pick])
-            wanted.take(pool[pick], expected)
+            wanted.take(looked[pick], expected)
             belief.look(pick)
-            reward = self.problem.reward_of(pool[pick], expected)
-            proposals.append(Proposal(pool[pick], self.name, reward))
+            reward = self.problem.reward_of(looked[pick], expected)
+            proposals.append(Proposal(looked[pick], self.name, reward))
         return proposals
 
     def hoped(self, belief: Belief) -> Array:
         """The losses by which the next pick is made: (N,), those that may turn out."""
-        return belief.mean - self.confidence * belief.deviation
+        return self._at_best(belief.mean, belief.deviation)
+
+    def shortlist(
+        self, pool: Sequence[int], mean: Array, deviation: Array, wanted: Wanted, most: int
+    ) -> list[int]:
+        """The most hopeful states of a pool, in its order.
+
+        A pick makes others less uncertain and takes from what they would add, so that hopes only
+        fall (Minoux 1978): while the best of these is no worse than any other was at first, it is
+        the best of all.
+
+        Args:
+            pool: states.
+            mean: (N,) expected of their losses.
+            deviation: (N,) of what is not known of the means.
+            wanted: what losses are worth.
+            most: how many.
+        """
+        hopes = wanted.worth(pool, self._at_best(mean, deviation))
+        best = np.argsort(-hopes, kind="stable")[:most]
+        return [pool[i] for i in sorted(best)]
+
+    def _at_best(self, mean: Array, deviation: Array) -> Array:
+        return mean - self.confidence * deviation
 
     def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
-        """States to learn from: most by the loss they start with where it is known, then drawn."""
-        problem, by_start = self.problem, []
-        if len(problem.starts) == len(problem.space):
-            starts = np.array([problem.starts[i] for i in pool])
-            by_start = [
-                Proposal(pool[i], "reading", problem.reward_of(pool[i], float(starts[i])))
-                for i in best_of(Wanted(problem, {}), pool, starts, count - count // DRAWN)
-            ]
-        taken = {proposal.index for proposal in by_start}
+        """States to learn from: most by what is known or guessed of their losses, then drawn."""
+        problem = self.problem
+        read = len(problem.starts) == len(problem.space)
+        source, share = ("reading", DRAWN) if read else ("size", DRAWN_BLIND)
+        losses = (
+            np.array([problem.starts[index] for index in pool])
+            if read
+            else _losses_by_size(problem, pool)
+        )
+        picked = [
+            # A guess by size says who is better than whom, and foretells no reward.
+            Proposal(
+                pool[i], source, problem.reward_of(pool[i], float(losses[i])) if read else None
+            )
+            for i in best_of(Wanted(problem, {}), pool, losses, count - count // share)
+        ]
+        taken = {proposal.index for proposal in picked}
         rest = [index for index in pool if index not in taken]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
-        drawn = draw(rng, rest, min(count, len(pool)) - len(by_start))
-        return [*by_start, *(Proposal(index, "random") for index in drawn)]
+        drawn = draw(rng, rest, min(count, len(pool)) - len(picked))
+        return [*picked, *(Proposal(index, "random") for index in drawn)]
+
+
+def _losses_by_size(problem: SearchProblem, pool: Sequence[int]) -> Array:
+    """Guess at losses where nothing was read: (N,), from 1 of the smallest to 0 of the largest.
+
+    Every doubling of the parameters lowers a loss alike, which puts first the largest that a limit
+    admits, and for a front the largest of each latency.
+    """
+    sizes = np.log([problem.facts[index].params_millions for index in pool])
+    span = float(np.ptp(sizes))
+    guess: Array = (sizes.max() - sizes) / span if span else np.zeros(len(pool))
+    return guess
 
 
 def _features(problem: SearchProblem) -> tuple[Array, list[slice]]:

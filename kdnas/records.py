@@ -467,6 +467,7 @@ class SweepFacts:
         teacher_ms: the teacher's latency.
         embedding: what of a student's size comes from its family (``EmbeddingShape``).
         warnings: sentences about the request that its user should know.
+        try_again: whether what has failed is to be forgotten when it goes on.
     """
 
     axes: Mapping[str, Any]
@@ -480,6 +481,7 @@ class SweepFacts:
     teacher_ms: float
     embedding: Mapping[str, Any]
     warnings: list[str] = field(default_factory=list)
+    try_again: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; ``SweepFacts(**…)`` takes it back."""

@@ -58,6 +58,10 @@ class JobDetail(JobShape):
     spec: dict[str, Any] = Field(
         description="The same as far as it is resolved; see `GET /api/v1/schemas/{kind}`."
     )
+    num_failed: int = Field(
+        description="How many of what is done came to nothing, such as states of a sweep; `resume` "
+        "tries them again, also where the job has succeeded."
+    )
     href: str = Field(description="Its page in the dashboard.")
 
 

@@ -44,8 +44,4 @@ def _within_budgets(search: SearchSpec, choose: ChooseSpec) -> SearchSpec:
     limits = search.limits
     if limits.max_latency_ms is not None or limits.max_latency_ratio is not None:
         return search
-    budgets = {
-        "max_latency_ms": max(choose.latency_budgets_ms, default=None),
-        "max_latency_ratio": max(choose.latency_budgets_ratio, default=None),
-    }
-    return search.model_copy(update={"limits": limits.model_copy(update=budgets)})
+    return search.model_copy(update={"limits": limits.model_copy(update=choose.limits)})

@@ -31,7 +31,7 @@ from kdnas.db.lists.job_pages import Row
 from kdnas.db.lists.pages import PageOf
 from kdnas.errors import SpecError
 from kdnas.records import ExploredState, LossName, SearchRecord
-from kdnas.search.analysis import Noise, within_noise
+from kdnas.search.analysis.findings import Noise, within_noise
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.reranking import Reranked, front_of, rerank
 from kdnas.search.reward import RewardFunction, depth_warning

@@ -59,7 +59,9 @@ def search_summary(search_id: str, database: Database) -> dict[str, Any]:
 
 
 def _with_figures(session: Session, rows: list[Row]) -> list[Row]:
-    asked = {row["id"]: (row["_loss"], row["_episodes"]) for row in rows}
+    asked = {
+        row["id"]: search_pages.Asked(row["_loss"], row["_episodes"], row["goal"]) for row in rows
+    }
     found = remembered_figures(session, asked, {row["id"]: row["_event"] or 0 for row in rows})
     return [{**row, **found[row["id"]]} for row in rows]
 

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from kdnas.db.engine import Session
 from kdnas.db.exploration import explored
 from kdnas.db.lists.job_pages import Row
-from kdnas.db.lists.search_pages import Asked, read_figures
+from kdnas.db.lists.search_pages import Asked, read_figures, read_points
 from kdnas.records import ExploredState
+from kdnas.search.hypervolume import hypervolume
 
 Found = TypeVar("Found")
 
@@ -94,9 +95,11 @@ def remembered(
 
 
 def remembered_figures(
-    session: Session, searches: Asked, events: Mapping[str, int]
+    session: Session, searches: Mapping[str, Asked], events: Mapping[str, int]
 ) -> dict[str, Row]:
     """Return what :func:`search_pages.read_figures` does, for searches with news from there.
+
+    Beside that the hypervolume of those whose goal is the front; None before their first state.
 
     Args:
         session: as for :func:`remembered`.
@@ -110,10 +113,20 @@ def remembered_figures(
         if entry is not None and entry[0] == events[search_id]
     }
     news = {search_id: asked for search_id, asked in searches.items() if search_id not in found}
-    for search_id, figures in read_figures(session, news).items() if news else ():
+    for search_id, figures in _read(session, news).items() if news else ():
         _figures.keep(session, search_id, events[search_id], figures)
         found[search_id] = figures
     return found
+
+
+def _read(session: Session, searches: Mapping[str, Asked]) -> dict[str, Row]:
+    fronts = {search_id: asked for search_id, asked in searches.items() if asked.goal == "front"}
+    points = read_points(session, fronts) if fronts else {}
+    volumes = {search_id: hypervolume(found) for search_id, found in points.items() if found}
+    return {
+        search_id: {**figures, "hypervolume": volumes.get(search_id)}
+        for search_id, figures in read_figures(session, searches).items()
+    }
 
 
 def explored_states(session: Session, search_id: str) -> list[ExploredState]:

@@ -72,7 +72,15 @@ class SearchShape(JobShape):
     num_episodes_finished: int
     num_candidates: int
     num_candidates_finished: int
-    best: BestShape | None
+    goal: Goal
+    best: BestShape | None = Field(
+        description="By reward, which with goal `limit` is the lowest loss within the limits; of a "
+        "front no single one is the best."
+    )
+    hypervolume: float | None = Field(
+        description="Of goal `front`, as `GET /searches/{id}/ranking` has it; null with other "
+        "goals, and before the first state."
+    )
 
 
 class SearchDetail(SearchShape, JobDetail):

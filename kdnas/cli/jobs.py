@@ -122,6 +122,7 @@ def pause(job: common.Reference, as_json: common.JsonOfService = False) -> None:
 def resume(job: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Put a paused or failed job back into the queue, where a coordinator takes it up.
 
+    So does a sweep that has succeeded, if states of it failed: these are tried again.
     What the command line started is resumed by the command that started it.
     """
     from kdnas.cli.screens import job_actions

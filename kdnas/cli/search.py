@@ -227,7 +227,8 @@ def run_and_report(
     way_on = f"kdnas search --resume {record.name}"
     if status != "succeeded":
         again = None if status == "cancelled" else way_on
-        with interruptible("the search", again) as interrupt, SearchScreen() as screen:
+        goal = record.spec.get("goal", "reward")
+        with interruptible("the search", again) as interrupt, SearchScreen(goal) as screen:
             status = run_stored_search(
                 record.id, database, settings, screen.watchers, interrupt, max_hours
             )

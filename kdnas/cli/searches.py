@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kdnas.cli.options import common
-from kdnas.cli.screens.search import show_result
+from kdnas.cli.screens.search import found_so_far, show_result
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import answer, print_answer, print_lines
 from kdnas.cli.tables.candidates import WRITERS, write_table
@@ -45,7 +45,7 @@ def list_all(
 def _line(row: Row) -> str:
     return (
         f"{row['name']:<24} {row['status']:<10} {row['created_at']:%Y-%m-%d %H:%M}  "
-        f"{row['teacher']} on {', '.join(row['corpus'])}  (id {row['id']})"
+        f"{found_so_far(row):<18} {row['teacher']} on {', '.join(row['corpus'])}  (id {row['id']})"
     )
 
 

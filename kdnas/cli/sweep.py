@@ -76,7 +76,10 @@ def sweep(
     ray_address: common.RayAddress = None,
     name: common.Name = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="ID|NAME", help="Go on with a stored sweep.")
+        str | None,
+        typer.Option(
+            metavar="ID|NAME", help="Go on with a stored sweep; try again the states that failed."
+        ),
     ] = None,
     as_json: common.Json = False,
 ) -> None:
@@ -84,7 +87,7 @@ def sweep(
 
     What it finds is the table of a benchmark that needs no training (`kdnas tabular`), and whole
     trainings are known to searches of the same settings. Ctrl-C ends in good order; `--resume`
-    goes on.
+    goes on. States that fail are left out; `--resume` tries them again, also at the end.
     """
     given = locals()
     if resume is not None:
@@ -108,11 +111,14 @@ def _start(values: dict[str, Any], preset: str | None, config: Path | None, as_j
 
 
 def _resume(reference: str, as_json: bool) -> None:
+    from kdnas.db.queue.transitions import resume_here
     from kdnas.db.repository import sweeps
 
     with stored() as (database, settings):
-        with database.read() as session:
+        with database.write() as session:
             record = sweeps.get_sweep(session, reference)
+            resume_here(session, record.id)
+            record = sweeps.get_sweep(session, record.id)
         say(f"sweep      {record.name}  (id {record.id}, {record.status}), spec as stored")
         _run_and_report(record, database, settings, as_json)
 

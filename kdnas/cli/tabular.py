@@ -58,13 +58,20 @@ def make(
 
 @app.command()
 def show(
-    file: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A table's file, or ours.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE|NAME", help="A file, or one of ours.  [default: all of ours]"),
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Say what is in a table."""
+    """Say what is in a table, or which tables come with the program."""
     from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
 
     packaged = packaged_tables()
+    if file is None:
+        ours = {name: _facts(read_table(path)) for name, path in packaged.items()}
+        answer(ours, as_json, (_line(name, facts) for name, facts in ours.items()))
+        return
     if file not in packaged and Path(file).suffix not in ENDINGS:
         raise SpecError(
             f"{file!r} is neither a .parquet or .csv file nor one of {', '.join(packaged)}"
@@ -161,20 +168,36 @@ def strategies(
 
 
 def _facts(table: Table) -> dict[str, Any]:
-    readings: dict[tuple[int, int], set[Any]] = {}
+    readings: dict[tuple[int, int], set[tuple[Any, int]]] = {}
     for row in table.rows:
-        readings.setdefault((row.key.schedule, row.key.step), set()).add(row.key.architecture)
+        trained = (row.key.architecture, row.key.seed)
+        readings.setdefault((row.key.schedule, row.key.step), set()).add(trained)
     return {
         "num_states": len(table.architectures),
         "num_states_of_space": len(table.space),
         "teacher_ms": table.teacher_ms,
         "seeds": sorted({row.key.seed for row in table.rows}),
         "readings": [
-            {"schedule": schedule, "step": step, "states": len(states)}
-            for (schedule, step), states in sorted(readings.items())
+            {
+                "schedule": schedule,
+                "step": step,
+                "states": len({state for state, _ in trained}),
+                "seeds": sorted({seed for _, seed in trained}),
+            }
+            for (schedule, step), trained in sorted(readings.items())
         ],
         "card": dict(table.card),
     }
+
+
+def _line(name: str, facts: dict[str, Any]) -> str:
+    """A table that comes with the program, in a line."""
+    steps: dict[int, list[int]] = {}
+    for row in facts["readings"]:
+        steps.setdefault(row["schedule"], []).append(row["step"])
+    read = ", ".join(f"after step {_listed(own)} of {length}" for length, own in steps.items())
+    states = f"{facts['num_states']} of {facts['num_states_of_space']} states"
+    return f"{name:<14} {states}, read {read}; {_seeds(facts['seeds'])}"
 
 
 def _lines(table: Table) -> Iterator[str]:
@@ -185,6 +208,16 @@ def _lines(table: Table) -> Iterator[str]:
         yield f"teacher {card.get('teacher')}, corpus {', '.join(card.get('corpus', []))}"
     if "about" in card:
         yield str(card["about"])
-    yield f"seeds {', '.join(map(str, facts['seeds']))}"
+    yield _seeds(facts["seeds"])
     for row in facts["readings"]:
-        yield f"after step {row['step']:>4} of {row['schedule']:>4}: {row['states']} states"
+        states = f"{row['states']} state{'' if row['states'] == 1 else 's'}"
+        under = "" if row["seeds"] == facts["seeds"] else f", {_seeds(row['seeds'])}"
+        yield f"after step {row['step']:>4} of {row['schedule']:>4}: {states}{under}"
+
+
+def _seeds(seeds: list[int]) -> str:
+    return f"seed{'' if len(seeds) == 1 else 's'} {_listed(seeds)}"
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

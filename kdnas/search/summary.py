@@ -15,6 +15,7 @@ from kdnas.records import (
     SearchRecord,
     StateCounts,
 )
+from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import (
     AnyRated,
     RewardFunction,
@@ -42,6 +43,7 @@ def summarise(
     first step (null where it was not read). ``pareto`` holds the states that no other beats in
     loss and latency, fastest first; ``budgets`` the lowest loss within the quartiles of the
     explored latencies; ``baseline`` sets the random picks beside the others, by source.
+    ``hypervolume``, of all states and of each source's, is null unless the goal is the front.
 
     Args:
         search: the stored search.
@@ -104,13 +106,15 @@ def _summary(
     loss: LossName,
     num_best: int | None,
 ) -> dict[str, Any]:
+    goal = search.spec.get("goal", "reward")
     return {
         "id": search.id,
         "name": search.name,
         "status": search.status,
-        "goal": search.spec.get("goal", "reward"),
+        "goal": goal,
         "error": search.error,
         **asdict(counts),
+        "hypervolume": _volume(ranked, loss, goal),
         "best": [_entry(c, loss) for c in ranked[:num_best]],
         "pareto": [_entry(c, loss) for c in pareto_states(ranked, loss)],
         "budgets": [
@@ -118,7 +122,7 @@ def _summary(
             for budget in _budgets(ranked)
             if (found := best_under(ranked, budget, loss)) is not None
         ],
-        "baseline": _by_source(ranked),
+        "baseline": _by_source(ranked, loss, goal),
     }
 
 
@@ -146,16 +150,30 @@ def _budgets(ranked: Iterable[Figured]) -> list[float]:
     return sorted(set(quantiles(latencies, n=4, method="inclusive")))
 
 
-def _by_source(ranked: Iterable[Figured]) -> dict[str, dict[str, float | int]]:
-    rewards: dict[str, list[float]] = {}
+def _by_source(
+    ranked: Iterable[Figured], loss: LossName, goal: str
+) -> dict[str, dict[str, float | int | None]]:
+    by_source: dict[str, list[Figured]] = {}
     for candidate in ranked:
-        if candidate.reward is not None:
-            rewards.setdefault(candidate.source, []).append(candidate.reward)
-    return {
-        source: {
-            "count": len(values),
-            "best_reward": max(values),
-            "mean_reward": fmean(values),
-        }
-        for source, values in sorted(rewards.items())
-    }
+        by_source.setdefault(candidate.source, []).append(candidate)
+    found = {}
+    for source, theirs in sorted(by_source.items()):
+        rewards = [candidate.reward for candidate in theirs if candidate.reward is not None]
+        if rewards:
+            found[source] = {
+                "count": len(rewards),
+                "best_reward": max(rewards),
+                "mean_reward": fmean(rewards),
+                "hypervolume": _volume(theirs, loss, goal),
+            }
+    return found
+
+
+def _volume(found: Iterable[Figured], loss: LossName, goal: str) -> float | None:
+    """Return the hypervolume of states; None if there are none, or none are wanted as a front."""
+    points = [
+        (c.losses.named(loss), c.latency_ratio)
+        for c in found
+        if c.losses is not None and c.latency_ratio is not None
+    ]
+    return hypervolume(points) if goal == "front" and points else None

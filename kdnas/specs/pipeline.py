@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kdnas.specs.base import Spec
 from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
@@ -13,7 +13,7 @@ from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
 from kdnas.specs.ranges import CalibrationTokens, Fraction, Layer, Limit, Seed
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import BOUNDS, SearchSpec
 
 MOST_STUDENTS = 50
 
@@ -43,6 +43,15 @@ class ChooseSpec(Spec):
         if sum([*ways, bool(self.latency_budgets_ratio)]) != 1:
             raise ValueError("give exactly one of top, latency_budgets_ms, latency_budgets_ratio")
         return self
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The largest budget, as limits of a search; none where the highest rewards are taken."""
+        budgets = {
+            "max_latency_ms": self.latency_budgets_ms,
+            "max_latency_ratio": self.latency_budgets_ratio,
+        }
+        return {name: max(given) for name, given in budgets.items() if given}
 
 
 class VariantSpec(Spec):
@@ -167,6 +176,24 @@ class PipelineSpec(Spec):
     distillation: StudentsSpec = StudentsSpec()
     baselines: BaselinesSpec = BaselinesSpec()
     evaluation: ScoresSpec
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_budget_is_a_limit(cls, value: Any) -> Any:
+        """Let a search of goal limit without one have the largest budget."""
+        if not isinstance(value, Mapping):
+            return value
+        search, choose = value.get("search"), value.get("choose")
+        if not isinstance(search, Mapping) or search.get("goal") != "limit":
+            return value
+        limits = search.get("limits") or {}
+        if not isinstance(limits, Mapping) or any(limits.get(name) is not None for name in BOUNDS):
+            return value
+        try:
+            budgets = ChooseSpec.model_validate(choose).limits
+        except ValidationError:  # told where its own field is read
+            return value
+        return {**value, "search": {**search, "limits": {**limits, **budgets}}}
 
     def distillation_of(
         self,

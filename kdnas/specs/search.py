@@ -28,6 +28,9 @@ from kdnas.specs.strategies import StrategySpec, with_options_inside, without_le
 Goal = Literal["reward", "limit", "front"]
 """What a search is after; :class:`SearchSpec` says what each means."""
 
+BOUNDS = ("max_latency_ms", "max_latency_ratio", "max_params_millions")
+"""Limits of which a search with goal ``limit`` needs one."""
+
 MOST_PROPOSED = 100_000
 """Candidates of a search, over all its episodes."""
 
@@ -254,8 +257,8 @@ class SearchSpec(ProxiesSpec):
     @field_validator("limits")
     @classmethod
     def _limit_is_given(cls, limits: LimitsSpec, info: ValidationInfo) -> LimitsSpec:
-        bounds = (limits.max_latency_ms, limits.max_latency_ratio, limits.max_params_millions)
-        if info.data.get("goal") == "limit" and all(bound is None for bound in bounds):
+        bounded = any(getattr(limits, name) is not None for name in BOUNDS)
+        if info.data.get("goal") == "limit" and not bounded:
             raise ValueError(
                 "goal limit asks for the lowest loss within limits, and there is none; add "
                 "limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "

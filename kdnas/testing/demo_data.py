@@ -40,7 +40,7 @@ from kdnas.records import (
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import Goal, SearchSpec
 
 CONTEXT = "made-up"
 TEACHER_NAME = "bert-base-uncased"
@@ -119,13 +119,15 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
     )
 
 
-def spec(name: str, **controller: Any) -> dict[str, Any]:
+def spec(name: str, goal: Goal = "reward", **controller: Any) -> dict[str, Any]:
     """A request for a search in the paper's space, as plain JSON."""
     asked = {
         "name": name,
         "teacher": "bert-base-uncased",
         "corpus": "hub:wikimedia/wikipedia",
         "space": "paper",
+        "goal": goal,
+        "limits": {"max_latency_ratio": 1.0} if goal == "limit" else {},
         "controller": controller,
     }
     return SearchSpec.model_validate(asked).model_dump(mode="json")
@@ -138,6 +140,7 @@ def add_search(
     episodes: int,
     finished_episodes: int | None = None,
     strategy: str = "controller",
+    goal: Goal = "reward",
     candidates_each: int = 20,
     seed: int = 1,
     began: datetime = WEEK_BEGAN,
@@ -148,7 +151,7 @@ def add_search(
     With ``search_id`` that search, which is queued, is the one.
     """
     if search_id is None:
-        asked = spec(name, episodes=episodes, candidates=candidates_each, strategy=strategy)
+        asked = spec(name, goal, episodes=episodes, candidates=candidates_each, strategy=strategy)
         search_id = _running_search(database, name, asked)
     else:
         with database.write() as session:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("playwright", reason="the browser tests need the package playwright")
 
 if TYPE_CHECKING:
-    from conftest import Complaints, Service
+    from conftest import Complaints, MakeService, Service
     from playwright.sync_api import Page, Request
 
     from kdnas.testing.demo_data import DemoIds
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 from playwright.sync_api import expect
 
 from kdnas.db.lists import job_pages, latency_pages
-from kdnas.db.models import LatencyBuild
+from kdnas.db.models import LatencyBuild, Search
 from kdnas.db.repository import distillations, jobs, searches
+from kdnas.specs.load import load_preset
 from kdnas.specs.objectives import OBJECTIVES
+from kdnas.specs.search import SearchSpec
 from kdnas.specs.strategies import STRATEGIES
 
 pytestmark = pytest.mark.browser
@@ -124,7 +126,11 @@ def test_a_strategy_has_fields_of_its_own(page: Page, service: Service) -> None:
     page.get_by_text("The request as JSON").click()
     chooser = page.get_by_label("Strategy")
     expect(chooser.locator("option")).to_have_text(
-        ["controller (default)", *(f"{name}: {kind.called}" for name, kind in STRATEGIES.items())]
+        [
+            "controller (default)",
+            *(f"{name}: {kind.called}" for name, kind in STRATEGIES.items()),
+            "a strategy of another package",
+        ]
     )
     page.get_by_label("Variant").select_option("once")
     page.get_by_label("Decay of ε").fill("spread")
@@ -136,6 +142,91 @@ def test_a_strategy_has_fields_of_its_own(page: Page, service: Service) -> None:
     chooser.select_option("random")
     expect(page.locator('[data-path^="controller.strategy."]')).to_have_count(1)
     assert controller() == {"strategy": {"name": "random"}}
+
+
+def test_a_strategy_of_ones_own_is_named_by_its_class(
+    page: Page, make_service: MakeService, complaints: Complaints
+) -> None:
+    complaints.expected.append("422")
+    here = make_service()
+    here.start()
+    page.goto(f"{here.url}/searches/new")
+    page.get_by_label("Strategy").select_option(label="a strategy of another package")
+    own = page.get_by_label("Its class")
+    expect(own).to_have_attribute("placeholder", "package.module:Class")
+    wrong = page.locator(".error:visible")
+    for refused in ("mine", ""):
+        own.fill(refused)
+        page.get_by_role("button", name="Start the search").click()
+        expect(own).to_be_focused()
+        expect(wrong).to_have_text("One such as package.module:Class.")
+    own.fill("controller.strategies:RandomStrategy")
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.get_by_role("alert")).to_contain_text("KDNAS_ALLOW_CUSTOM_CODE=1")
+    here.kill()
+    here.environment["KDNAS_ALLOW_CUSTOM_CODE"] = "1"
+    here.start()
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.locator("#summary .chip")).to_have_text("queued")
+    with here.database.read() as session:
+        (stored,) = jobs.newest_jobs(session, Search)
+        assert stored.spec["controller"]["strategy"] == {
+            "name": "controller.strategies:RandomStrategy",
+            "options": {},
+        }
+    page.go_back()
+    expect(page.get_by_label("Its class")).to_have_value("controller.strategies:RandomStrategy")
+    page.get_by_label("Strategy").select_option("random")
+    expect(page.get_by_label("Its class")).to_have_count(0)
+    page.goto("about:blank")
+    here.kill()
+
+
+def test_a_search_begins_with_a_preset(page: Page, service: Service) -> None:
+    def body() -> Any:
+        return json.loads(page.locator("#form pre").text_content() or "")
+
+    page.goto(f"{service.url}/searches/new")
+    begin = page.get_by_label("Begin with")
+    expect(begin.locator("option")).to_have_text(
+        ["the defaults", "the preset laptop", "the preset paper"]
+    )
+    assert page.locator("main select").first.get_attribute("id") == "preset"
+    begin.select_option("laptop")
+    expect(page.get_by_label("Goal")).to_have_value("front")
+    expect(page.get_by_label("Strategy")).to_have_value("gp")
+    expect(page.get_by_label("Episodes")).to_have_value("4")
+    asked = SearchSpec.model_validate(body()).model_dump(exclude_unset=True)
+    laptop = SearchSpec.read(load_preset("laptop", "search", "hs"), "laptop")
+    assert asked == laptop.model_dump(exclude_unset=True) | {
+        "objective": asked["objective"],
+        "space": asked["space"],
+    }
+    rate = page.locator('[data-path="proxy.learning_rate"] input')
+    expect(rate).to_have_value("0.001")
+    page.get_by_label("Objective").select_option("od")  # whose rate is another one
+    expect(rate).not_to_have_value("0.001")
+    page.get_by_label("Objective").select_option("")
+    begin.select_option("paper")
+    expect(page.get_by_label("Goal")).to_have_value("")
+    expect(page.get_by_label("Strategy")).to_have_value("controller")
+    expect(page.get_by_label("Variant")).to_have_value("paper")
+    expect(page.get_by_label("Search space")).to_have_value("paper")
+    page.get_by_label("Name", exact=True).fill("as-published")
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("as-published")
+    with service.database.read() as session:
+        stored = searches.get_search(session, "as-published")
+    paper = SearchSpec.read(load_preset("paper", "search", "hs"), "paper")
+    assert SearchSpec.read(stored.spec, "it") == paper.model_copy(update={"name": "as-published"})
+    page.go_back()
+    expect(begin).to_have_value("paper")
+    begin.select_option("")
+    expect(page.get_by_label("Search space")).to_have_value("")
+    assert body() == {"name": "as-published"}
+    page.goto("about:blank")
+    with service.database.write() as session:
+        jobs.delete_job(session, stored.id)
 
 
 def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:

@@ -19,8 +19,11 @@ from playwright.sync_api import expect
 from kdnas.db.models import Job, Pipeline, Search
 from kdnas.db.queue import coordinators, leases
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository import jobs
+from kdnas.db.repository import jobs, sweeps
+from kdnas.records import MiniKDResult
+from kdnas.specs.sweep import SweepSpec
 from kdnas.testing import demo_data
+from kdnas.testing.benchmark_space import BENCHMARK_SPACE
 
 pytestmark = pytest.mark.browser
 
@@ -89,6 +92,28 @@ def test_a_job_is_named_noted_labelled_and_found_by_it(page: Page, here: Service
     expect(page).to_have_url(re.compile(r"/jobs\?label=tried$"))
     expect(page.get_by_role("link", name="renamed", exact=True)).to_be_visible()
     assert page.get_by_role("link", name="working", exact=True).count() == 0
+
+
+def test_a_sweep_says_how_many_states_failed_and_tries_them_again(
+    page: Page, here: Service
+) -> None:
+    with here.database.write() as session:
+        made = sweeps.create_sweep(
+            session, SweepSpec().to_json(), name="swept", owner_kind="service"
+        )
+        for index, error in enumerate((None, "out of memory", "out of memory")):
+            architecture = BENCHMARK_SPACE[index]
+            found = MiniKDResult(str(index), architecture, None, error, 60, 1.0)
+            sweeps.add_state(session, made.id, 0, index, found, None)
+        jobs.set_status(session, made.id, "running")
+        jobs.note_progress(session, made.id, 3, 3)
+        jobs.set_status(session, made.id, "succeeded")
+    page.goto(f"{here.url}/jobs/{made.id}")
+    expect(page.locator("#summary")).to_contain_text("2 of 3 failed, and the others are kept")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#summary .chip")).to_have_text("queued")
+    with here.database.read() as session:
+        assert jobs.status_of(session, made.id) == "queued"
 
 
 def test_a_name_that_is_taken_is_said_in_the_dialog(

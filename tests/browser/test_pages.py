@@ -112,6 +112,44 @@ def test_two_ticked_searches_are_compared(page: Page, service: Service) -> None:
     expect(page.locator("#figures")).to_contain_text("Architectures explored")
 
 
+def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) -> None:
+    made = {
+        goal: demo_data.add_search(
+            service.database, f"of-{goal}", goal=goal, episodes=2, candidates_each=10
+        )
+        for goal in ("limit", "front")
+    }
+    page.goto(f"{service.url}/searches")
+    rows = page.locator("#table tbody tr")
+    expect(rows.filter(has_text="distil-bert-week-09")).to_contain_text(
+        re.compile(r"0\.\d{3} reward")
+    )
+    expect(rows.filter(has_text="of-limit")).to_contain_text(re.compile(r"0\.\d{3} loss"))
+    front = rows.filter(has_text="of-front")
+    expect(front).to_contain_text(re.compile(r"\d\.\d{3} hypervolume"))
+    assert front.locator("td").all_inner_texts()[5:7] == ["–", "–"]
+
+    tiles = page.locator("#summary .tile dt")
+    page.goto(f"{service.url}/searches/of-limit")
+    expect(tiles).to_have_text(["Lowest loss", "Architecture", "Latency", "Explored", "Of these"])
+    page.goto(f"{service.url}/searches/of-front")
+    expect(tiles).to_have_text(
+        ["Hypervolume", "On the front", "Lowest loss", "Latencies", "Explored", "Of these"]
+    )
+    covered = page.locator("#summary .tile dd").first.inner_text().split()[0]
+    expect(page.locator("#ranking")).to_contain_text(f"Hypervolume {covered}: the share")
+    page.goto(f"{service.url}/searches/distil-bert-week-09")
+    expect(tiles.first).to_have_text("Best reward")
+
+    page.goto(f"{service.url}/compare?search=of-limit&search=of-front")
+    found = page.locator("#figures tr", has_text="Found").locator("td")
+    expect(found).to_have_text([re.compile(r"loss$"), re.compile(rf"^{covered} hypervolume$")])
+    page.goto("about:blank")  # or it would go on reading what is gone
+    with service.database.write() as session:
+        for search_id in made.values():
+            jobs.delete_job(session, search_id)
+
+
 def test_a_strategy_is_named_however_it_was_asked_for(page: Page, service: Service) -> None:
     """Before strategies had options, a request held the name alone."""
     stored = demo_data.spec("by-its-name")

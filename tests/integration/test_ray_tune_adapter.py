@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,12 @@ def trained(config: dict[str, Any]) -> None:
 
 
 def tuner(
-    trainable: Any, searcher: KdnasSearcher, folder: Path, count: int, at_once: int = 1
+    trainable: Any,
+    searcher: KdnasSearcher,
+    folder: Path,
+    count: int,
+    at_once: int = 1,
+    callbacks: Sequence[tune.Callback] = (),
 ) -> tune.Tuner:
     return tune.Tuner(
         trainable,
@@ -84,6 +90,7 @@ def tuner(
             storage_path=str(folder),
             name="run",
             verbose=0,
+            callbacks=list(callbacks),
         ),
     )
 
@@ -108,23 +115,49 @@ def test_a_run_ends_with_the_last_state(tmp_path: Path) -> None:
     assert sorted(states(results)) == sorted(str(few.space[index]) for index in few.allowed)
 
 
+class Killer(tune.Callback):
+    """Kills the process that made it once a state is in training and all that was written is there.
+
+    Ray Tune copies its state in place and behind the run; of a copy that is cut off it takes
+    nothing and begins anew, which says nothing of the searcher.
+    """
+
+    def __init__(self, deadly: str) -> None:
+        self._deadly, self._driver = deadly, os.getpid()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        for trial in trials:
+            if os.getpid() == self._driver and str(Architecture(**trial.config)) == self._deadly:
+                written = Path(trial.storage.experiment_driver_staging_path)
+                if _all_there(written, Path(trial.storage.experiment_fs_path)):
+                    os.kill(self._driver, signal.SIGKILL)
+
+
+def _all_there(written: Path, copied: Path) -> bool:
+    names = [path.name for path in written.iterdir() if path.is_file()]
+    return bool(names) and filecmp.cmpfiles(written, copied, names, shallow=False)[0] == names
+
+
 KILLED = """
-import importlib.util, os, signal, sys
+import importlib.util, sys, time
 import ray
 from pathlib import Path
 
 spec = importlib.util.spec_from_file_location("adapter_test", sys.argv[1])
 here = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(here)
-driver, deadly = os.getpid(), sys.argv[3]
+sys.modules["adapter_test"] = here
+ray.cloudpickle.register_pickle_by_value(here)
+deadly = sys.argv[3]
+ray.init(address=sys.argv[4])
 
 def trained(config):
     if str(here.Architecture(**config)) == deadly:
-        os.kill(driver, signal.SIGKILL)
+        time.sleep(60)
     here.trained(config)
 
-ray.init(address=sys.argv[4])
-here.tuner(trained, here.KdnasSearcher(here.search()), Path(sys.argv[2]), 6).fit()
+searcher, killer = here.KdnasSearcher(here.search()), here.Killer(deadly)
+here.tuner(trained, searcher, Path(sys.argv[2]), 6, callbacks=[killer]).fit()
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -77,6 +78,36 @@ def test_killed_in_the_middle_it_goes_on_and_finds_the_same(
     assert again.code == 0, again.err
     assert again.json["done"] == 12
     assert losses(program, "killed") == losses(program, "whole")
+
+
+def test_what_failed_is_tried_again_and_is_not_lost_in_a_kill(
+    program: Program, whole: Finished
+) -> None:
+    made = program.run(*SWEEP, "--name", "failing", "--states", "12")
+    assert made.code == 0, made.err
+    with closing(sqlite3.connect(program.folder / "home" / "kdnas.db", timeout=10)) as connection:
+        sweep = "select id from jobs where name = 'failing'"
+        chosen = f"select state_index from sweep_states where sweep_id in ({sweep}) limit 9"
+        connection.execute(
+            "update sweep_states set error = 'out of memory', readings = '[]' "
+            f"where sweep_id in ({sweep}) and state_index in ({chosen})"
+        )
+        connection.commit()
+    shown = program.run("jobs", "show", "failing").out
+    assert "failed       9 of 12; resumed, it tries them again" in shown
+    assert "next         kdnas sweep --resume failing" in shown
+    refused = program.run("jobs", "resume", "failing")
+    assert refused.code == 2
+    assert "which resumes it with kdnas sweep --resume failing" in refused.err
+    killed = program.interrupt_when(
+        lambda: 4 <= count(program, "failing") < 12, "sweep", "--resume", "failing"
+    )
+    assert killed.code < 0
+    assert len(losses(program, "failing")) < len(losses(program, "whole"))
+    again = program.run("sweep", "--resume", "failing", "--json")
+    assert again.code == 0, again.err
+    assert (again.json["done"], again.json["num_failed"]) == (12, 0)
+    assert losses(program, "failing") == losses(program, "whole")
 
 
 def test_a_search_of_the_same_settings_trains_nothing_that_was_swept(

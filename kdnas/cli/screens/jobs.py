@@ -133,7 +133,9 @@ def how_to_go_on(row: Row, job: Job) -> str | None:
         row: of the job, with whether a coordinator looks after the queue as ``attended``.
         job: the same.
     """
-    rests = row["status"] in {"paused", "failed"}
+    rests = row["status"] in {"paused", "failed"} or (
+        row["status"] == "succeeded" and row["num_failed"] > 0
+    )
     left = row["worker"] is None and row["status"] in {"queued", "running"}
     if job.owner_kind == "cli":
         return job.resumed_by.format(name=job.name) if rests or left else None
@@ -199,6 +201,9 @@ def _facts(row: Row, job: Job, parent: Job | None) -> dict[str, str | None]:
         "result": job.result,
         "page": f"{row['href']}  in the dashboard of kdnas serve",
         "done": _of(row["done"], row["total"]),
+        "failed": f"{row['num_failed']} of {row['done']}; resumed, it tries them again"
+        if row["num_failed"]
+        else None,
         "worked on": row["worker"] and f"by {row['worker']}",
         "part of": parent and f"{parent.called}  (id {parent.id})",
         "started by": "the command line" if row["owner_kind"] == "cli" else "the service",

@@ -185,7 +185,7 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
         from api.searches.run import run_stored_search
 
         say(f"\nsearch {record.name}  (id {record.id})")
-        with SearchScreen() as screen:
+        with SearchScreen(record.spec.get("goal", "reward")) as screen:
             run_stored_search(record.id, database, settings, screen.watchers, interrupt)
         show_result(search_summary(record.id, database), to_stderr=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -32,10 +32,15 @@ TOP = 10
 
 
 class SearchScreen(WorkScreen):
-    """Turns what a search tells into lines and bars on stderr."""
+    """Turns what a search tells into lines and bars on stderr.
 
-    def __init__(self) -> None:
+    Args:
+        goal: of the search, which says in which words the best so far is told.
+    """
+
+    def __init__(self, goal: str = "reward") -> None:
         super().__init__()
+        self._goal = goal
         self._groups: dict[tuple[str, ...], float] = {}
         self._num_episodes = 0
         self._candidates = 0
@@ -91,8 +96,9 @@ class SearchScreen(WorkScreen):
     def _end_episode(self, event: EpisodeDone) -> None:
         self._close_bar()
         parts = []
-        if event.best is not None and event.best.reward is not None:
-            parts.append(f"best so far {event.best.architecture} with {event.best.reward:.3f}")
+        if event.best is not None and event.best.reward is not None and self._goal in _SO_FAR:
+            words, figure = _SO_FAR[self._goal]
+            parts.append(f"{words} {event.best.architecture} with {figure(event.best.reward):.3f}")
         if event.predictions:
             miss = sum(abs(p - t) for p, t in event.predictions) / len(event.predictions)
             parts.append(f"predictions off by {miss:.3f}")
@@ -101,7 +107,8 @@ class SearchScreen(WorkScreen):
             left = (self._num_episodes - event.number) * self._candidates
             if left:
                 parts.append(f"{span(left / event.students_per_hour * 3600)} left")
-        say(f"  = {', '.join(parts)}")
+        if parts:
+            say(f"  = {', '.join(parts)}")
 
 
 def candidate_line(candidate: Candidate) -> str:
@@ -140,19 +147,49 @@ def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
     if summary["goal"] in _BEST:
         out.print(_states(_BEST[summary["goal"]], summary["best"][:TOP]))
     out.print(_states("Pareto front of loss and latency, fastest first", summary["pareto"]))
+    if summary["goal"] == "front":
+        out.print(
+            f"hypervolume {summary['hypervolume']:.3f}: the share of the signal that is explained, "
+            "added up over the halvings of the teacher's latency"
+        )
     for budget in summary["budgets"]:
         best = budget["best"]
         out.print(
             f"lowest loss within {budget['latency_ms']:.2f} ms: {best['architecture']}  "
-            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms, reward {best['reward']:.3f}"
+            f"L {best['loss']:.3f}, {best['latency_ms']:.2f} ms"
+            + (f", reward {best['reward']:.3f}" if summary["goal"] == "reward" else "")
         )
     for source, figures in summary["baseline"].items():
-        out.print(
-            f"{figures['count']} {source} picks: best reward {figures['best_reward']:.3f}, "
-            f"mean {figures['mean_reward']:.3f}"
-        )
+        out.print(f"{figures['count']} {source} picks: {_worth(summary['goal'], figures)}")
 
 
+def _worth(goal: str, figures: Mapping[str, float]) -> str:
+    """What the picks of a source came to under a goal; a reward without a price is 1 − L."""
+    best, mean = figures["best_reward"], figures["mean_reward"]
+    if goal == "front":
+        return f"hypervolume {figures['hypervolume']:.3f}"
+    if goal == "limit":
+        return f"lowest loss {1 - best:.3f}, mean {1 - mean:.3f}"
+    return f"best reward {best:.3f}, mean {mean:.3f}"
+
+
+def found_so_far(search: Mapping[str, Any]) -> str:
+    """Say in a few words what a search in a list has found, by what its goal goes by."""
+    best, volume = search["best"], search["hypervolume"]
+    if search["goal"] == "front":
+        return "nothing yet" if volume is None else f"hypervolume {volume:.3f}"
+    if best is None:
+        return "nothing yet"
+    return (
+        f"loss {best['loss']:.3f}" if search["goal"] == "limit" else f"reward {best['reward']:.3f}"
+    )
+
+
+_SO_FAR: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "reward": ("best so far", lambda reward: reward),
+    "limit": ("lowest loss so far", lambda reward: 1 - reward),  # without a price it is 1 − L
+}
+"""Goal → how the best candidate of a search at work is told; with another goal none is."""
 _BEST = {"reward": "best by reward", "limit": "lowest loss within the limits"}
 """Goal → what the best states are the best by; with another goal none is."""
 _COLUMNS = {

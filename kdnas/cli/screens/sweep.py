@@ -38,5 +38,8 @@ def sweep_lines(sweep: Row) -> Iterator[str]:
     steps, seeds = (", ".join(map(str, sweep[key])) for key in ("steps", "seeds"))
     done, total = sweep["done"] or 0, sweep["total"] or 0
     yield f"sweep {sweep['name']}: {sweep['status']}, {done} of {total} states"
+    if sweep["num_failed"]:
+        again = f"kdnas sweep --resume {sweep['name']}"
+        yield f"{sweep['num_failed']} of them failed; try them again with: {again}"
     yield f"read after step {steps} under seed {seeds}, in {span(sweep['worked_seconds'])} of work"
     yield f"its table: kdnas tabular make {sweep['name']} --output table.parquet"

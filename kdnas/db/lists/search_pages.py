@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ScalarSelect, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -13,11 +13,19 @@ from kdnas.db.lists.job_pages import Listing, Row
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
 from kdnas.db.models import Candidate, Episode, Event, Job, Search, SearchState
 
-Asked = Mapping[str, tuple[str | None, int | None]]
-"""Id of a search → name of the loss that its reward is made of, and episodes asked for."""
+Point = tuple[float, float]
+"""Loss of a state, and its latency as a share of the teacher's."""
 
 
-def read_figures(session: Session, searches: Asked) -> dict[str, Row]:
+class Asked(NamedTuple):
+    """What was asked for of a search: the loss of its reward, its episodes, and its goal."""
+
+    loss: str | None
+    episodes: int | None
+    goal: str
+
+
+def read_figures(session: Session, searches: Mapping[str, Asked]) -> dict[str, Row]:
     """What came of several searches so far, in four reads; the same until their next events."""
     episodes = _counted(
         session,
@@ -35,9 +43,9 @@ def read_figures(session: Session, searches: Asked) -> dict[str, Row]:
         .where(SearchState.search_id.in_(searches))
         .group_by(SearchState.search_id),
     )
-    best = _best(session, {search_id: loss for search_id, (loss, _) in searches.items()})
+    best = _best(session, {search_id: one.loss for search_id, one in searches.items()})
     rows = {}
-    for search_id, (_, asked) in searches.items():
+    for search_id, (_, asked, _) in searches.items():
         begun, finished = episodes.get(search_id, (0, 0))
         proposed, done = candidates.get(search_id, (0, 0))
         rows[search_id] = {
@@ -48,6 +56,22 @@ def read_figures(session: Session, searches: Asked) -> dict[str, Row]:
             "best": best.get(search_id),
         }
     return rows
+
+
+def read_points(session: Session, searches: Mapping[str, Asked]) -> dict[str, list[Point]]:
+    """Every explored state of several searches, as its loss and its share of the latency."""
+    losses = (Candidate.loss_relative, Candidate.loss_output, Candidate.loss_mean)
+    query = (
+        select(SearchState.search_id, Candidate.latency_ratio, *losses)
+        .join(SearchState, SearchState.candidate_id == Candidate.id)
+        .where(SearchState.search_id.in_(searches))
+    )
+    found: dict[str, list[Point]] = {search_id: [] for search_id in searches}
+    rows: Iterable[Any] = session.execute(query)
+    for search_id, ratio, *known in rows:
+        place = ("relative", "output", "mean").index(searches[search_id].loss or "relative")
+        found[search_id].append((known[place], ratio))
+    return found
 
 
 def list_episodes(
@@ -167,6 +191,7 @@ LISTING: Final = Listing(
         "teacher": Search.spec["teacher"]["ref"].as_string(),
         "corpus": Search.spec["corpus"]["source"],
         "_event": _NEWEST.correlate(Job).scalar_subquery(),
+        "goal": func.coalesce(Search.spec["goal"].as_string(), "reward"),
         "_loss": Search.spec["reward"]["loss"].as_string(),
         "_episodes": Search.spec["controller"]["episodes"],
     },

@@ -109,6 +109,13 @@ class Job(LeaseColumns, Dated, Base):
         """How far its work has come that a death cannot undo."""
         return 0
 
+    def num_failed(self, session: Session) -> int:
+        """How much of what it has done came to nothing and is tried again when it is resumed."""
+        return 0
+
+    def try_again(self, session: Session) -> None:
+        """Note that whoever goes on is to try again what failed, since a user has resumed it."""
+
     def standing_on(self, session: Session) -> list[Job]:
         """Return the jobs that need this one, or show it as a part of theirs."""
         parent = None if self.parent_id is None else session.get(Job, self.parent_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, func, select
+from sqlalchemy import ColumnElement, ForeignKey, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from kdnas.db.base import Base, utc_now
@@ -29,8 +29,20 @@ class Sweep(Job):
 
     def progress_mark(self, session: Session) -> int:
         """Count the states that are done."""
-        own = select(func.count()).where(SweepState.sweep_id == self.id)
-        return session.scalar(own) or 0
+        return self._count(session)
+
+    def num_failed(self, session: Session) -> int:
+        """Count the states that failed."""
+        return self._count(session, SweepState.error.is_not(None))
+
+    def try_again(self, session: Session) -> None:
+        """Note it beside the facts; the states are forgotten no sooner than it can go on."""
+        if self.facts is not None:
+            self.facts = {**self.facts, "try_again": True}
+
+    def _count(self, session: Session, *wanted: ColumnElement[bool]) -> int:
+        query = select(func.count()).where(SweepState.sweep_id == self.id, *wanted)
+        return session.scalar(query) or 0
 
 
 class SweepState(Base):

@@ -56,6 +56,8 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
     row = locked_job(session, job_id)
     status = row.status
     after = TRANSITIONS[action].get(status)
+    if action == "resume" and _has_failures_alone(session, row):
+        after = "queued"
     of_command = action == "resume" and row.owner_kind == "cli"
     if of_command and (after is not None or _is_deserted(session, row)):
         how = row.resumed_by.format(name=row.name)
@@ -69,12 +71,44 @@ def apply_action(session: Session, job_id: str, action: Action) -> SearchStatus:
             f"{_advice(row, status, action)}"
         )
     children = locked_children(session, job_id)
-    change_status(session, row, after)
+    _change(session, row, action, after)
     for child in children:
         child_after = TRANSITIONS[action].get(child.status)
         if child_after is not None:
-            change_status(session, child, child_after)
+            _change(session, child, action, child_after)
     return after
+
+
+def resume_here(session: Session, job_id: str) -> SearchStatus:
+    """Let the command line go on with a job that nobody works on, also with what has failed of it.
+
+    Args:
+        session: of a write transaction.
+        job_id: the job.
+
+    Returns:
+        Its status now; one that has succeeded is paused if anything of it failed.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    row = locked_job(session, job_id)
+    if leases.live_holder(row, leases.database_time(session)) is None:
+        if _has_failures_alone(session, row):
+            change_status(session, row, "paused")
+        row.try_again(session)
+    return row.status
+
+
+def _change(session: Session, row: Job, action: Action, after: SearchStatus) -> None:
+    change_status(session, row, after)
+    if action == "resume":
+        row.try_again(session)
+
+
+def _has_failures_alone(session: Session, row: Job) -> bool:
+    """Whether a job has come to its end, and only what failed of it is left to do."""
+    return row.status == "succeeded" and row.num_failed(session) > 0
 
 
 def _is_deserted(session: Session, row: Job) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from kdnas.architecture import Architecture
@@ -57,12 +57,18 @@ def sweep_facts(session: Session, sweep_id: str) -> SweepFacts | None:
 
 
 def set_sweep_facts(session: Session, sweep_id: str, facts: SweepFacts) -> None:
-    """Write down what preparing a sweep has found out.
+    """Write down what preparing a sweep has found out; it goes on with that.
+
+    States that failed are forgotten if a user has resumed it since it was prepared the last time.
 
     Raises:
         NotFoundError: no such sweep.
     """
-    locked_job(session, sweep_id, Sweep).facts = facts.to_json()
+    row = locked_job(session, sweep_id, Sweep)
+    if row.facts is not None and SweepFacts(**row.facts).try_again:
+        failed = _of(delete(SweepState), sweep_id).where(SweepState.error.is_not(None))
+        session.execute(failed)
+    row.facts = facts.to_json()
 
 
 def add_state(

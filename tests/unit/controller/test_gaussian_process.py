@@ -103,7 +103,7 @@ def test_draws_are_of_what_is_believed() -> None:
     strategy = GaussianProcessStrategy(spec(acquisition="thompson"), BENCHMARK_SPACE, 0)
     strategy.begin(benchmark_problem(with_starts=False))
     known = {i: _loss(i) for i in range(0, len(ALL), 7)}
-    _, belief = strategy.believe(known, list(ALL), Wanted(strategy.problem, known), 2)
+    _, belief = strategy.believe(known, list(ALL), Wanted(strategy.problem, known), 2, len(ALL))
     before = belief.deviation
     belief.look(5)
     drawn = np.array([strategy.hoped(belief) for _ in range(4000)])

@@ -51,7 +51,7 @@ def test_after_two_episodes_it_ranks_what_it_has_not_seen(name: str, with_starts
         seen = np.random.default_rng(seed).permutation(len(surface.space))[:40]
         known = {int(i): surface.observed(int(i), seed) for i in seen}
         rest = [i for i in range(len(surface.space)) if i not in known]
-        _, belief = strategy.believe(known, rest, Wanted(problem, known), 3)
+        _, belief = strategy.believe(known, rest, Wanted(problem, known), 3, len(rest))
         truth = [surface.truth(i) for i in rest]
         by_start = spearmanr([surface.starts[i] for i in rest], truth).statistic
         found.append((spearmanr(belief.mean, truth).statistic, by_start))

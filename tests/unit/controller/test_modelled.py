@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from controller.exploration import Purpose, draw, generator
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.learning import LearningController
 from controller.modelled import Modelled
+from kdnas.records import Proposal
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.protocols import History, Observation
 from kdnas.search_space import SearchSpace
@@ -80,11 +82,28 @@ def test_a_pick_makes_those_like_it_less_uncertain(kind: type[Modelled]) -> None
     strategy = kind(spec(kind, confidence=1e6), BENCHMARK_SPACE, 0)
     free = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: 1 - loss)
     strategy.begin(free)
-    history = observed(History(), 1, strategy.ask(1, 6, ALL, History()))
+    drawn = draw(generator(0, 1, Purpose.EXPLORATION), list(ALL), 6)
+    history = observed(History(), 1, [Proposal(index, "random") for index in drawn])
     picked = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 6, ALL, history)]
     one_by_one = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 1, ALL, history)]
     assert picked[:1] == one_by_one
     assert len({(a.layers, a.hidden) for a in picked}) >= 4
+
+
+@pytest.mark.parametrize("goal", ["reward", "front"])
+@pytest.mark.parametrize("seed", range(3))
+def test_picks_among_a_few_are_those_among_all(
+    kind: type[Modelled], goal: Goal, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy, history = begun(kind, seed, goal=goal, with_starts=False), History()
+    for episode in range(1, 5):
+        monkeypatch.setattr(strategy, "looked", len(ALL))
+        among_all = strategy.ask(episode, 6, ALL, history)
+        for looked in (2, 12):
+            monkeypatch.setattr(strategy, "looked", looked)
+            found = strategy.ask(episode, 6, ALL, history)
+            assert [p.index for p in found] == [p.index for p in among_all]
+        history = observed(history, episode, among_all)
 
 
 def test_before_it_knows_a_loss_most_of_its_picks_are_by_the_start(kind: type[Modelled]) -> None:
@@ -93,8 +112,32 @@ def test_before_it_knows_a_loss_most_of_its_picks_are_by_the_start(kind: type[Mo
     proposals = strategy.ask(1, 6, ALL, History())
     assert [p.index for p in proposals if p.source == "reading"] == best
     assert [p.source for p in proposals].count("random") == 1
-    without = begun(kind, with_starts=False).ask(1, 6, ALL, History())
-    assert {p.source for p in without} == {"random"}
+
+
+def test_where_nothing_was_read_half_of_the_first_picks_are_by_size(kind: type[Modelled]) -> None:
+    facts = benchmark_problem().facts
+    within = [i for i in ALL if facts[i].latency_ratio <= 0.4]
+    largest = sorted(within, key=lambda i: (-facts[i].params_millions, i))[:3]
+    proposals = begun(kind, goal="limit", with_starts=False).ask(1, 6, within, History())
+    assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 3
+    sizes = [facts[p.index].params_millions for p in proposals[:3]]
+    assert sizes == [facts[i].params_millions for i in largest]
+    assert {p.predicted_reward for p in proposals} == {None}
+
+
+def test_first_picks_by_size_for_a_front_are_of_every_latency(kind: type[Modelled]) -> None:
+    facts = benchmark_problem().facts
+    proposals = begun(kind, goal="front", with_starts=False).ask(1, 12, ALL, History())
+    ratios = [facts[p.index].latency_ratio for p in proposals if p.source == "size"]
+    third = np.quantile([one.latency_ratio for one in facts], [1 / 3, 2 / 3])
+    assert set(np.searchsorted(third, ratios)) == {0, 1, 2}
+
+
+def test_states_of_one_size_are_proposed(kind: type[Modelled]) -> None:
+    alike = [0, 1]
+    assert len({benchmark_problem().facts[i].params_millions for i in alike}) == 1
+    proposals = begun(kind, with_starts=False).ask(1, 4, alike, History())
+    assert {p.index for p in proposals} == set(alike)
 
 
 def test_failures_say_nothing_of_the_loss(kind: type[Modelled]) -> None:

@@ -43,6 +43,7 @@ export const objective = (prefix = "") => ({
 export const strategy = (prefix = "") => ({
   path: `${prefix}controller.strategy`,
   chooser: { label: "Strategy", help: "Who proposes the students of each episode." },
+  own: { label: "Its class", help: "Where the service can import it, if that was started with KDNAS_ALLOW_CUSTOM_CODE=1." },
 });
 
 /** How long a full distillation is; `more` is said of the steps. */

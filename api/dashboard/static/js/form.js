@@ -14,17 +14,19 @@ import { Schema, read } from "./schema.js";
 
 /**
  * Fields of a union, of which those of the chosen alternative are shown: all that are simple and
- * not read only, in the words of the schema. Its default is meant if none is chosen.
+ * not read only, in the words of the schema. Its default is meant if none is chosen. One that has no
+ * name of its own, but whatever looks like its tag, has a field for it.
  *
  * @typedef {object} Variant
  * @property {string} path of the union, such as `objective`
  * @property {Field} chooser the field that chooses, without its path
+ * @property {Field} [own] the field for a name that is none of ours, without its path
  */
 
 export class SpecForm {
   #form;
   #schema;
-  #fields = new Map(); // path → {node, box, input, error}
+  #fields = new Map(); // path → {node, to, box, input, error}; `to` is its place in the body
   #initials = new Map(); // path of a union → the alternative that is meant if none is chosen
   #summary = el("div");
   #key = newKey();
@@ -133,11 +135,12 @@ export class SpecForm {
   }
 
   /** The field that chooses an alternative, and the chosen one's own fields after it. */
-  #variant({ path, chooser }) {
+  #variant({ path, chooser, own: named }) {
     const union = this.#schema.at(path);
     const alternatives = this.#schema.alternatives(union);
     const initial = union.default.name;
-    const words = Object.fromEntries(Object.entries(alternatives).map(([name, { title }]) => [name, `${name}: ${title}`]));
+    const isOpen = ({ properties }) => properties.name.const === undefined;
+    const words = Object.fromEntries(Object.entries(alternatives).map(([name, one]) => [name, isOpen(one) ? one.title : `${name}: ${one.title}`]));
     const choosing = `${path}.name`;
     const own = el("div", { class: "contents" }); // in the same grid
     const box = this.#field({ ...chooser, path: choosing, choices: Object.keys(alternatives), words, node: { type: "string", default: initial } });
@@ -146,11 +149,15 @@ export class SpecForm {
       for (const known of [...this.#fields.keys()]) {
         if (known.startsWith(`${path}.`) && known !== choosing) this.#fields.delete(known);
       }
-      const { properties } = alternatives[input.value || initial];
+      const chosen = input.value || initial;
+      const { properties } = alternatives[chosen];
       const fields = Object.entries(properties)
         .filter(([name, { readOnly }]) => name !== "name" && !readOnly)
         .map(([name, { title, description, unit, ...rest }]) => ({ path: `${path}.${name}`, label: title, help: description, unit, node: plain(this.#schema.resolve(rest)) }))
         .filter(({ node }) => isSimple(node));
+      if (isOpen(alternatives[chosen])) {
+        fields.unshift({ ...named, path: `${choosing}.own`, to: choosing, node: { ...properties.name, example: chosen } });
+      }
       show(own, fields.map((field) => this.#field(field)));
       this.#showBody();
     };
@@ -160,7 +167,7 @@ export class SpecForm {
     return [box, own];
   }
 
-  #field({ path, label, help, unit, node: given, choices, words: called, wide }) {
+  #field({ path, to = path, label, help, unit, node: given, choices, words: called, wide }) {
     const node = given ?? this.#schema.at(path);
     const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
     const told = Schema.helps(owner ?? {})[path.split(".").at(-1)];
@@ -176,7 +183,7 @@ export class SpecForm {
     input.addEventListener("change", () => {
       if (this.#fields.get(path)?.input === input) this.#check(path); // not if it has just been removed
     });
-    this.#fields.set(path, { node, box, input, error });
+    this.#fields.set(path, { node, to, box, input, error });
     return box;
   }
 
@@ -194,7 +201,7 @@ export class SpecForm {
     }
     const isNumber = ["number", "integer"].includes(node.type);
     return el("input", {
-      id, name: path, placeholder: shown || (node.optional ? "none" : ""), autocomplete: "off",
+      id, name: path, placeholder: node.example ?? (shown || (node.optional ? "none" : "")), autocomplete: "off",
       spellcheck: "false", inputmode: isNumber ? (node.type === "integer" ? "numeric" : "decimal") : null,
     });
   }
@@ -225,10 +232,10 @@ export class SpecForm {
   /** The request: only what was filled in. */
   request() {
     const body = structuredClone(this.#options.extra ?? {});
-    for (const path of this.#fields.keys()) {
+    for (const [path, { to }] of this.#fields) {
       const { value } = this.#read(path);
       if (value === undefined) continue;
-      put(body, path, value);
+      put(body, to, value);
     }
     for (const [path, initial] of this.#initials) {
       const chosen = path.split(".").reduce((node, name) => node?.[name], body);
@@ -293,8 +300,8 @@ export class SpecForm {
         if (this.#fields.has(path)) return path;
       }
       const within = `${names.join(".")}.`;
-      const first = [...this.#fields.keys()].find((path) => path.startsWith(within));
-      if (first) return first;
+      const first = [...this.#fields.keys()].filter((path) => path.startsWith(within));
+      if (first.length) return first.find((path) => this.#fields.get(path).to !== path) ?? first[0];
       names.pop();
     }
     return null;

@@ -37,7 +37,7 @@ export const pageOf = (job) => {
 };
 
 /** The head of a job's page: its name and state, what may be done, `line`, then the rest. */
-export function showHead({ name, status, error }, { path, about, changed, buttons = null }, ...rest) {
+export function showHead({ name, status, error, done, num_failed: numFailed }, { path, about, changed, buttons = null }, ...rest) {
   const focused = document.activeElement?.dataset?.action;
   document.title = `${name} · kdnas`;
   show(
@@ -46,10 +46,11 @@ export function showHead({ name, status, error }, { path, about, changed, button
       "div",
       { class: "head" },
       el("div", {}, el("div", { class: "title" }, el("h1", {}, name), chip(status)), el("p", { class: "muted" }, about)),
-      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed)),
+      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed, numFailed)),
     ),
     line,
     error && el("p", { class: "notice bad", role: "alert" }, error),
+    numFailed ? el("p", { class: "notice" }, `${numFailed} of ${done} failed, and the others are kept; resumed, it tries them again.`) : null,
     ...rest,
   );
   if (focused) byId("summary").querySelector(`[data-action="${focused}"]`)?.focus();

@@ -57,9 +57,10 @@ const buttons = new Map();
 export const failed = (error) => show(byId("problem"), problem(error));
 
 /** The buttons that the state of a piece of work allows; cancelling is asked twice. */
-export function actionButtons(path, status, done) {
+export function actionButtons(path, status, done, numFailed = 0) {
   if (!isOperator()) return [];
-  return (ACTIONS[status] ?? []).map((action) => {
+  const actions = status === "succeeded" && numFailed ? ["resume"] : ACTIONS[status];
+  return (actions ?? []).map((action) => {
     const key = `${path} ${action}`;
     const { button } = buttons.get(key) ?? { button: actionButton(path, action, key) };
     buttons.set(key, { button, done });

@@ -37,15 +37,10 @@ export class Schema {
     return node;
   }
 
-  /** The alternatives of a union that is told apart by `name`: name → schema. */
+  /** The alternatives of a union that is told apart by `name`: name, or what names look like, → schema. */
   alternatives(node) {
-    const found = {};
-    for (const choice of node.oneOf ?? node.anyOf ?? []) {
-      const resolved = this.resolve(choice);
-      const name = resolved.properties?.name?.const ?? resolved.properties?.name?.default;
-      if (name) found[name] = resolved;
-    }
-    return found;
+    const tags = new Map(Object.entries(node.discriminator.mapping).map(([tag, ref]) => [ref, tag]));
+    return Object.fromEntries(node.oneOf.map((choice) => [tags.get(choice.$ref), this.resolve(choice)]));
   }
 
   /** What the description of the surrounding object says of each of its attributes. */
@@ -69,13 +64,13 @@ export class Schema {
 const types = (node) => [node, ...(node.anyOf ?? [])].map((n) => n.type);
 
 /**
- * Read what was typed.
+ * Read what was typed. A node with an `example` must be given.
  *
  * @returns `{value}` or `{error}`; a value of undefined means that nothing was typed.
  */
 export function read(node, text) {
   const typed = text.trim();
-  if (typed === "") return { value: undefined };
+  if (typed === "") return node.example ? { error: `one such as ${node.example}` } : { value: undefined };
   if (node.type === "array") return list(node, typed.split("\n").map((line) => line.trim()).filter(Boolean));
   const word = (node.anyOf ?? []).find((n) => n.const === typed || n.enum?.includes(typed));
   if (word) return { value: typed };
@@ -83,7 +78,7 @@ export function read(node, text) {
   if (node.minLength && typed.length < node.minLength) return { error: `at least ${node.minLength} characters` };
   if (node.maxLength && typed.length > node.maxLength) return { error: `at most ${node.maxLength} characters` };
   if (node.pattern && !new RegExp(node.pattern, "u").test(typed)) {
-    return { error: "letters, digits, points, lines and underscores only" };
+    return { error: node.example ? `one such as ${node.example}` : "letters, digits, points, lines and underscores only" };
   }
   return { value: typed };
 }

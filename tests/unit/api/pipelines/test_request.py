@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.pipelines.request import checked_pipeline
+from kdnas.errors import SpecError
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.testing.tiny_tasks import write_sst2
 
@@ -38,3 +39,41 @@ def test_the_search_keeps_to_what_a_budget_could_choose(
     found = checked_pipeline(PipelineSpec.read(asked, "a pipeline")).search.limits
     assert (found.max_latency_ms, found.max_latency_ratio) == expected
     assert found.max_params_millions == limits.get("max_params_millions")
+
+
+@pytest.mark.parametrize(
+    ("choose", "limits", "expected"),
+    [
+        ({"latency_budgets_ms": ["3", 9]}, {"max_hours": 2}, {"max_latency_ms": 9, "max_hours": 2}),
+        ({"latency_budgets_ratio": [0.5, 0.25]}, None, {"max_latency_ratio": 0.5}),
+        ({"latency_budgets_ratio": [0.5]}, {"max_latency_ms": 20}, {"max_latency_ms": 20}),
+        ({"latency_budgets_ms": [3]}, {"max_params_millions": 9}, {"max_params_millions": 9}),
+    ],
+)
+def test_a_search_of_goal_limit_takes_the_largest_budget(
+    choose: dict[str, Any], limits: dict[str, float] | None, expected: dict[str, float]
+) -> None:
+    search = {"goal": "limit"} | ({} if limits is None else {"limits": limits})
+    asked = {"search": search, "choose": choose, "evaluation": {"suite": "glue"}}
+    found = PipelineSpec.read(asked, "a pipeline").search.limits
+    assert found.model_dump(exclude_none=True) == expected
+    assert "limits" not in search or search["limits"] == limits  # as it was given
+
+
+@pytest.mark.parametrize("choose", [{}, {"choose": {"top": 2}}])
+def test_goal_limit_without_any_is_one_sentence(choose: dict[str, Any]) -> None:
+    asked = {"search": {"goal": "limit"}, **choose, "evaluation": {"suite": "glue"}}
+    with pytest.raises(SpecError) as raised:
+        PipelineSpec.read(asked, "a pipeline")
+    assert str(raised.value) == (
+        "a pipeline: search.limits: goal limit asks for the lowest loss within limits, and there "
+        "is none; add limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "
+        "another goal"
+    )
+
+
+@pytest.mark.parametrize("choose", [{"latency_budgets_ms": ["six"]}, {"top": 1, "best": 2}, 0.5])
+def test_a_wrong_choice_is_told_at_its_place(choose: Any) -> None:
+    asked = {"search": {"goal": "limit"}, "choose": choose, "evaluation": {"suite": "glue"}}
+    with pytest.raises(SpecError, match="choose"):
+        PipelineSpec.read(asked, "a pipeline")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from api.http.app import create_app
@@ -35,9 +36,9 @@ PAGES = (
 )
 
 
-def new_search(database: Database) -> str:
+def new_search(database: Database, **spec: str) -> str:
     with database.write() as session:
-        return searches.create_search(session, {}).id
+        return searches.create_search(session, spec).id
 
 
 def test_found_once_until_something_happens(database: Database) -> None:
@@ -120,10 +121,11 @@ def life(journal: DatabaseJournal, search_id: str) -> Iterator[None]:
     yield
 
 
+@pytest.mark.parametrize("goal", ["reward", "front"])
 def test_nobody_sees_less_than_a_newcomer(
-    client: TestClient, database: Database, settings: Settings
+    client: TestClient, database: Database, settings: Settings, goal: str
 ) -> None:
-    search_id = new_search(database)
+    search_id = new_search(database, goal=goal)
     pages = [f"/api/v1/{page.format(id=search_id)}" for page in PAGES]
     answers: list[list[Any]] = []
     for _ in life(DatabaseJournal(database), search_id):

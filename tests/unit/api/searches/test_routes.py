@@ -159,6 +159,25 @@ def test_searches_are_listed_with_their_figures(client: TestClient, many: str) -
             assert [row["name"] for row in items] == names
 
 
+@pytest.mark.databases("sqlite", "postgresql")
+def test_a_front_is_listed_with_its_hypervolume(client: TestClient, database: Database) -> None:
+    """Which is that of its ranking, and of its summary."""
+    client.post(SEARCHES, json={"name": "new", "goal": "front"})
+    for name, goal in {"first": "front", "second": "front", "other": "reward"}.items():
+        seed = len(name)
+        demo_data.add_search(database, name, goal=goal, episodes=2, candidates_each=5, seed=seed)
+    rows = {row["name"]: row for row in client.get(SEARCHES).json()["items"]}
+    volumes = {name: row["hypervolume"] for name, row in rows.items()}
+    assert (volumes["new"], volumes["other"], rows["other"]["goal"]) == (None, None, "reward")
+    for name in ("first", "second"):
+        ranked = client.get(f"{SEARCHES}/{name}/ranking").json()
+        found = client.get(f"{SEARCHES}/{name}").json()
+        assert ranked["hypervolume"] > 0
+        for volume in (volumes[name], found["hypervolume"], found["summary"]["hypervolume"]):
+            assert volume == pytest.approx(ranked["hypervolume"])
+    assert volumes["first"] != volumes["second"]
+
+
 def test_any_number_of_episodes_is_listed(client: TestClient, database: Database) -> None:
     """A number that no integer of a database holds hides neither its search nor the others.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from api.http.schemas import Page
 from api.sweeps.schemas import SweepDetail, SweepShape
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
-from kdnas.db.repository import latencies, sweeps
+from kdnas.db.repository import jobs, latencies, sweeps
 from kdnas.records import Losses, MiniKDResult, Reading, SweepFacts
 from kdnas.tabular.files import read_table
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_latencies
@@ -87,6 +88,32 @@ def test_a_sweep_is_asked_for_listed_and_its_table_downloaded(
     assert client.patch(f"{SWEEPS}/all", json={"action": "cancel"}).json()["status"] == "cancelled"
     assert client.delete(f"{SWEEPS}/all").status_code in {200, 204}
     assert client.get(f"{SWEEPS}/all").status_code == 404
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_one_that_has_succeeded_is_resumed_for_what_failed_alone(
+    client: TestClient, database: Database
+) -> None:
+    made = client.post(SWEEPS, json={"name": "all"}).json()
+    assert made["num_failed"] == 0
+    read_one(database, made["id"], 3)
+    with database.write() as session:
+        jobs.set_status(session, made["id"], "succeeded")
+    refused = client.patch(f"{SWEEPS}/all", json={"action": "resume"})
+    assert refused.status_code == 409
+    assert "has succeeded, so it cannot be resumed" in refused.json()["detail"]
+    read_one(database, made["id"], 4, error="out of memory")
+    for path in (f"{SWEEPS}/all", f"/api/v1/jobs/{made['id']}"):
+        assert client.get(path).json()["num_failed"] == 1
+    resumed = client.patch(f"{SWEEPS}/all", json={"action": "resume"}).json()
+    assert (resumed["status"], resumed["finished_at"], resumed["num_failed"]) == ("queued", None, 1)
+    with database.write() as session:
+        facts = sweeps.sweep_facts(session, made["id"])
+        assert facts is not None
+        assert facts.try_again
+        sweeps.set_sweep_facts(session, made["id"], replace(facts, try_again=False))
+        assert sweeps.swept(session, made["id"]) == {(0, 3)}
+    assert client.get(f"{SWEEPS}/all").json()["num_failed"] == 0
 
 
 @pytest.mark.parametrize(

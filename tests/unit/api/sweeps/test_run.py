@@ -16,6 +16,7 @@ from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.exploration import losses
 from kdnas.db.models import Sweep
+from kdnas.db.queue.transitions import resume_here
 from kdnas.db.repository import jobs, sweeps
 from kdnas.errors import ConflictError, NotFoundError, SpecError, TrainingError
 from kdnas.records import MiniKDRequest, SweptState
@@ -159,7 +160,7 @@ def test_fewer_states_are_the_first_of_more(place: Place) -> None:
     assert [s.index for s in place.states(sweep_id)] == sorted(few)
 
 
-def test_a_state_that_fails_is_told_and_not_tried_again(
+def test_a_state_that_fails_is_told_and_left_out(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = str(all_states(place)[2])
@@ -172,6 +173,132 @@ def test_a_state_that_fails_is_told_and_not_tried_again(
     (failed,) = [s for s in place.states(sweep_id) if s.error]
     assert (str(failed.architecture), failed.readings) == (bad, ())
     assert backend.num_closed == 1
+
+
+class Asked:
+    """Workers that fail at some states, and note which ones they were asked for."""
+
+    def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names = list(map(str, all_states(place)))
+        self.fail: frozenset[str] = frozenset()
+        self.asked: list[str] = []
+        monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: self.backend())
+
+    def backend(self) -> FakeBackend:
+        noted = self.asked
+
+        class Noting(FakeBackend):
+            def run(self, requests: Any) -> Any:
+                noted.extend(str(request.architecture) for request in requests)
+                return super().run(requests)
+
+        return Noting(fail=self.fail)
+
+    def take(self) -> list[str]:
+        """What was asked for since the last time, in the order of the space."""
+        found = sorted(self.asked, key=self.names.index)
+        self.asked.clear()
+        return found
+
+
+def resume(place: Place, sweep_id: str) -> None:
+    with place.database.write() as session:
+        resume_here(session, sweep_id)
+
+
+def num_failed(place: Place, sweep_id: str) -> int:
+    with place.database.read() as session:
+        return jobs.get_job(session, sweep_id).num_failed(session)
+
+
+def test_what_failed_is_tried_again_when_a_user_resumes_the_sweep(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, sweep_id = Asked(place, monkeypatch), place.create()
+    bad = workers.names[2:5]
+    workers.fail = frozenset(bad)
+    assert place.run(sweep_id) == "succeeded"
+    assert num_failed(place, sweep_id) == 3
+    workers.take()
+    workers.fail = frozenset(bad[:1])
+    resume(place, sweep_id)
+    assert place.run(sweep_id) == "succeeded"
+    assert (workers.take(), num_failed(place, sweep_id)) == (bad, 1)
+    workers.fail = frozenset()
+    resume(place, sweep_id)
+    news: list[tuple[int, int]] = []
+    watchers = Watchers(progress=lambda item: news.append((item.done, item.total)))
+    assert place.run(sweep_id, watchers=watchers) == "succeeded"
+    assert (workers.take(), num_failed(place, sweep_id)) == (bad[:1], 0)
+    assert (news[0], news[-1]) == ((NUM_STATES - 1, NUM_STATES), (NUM_STATES, NUM_STATES))
+    assert [state.index for state in place.states(sweep_id)] == list(range(NUM_STATES))
+    resume(place, sweep_id)
+    with pytest.raises(ConflictError, match="has succeeded; start a new one"):
+        place.run(sweep_id)
+    assert workers.take() == []
+
+
+def test_cut_off_while_it_tries_again_it_tries_none_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed is started again by nobody who has asked for what failed."""
+    workers, sweep_id = Asked(place, monkeypatch), place.create()
+    workers.fail = frozenset(workers.names[:4])
+    place.run(sweep_id)
+    resume(place, sweep_id)
+    workers.take()
+
+    def killed(news: Any) -> None:
+        if news.done == NUM_STATES - 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        place.run(sweep_id, watchers=Watchers(progress=killed))
+    with place.database.read() as session:
+        assert jobs.status_of(session, sweep_id) == "running"
+    assert workers.take() == workers.names[:4]
+    done = {str(state.architecture) for state in place.states(sweep_id)}
+    assert len(done) == NUM_STATES - 2
+    assert place.run(sweep_id) == "succeeded"
+    assert workers.take() == [name for name in workers.names if name not in done]
+    assert num_failed(place, sweep_id) == 4
+
+
+def test_a_paused_sweep_tries_again_what_failed_before_the_pause(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, sweep_id = Asked(place, monkeypatch), place.create()
+    with place.database.read() as session:
+        drawn = drawn_states(place.spec(), SearchSpace.from_axes(AXES))
+        assert jobs.status_of(session, sweep_id) == "queued"
+    workers.fail = frozenset(workers.names[index] for index in drawn[:2])
+    paused = place.run(sweep_id, should_stop=lambda: len(place.states(sweep_id)) > 4)
+    assert (paused, num_failed(place, sweep_id)) == ("paused", 2)
+    read_before = {str(s.architecture) for s in place.states(sweep_id) if s.error is None}
+    workers.take()
+    workers.fail = frozenset()
+    resume(place, sweep_id)
+    assert place.run(sweep_id) == "succeeded"
+    assert not read_before & set(workers.take())
+    assert num_failed(place, sweep_id) == 0
+    assert len(place.states(sweep_id)) == NUM_STATES
+
+
+def test_where_it_cannot_go_on_what_failed_is_not_forgotten(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, sweep_id = Asked(place, monkeypatch), place.create()
+    workers.fail = frozenset(workers.names[:1])
+    place.run(sweep_id)
+    before = read(place.states(sweep_id))
+    with place.database.write() as session:
+        facts = sweeps.sweep_facts(session, sweep_id)
+        assert facts is not None
+        sweeps.set_sweep_facts(session, sweep_id, replace(facts, context={"engine_version": "0"}))
+    resume(place, sweep_id)
+    with pytest.raises(SpecError, match="cannot go on"):
+        place.run(sweep_id)
+    assert read(place.states(sweep_id)) == before
 
 
 def test_a_sweep_of_which_nothing_can_be_read_has_failed(
@@ -188,6 +315,9 @@ def test_a_sweep_of_which_nothing_can_be_read_has_failed(
             sweep_table(session, sweep_id)
         with pytest.raises(NotFoundError, match="there is no sweep 'nobody'"):
             sweep_table(session, "nobody")
+    monkeypatch.setattr("api.inputs.mini_kd.build_backend", lambda *_: FakeBackend())
+    resume(place, sweep_id)
+    assert place.run(sweep_id) == "succeeded"
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from kdnas.cli.main import app
 from kdnas.db.engine import Database
+from kdnas.specs.search import Goal
 from kdnas.testing import demo_data
 
 pytestmark = pytest.mark.databases("sqlite")
+
+
+def test_searches_are_listed_with_what_they_have_found(
+    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KDNAS_DATABASE_URL", database_url)
+    for goal in get_args(Goal):
+        demo_data.add_search(database, f"of-{goal}", goal=goal, episodes=1, candidates_each=4)
+    lines = CliRunner().invoke(app, ["searches", "list"]).output.splitlines()
+    shown = CliRunner().invoke(app, ["searches", "list", "--json"]).output
+    rows = {row["name"]: row for row in json.loads(shown)}
+    words = {line.split()[0]: " ".join(line.split()[4:6]) for line in lines}
+    assert words == {
+        "of-reward": f"reward {rows['of-reward']['best']['reward']:.3f}",
+        "of-limit": f"loss {rows['of-limit']['best']['loss']:.3f}",
+        "of-front": f"hypervolume {rows['of-front']['hypervolume']:.3f}",
+    }
 
 
 def test_a_search_is_shown_with_how_sure_it_is(

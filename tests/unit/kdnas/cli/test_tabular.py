@@ -1,4 +1,4 @@
-"""`kdnas tabular strategies` from the command line: whole, gone on with, and refused."""
+"""`kdnas tabular` from the command line: tables shown, and strategies compared, or refused."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import api.tabular
+from kdnas.architecture import Architecture
 from kdnas.cli.main import app
 from kdnas.errors import KdnasError, SpecError
+from kdnas.tabular.files import packaged_tables, write_table
 from kdnas.tabular.replay import replay
+from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
 QUICK = ("tabular", "strategies", "--table", "rough", "--seeds", "2", "--budgets", "4,8")
 NAMES = ("--candidates", "4", "--workers", "1", "--strategies", "random,fastest-first")
@@ -24,6 +27,38 @@ def run(*arguments: str) -> str:
     if result.exception is not None:
         raise result.exception
     return result.stdout
+
+
+def test_the_tables_that_come_with_the_program_are_listed() -> None:
+    listed = run("tabular", "show").splitlines()
+    assert [line.split()[0] for line in listed] == list(packaged_tables())
+    minilm = next(line for line in listed if line.startswith("minilm "))
+    assert "of 2400 states, read after step 0, 60 of 60; seed 0" in minilm
+    told = json.loads(run("tabular", "show", "--json"))
+    assert told == {
+        name: json.loads(run("tabular", "show", name, "--json")) for name in packaged_tables()
+    }
+
+
+def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None:
+    """As of a sweep that is still at its second seed, on readings of two schedules."""
+    states = [Architecture.parse(f"{layers},2,16,32,gelu") for layers in (1, 2)]
+    keys = [Key(state, 0, 480, step) for state in states for step in (0, 30, 480)]
+    keys += [Key(states[0], 1, 480, step) for step in (0, 30, 480)]
+    keys += [Key(states[1], 0, 960, 960)]
+    rows = tuple(TableRow(key, 0.5) for key in keys)
+    file = tmp_path / "rungs.parquet"
+    write_table(Table(rows, {state: StateRow(1.0) for state in states}), file)
+    assert run("tabular", "show", str(file)).splitlines() == [
+        "2 of the 2 states of the space",
+        "seeds 0, 1",
+        "after step    0 of  480: 2 states",
+        "after step   30 of  480: 2 states",
+        "after step  480 of  480: 2 states",
+        "after step  960 of  960: 1 state, seed 0",
+    ]
+    found = json.loads(run("tabular", "show", str(file), "--json"))["readings"]
+    assert found[-1] == {"schedule": 960, "step": 960, "states": 1, "seeds": [0]}
 
 
 def test_a_table_of_strategies_is_printed() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -82,6 +83,7 @@ def test_counts_and_order() -> None:
         "attempts": 5,
         "stopped": 0,
         "steps_saved": None,
+        "hypervolume": None,
     }
     assert [b["reward"] for b in summary["best"]] == [0.8, 0.5, 0.4]
     assert summary["best"][1] == {
@@ -109,9 +111,29 @@ def test_front_budgets_and_baseline() -> None:
         (5.0, 0.5),
     ]
     assert summary["baseline"] == {
-        "controller": {"count": 2, "best_reward": 0.8, "mean_reward": pytest.approx(0.6)},
-        "random": {"count": 1, "best_reward": 0.5, "mean_reward": 0.5},
+        "controller": {
+            "count": 2,
+            "best_reward": 0.8,
+            "mean_reward": pytest.approx(0.6),
+            "hypervolume": None,
+        },
+        "random": {"count": 1, "best_reward": 0.5, "mean_reward": 0.5, "hypervolume": None},
     }
+
+
+def test_a_front_is_worth_its_hypervolume() -> None:
+    """Losses are 0.5, 0.6 and 0.2, latency ratios 0.2, 0.4 and 0.6: the second is beaten."""
+    spec = SearchSpec(goal="front").to_json()
+    summary = summarise(replace(RECORD, spec=spec), EPISODES)
+    own = 0.8 * math.log2(1 / 0.6) + 0.4 * math.log2(0.6 / 0.4)
+    assert summary["hypervolume"] == pytest.approx(
+        0.8 * math.log2(1 / 0.6) + 0.5 * math.log2(0.6 / 0.2)
+    )
+    baseline = summary["baseline"]
+    assert baseline["random"]["hypervolume"] == pytest.approx(0.5 * math.log2(1 / 0.2))
+    assert baseline["controller"]["hypervolume"] == pytest.approx(own)
+    nothing = summarise(replace(RECORD, spec=spec, status="queued"), [])
+    assert nothing["hypervolume"] is None
 
 
 def test_another_reward_ranks_anew() -> None:

@@ -6,6 +6,7 @@ import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
 import { chip, strategyOf } from "../parts.js";
+import { bestOf, foundBy } from "../search/found.js";
 import { plainTable } from "../table.js";
 
 const MOST = 4;
@@ -51,10 +52,10 @@ const fronts = new Chart(byId("fronts"), (all) => {
 
 const ROWS = [
   ["Status", ({ search }) => chip(search.status)],
-  ["Best reward", ({ search }) => fixed(search.best?.reward)],
-  ["Its architecture", ({ search }) => search.best?.architecture ?? "–"],
-  ["Its loss", ({ search }) => fixed(search.best?.loss)],
-  ["Its latency", ({ search }) => ms(search.best?.latency_ms)],
+  ["Found", ({ search }) => foundBy(search)],
+  ["Best architecture", ({ search }) => bestOf(search)?.architecture ?? "–"],
+  ["Its loss", ({ search }) => fixed(bestOf(search)?.loss)],
+  ["Its latency", ({ search }) => ms(bestOf(search)?.latency_ms)],
   ["Architectures explored", ({ search }) => whole(search.summary?.explored)],
   ["Episodes", ({ search }) => `${whole(search.num_episodes_finished)} of ${whole(search.spec.controller.episodes)}`],
   ["Strategy", ({ search }) => strategyOf(search.spec.controller)],

@@ -1,12 +1,9 @@
 // The form that launches a pipeline.
 
-import { get } from "../api.js";
-import { byId, el, problem, show } from "../dom.js";
 import { NAME, episodes, folded, formPage, goTo, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
-import { SpecForm, put } from "../form.js";
+import { SpecForm } from "../form.js";
+import { offerPresets } from "../presets.js";
 
-const chooser = byId("preset");
-const OBJECTIVE_NAME = "search.objective.name";
 const TOP = { type: "integer", minimum: 1, maximum: 50, default: 3 };
 const BUDGETS = { type: "array", items: { type: "number", exclusiveMinimum: 0 } };
 const SEARCH = folded("search.").map(({ title, path }) => ({ title: title === "Student" ? "Student in the search" : title, path }));
@@ -61,59 +58,6 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
     ],
   });
   nameTasks(form, suites, "evaluation.");
-  offerPresets(form, spec, presets);
+  offerPresets(form, spec, presets, { part: "pipeline", prefix: "search." });
   if (!form.elements.namedItem("evaluation.suite").value) spec.set("evaluation.suite", "glue");
 });
-
-/** Let a preset fill the fields; what has no field goes along in the body. */
-function offerPresets(form, spec, presets) {
-  const options = presets.map(({ name }) => el("option", { value: name }, `the preset ${name}`));
-  show(chooser, el("option", { value: "" }, "the defaults"), options);
-  byId("presets").hidden = false;
-  const objective = () => form.elements.namedItem(OBJECTIVE_NAME).value;
-  const wanted = () => (chooser.value ? `${chooser.value} ${objective()}` : "");
-  const values = async () => {
-    if (!chooser.value) return [];
-    const { items } = await get("/presets", objective() ? { objective: objective() } : {});
-    const { pipeline } = items.find(({ name }) => name === chooser.value);
-    return leaves(pipeline).filter(([path]) => path !== OBJECTIVE_NAME);
-  };
-  chooser.value = history.state?.preset ?? ""; // its values come back with the form's
-  let filled = history.state?.presetOf ?? "";
-  let paths = history.state?.presetPaths ?? [];
-  const fill = async () => {
-    const now = wanted();
-    if (now === filled) return; // as where the browser goes back to it
-    const found = await values();
-    if (now !== wanted()) return; // chosen anew meanwhile
-    for (const path of paths) spec.set(path, "");
-    const extra = {};
-    for (const [path, value] of found) {
-      if (!spec.set(path, asTyped(path, value))) put(extra, path, value);
-    }
-    spec.extend(extra);
-    show(byId("preset-problem"));
-    filled = now;
-    paths = found.map(([path]) => path);
-    const kept = { preset: chooser.value, presetOf: filled, presetPaths: paths };
-    history.replaceState({ ...history.state, ...kept }, "");
-  };
-  const tell = () => fill().catch((error) => show(byId("preset-problem"), problem(error, tell)));
-  chooser.addEventListener("change", tell);
-  // Rates go with what is learned. The fields of another objective are there before this is called.
-  form.elements.namedItem(OBJECTIVE_NAME).addEventListener("change", tell);
-}
-
-/** Paths and values of everything in a body that is no mapping. */
-function leaves(node, path = "") {
-  return Object.entries(node).flatMap(([name, value]) => {
-    const whole = path ? `${path}.${name}` : name;
-    const isMapping = value !== null && typeof value === "object" && !Array.isArray(value);
-    return isMapping ? leaves(value, whole) : [[whole, value]];
-  });
-}
-
-function asTyped(path, value) {
-  if (path === "evaluation.seeds") return String(value.length);
-  return Array.isArray(value) ? value.join("\n") : String(value ?? "");
-}

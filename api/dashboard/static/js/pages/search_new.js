@@ -2,6 +2,7 @@
 
 import { NAME, SPACE, episodes, folded, formPage, goTo, objective, strategy, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
+import { offerPresets } from "../presets.js";
 
 const GOALS = {
   reward: "reward: the highest reward",
@@ -9,8 +10,8 @@ const GOALS = {
   front: "front: low losses at every latency",
 };
 
-formPage(["/schemas/search"], (form, schema) => {
-  new SpecForm(form, schema, {
+formPage(["/schemas/search", "/presets"], (form, schema, { items: presets }) => {
+  const spec = new SpecForm(form, schema, {
     path: "/searches",
     submit: "Start the search",
     done: goTo("/searches"),
@@ -46,4 +47,5 @@ formPage(["/schemas/search"], (form, schema) => {
     ],
     advanced: [{ title: "Reward", path: "reward" }, { title: "Limits", path: "limits" }, ...folded(), { title: "Repeatability", path: "" }],
   });
+  offerPresets(form, spec, presets, { part: "search" });
 });

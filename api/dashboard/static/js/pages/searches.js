@@ -1,9 +1,10 @@
 // The list of searches.
 
 import { byId, el } from "../dom.js";
-import { fixed, moment, ms, whole } from "../format.js";
+import { moment, ms, whole } from "../format.js";
 import { listPage } from "../lists.js";
 import { bar, chip } from "../parts.js";
+import { bestOf, foundBy } from "../search/found.js";
 
 const MOST_COMPARED = 4;
 const chosen = new Set();
@@ -45,9 +46,9 @@ const columns = [
   { label: "Name", sort: "name", cell: link },
   { label: "Status", sort: "status", cell: (row) => chip(row.status) },
   { label: "Progress", cell: progress },
-  { label: "Best reward", num: true, cell: (row) => fixed(row.best?.reward) },
-  { label: "Architecture", cell: (row) => row.best?.architecture ?? "–" },
-  { label: "Latency", num: true, cell: (row) => ms(row.best?.latency_ms) },
+  { label: "Found", num: true, cell: foundBy },
+  { label: "Architecture", cell: (row) => bestOf(row)?.architecture ?? "–" },
+  { label: "Latency", num: true, cell: (row) => ms(bestOf(row)?.latency_ms) },
   { label: "Created", sort: "created_at", cell: (row) => moment(row.created_at) },
   { label: "Ended", sort: "finished_at", cell: (row) => moment(row.finished_at) },
 ];

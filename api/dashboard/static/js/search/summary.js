@@ -46,15 +46,34 @@ function progress(search) {
   );
 }
 
-function figures(search) {
-  const { best, summary } = search;
-  const share = best?.latency_ratio ?? summary?.best?.[0]?.latency_ratio;
-  const small = (text) => el("small", {}, ` ${text}`);
-  return tiles([
-    ["Best reward", fixed(best?.reward)],
+const small = (text) => el("small", {}, ` ${text}`);
+
+/** What was found, by what the goal of the search goes by. */
+function findings({ goal, best, hypervolume, summary, spec }) {
+  const loss = small(spec.reward.loss);
+  if (goal === "front") {
+    const [fastest, slowest] = [summary?.pareto?.at(0), summary?.pareto?.at(-1)];
+    const range = fastest && `${percent(fastest.latency_ratio)} to ${percent(slowest.latency_ratio)} of the teacher's`;
+    return [
+      ["Hypervolume", fixed(hypervolume), small("over halvings of latency")],
+      ["On the front", whole(summary?.pareto?.length), small("architectures")],
+      ["Lowest loss", fixed(slowest?.loss), loss],
+      ["Latencies", fastest ? `${fixed(fastest.latency_ms, 1)} to ${ms(slowest.latency_ms)}` : "–", range ? small(range) : null],
+    ];
+  }
+  const share = summary?.best?.[0]?.latency_ratio;
+  return [
+    goal === "limit" ? ["Lowest loss", fixed(best?.loss), small(`${spec.reward.loss}, within the limits`)] : ["Best reward", fixed(best?.reward)],
     ["Architecture", best?.architecture?.replaceAll(",", ", ") ?? "–"],
-    ["Loss", fixed(best?.loss), small(search.spec.reward.loss)],
+    goal === "limit" ? null : ["Loss", fixed(best?.loss), loss],
     ["Latency", ms(best?.latency_ms), share == null ? null : small(`${percent(share)} of the teacher's`)],
+  ].filter(Boolean);
+}
+
+function figures(search) {
+  const { summary } = search;
+  return tiles([
+    ...findings(search),
     ["Explored", whole(summary?.explored), small("architectures")],
     [
       "Of these",

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kdnas.architecture import Architecture
-from kdnas.cli.screens.search import SearchScreen, candidate_line, show_result
+from kdnas.cli.screens.search import SearchScreen, candidate_line, found_so_far, show_result
 from kdnas.cli.tables.candidates import write_table
 from kdnas.records import Candidate, Episode, Losses, Reading, SearchRecord
+from kdnas.search.progress import EpisodeDone
 from kdnas.search.summary import summarise
 
 RECORD = SearchRecord("s", "trial", "succeeded", {}, "cli", datetime(2024, 1, 1, tzinfo=UTC))
@@ -72,6 +73,22 @@ def test_measuring_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("measuring the students") == 1
 
 
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("reward", "  = best so far 12,12,768,3072,gelu with 0.700, 60 students/hour\n"),
+        ("limit", "  = lowest loss so far 12,12,768,3072,gelu with 0.300, 60 students/hour\n"),
+        ("front", "  = 60 students/hour\n"),
+    ],
+)
+def test_the_end_of_an_episode_tells_the_best_so_far(
+    capsys: pytest.CaptureFixture[str], goal: str, said: str
+) -> None:
+    with SearchScreen(goal) as screen:
+        screen.watchers.progress(EpisodeDone(1, DONE, 2, 60.0, (), None))
+    assert capsys.readouterr().err == said
+
+
 def test_a_failed_candidate_says_why_also_with_losses() -> None:
     assert candidate_line(RUINED).split() == (
         ["12,12,768,3072,gelu", "failed:", "has", "not", "learned:", "1.03"]
@@ -120,6 +137,37 @@ def test_the_first_table_is_what_the_search_was_after(
     _, head, first, *_ = capsys.readouterr().out.splitlines()
     assert head.startswith(f"search trial, goal {goal}: succeeded, ")
     assert first.strip() == title
+
+
+@pytest.mark.parametrize(
+    ("goal", "said", "picks", "row"),
+    [
+        (
+            "reward",
+            "L 0.250, 12.50 ms, reward 0.700",
+            "best reward 0.700, mean 0.650",
+            "reward 0.700",
+        ),
+        ("limit", "L 0.250, 12.50 ms\n", "lowest loss 0.300, mean 0.350", "loss 0.250"),
+        (
+            "front",
+            "hypervolume 0.750: the share of the signal",
+            "hypervolume 0.750",
+            "hypervolume 0.750",
+        ),
+    ],
+)
+def test_what_was_found_is_said_in_the_words_of_the_goal(
+    capsys: pytest.CaptureFixture[str], goal: str, said: str, picks: str, row: str
+) -> None:
+    summary = summarise(replace(RECORD, spec={"goal": goal}), EPISODES)
+    show_result(summary, to_stderr=False)
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert f"2 controller picks: {picks}\n" in shown
+    assert ("reward 0.7" in shown) == (goal == "reward")
+    assert found_so_far({**summary, "best": summary["best"][0]}) == row
+    assert found_so_far({"goal": goal, "best": None, "hypervolume": None}) == "nothing yet"
 
 
 def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState
-from kdnas.search.chance import RANDOM, Chance, by_chance
+from kdnas.search.analysis.chance import RANDOM, Chance, by_chance
+from kdnas.search.analysis.surrogate import Importance, importance, judge
 from kdnas.search.reward import RewardFunction, rank_key
-from kdnas.search.surrogate import Importance, importance, judge
 from kdnas.specs.search import Goal
 
 FEWEST_PREDICTIONS: Final = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdnas.search.analysis import Analysis, Predictions
-from kdnas.search.surrogate import FEWEST_STATES
+from kdnas.search.analysis.findings import Analysis, Predictions
+from kdnas.search.analysis.surrogate import FEWEST_STATES
 
 
 def in_words(found: Analysis, num_states: int, steps: int | None) -> list[str]:

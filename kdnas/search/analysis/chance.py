@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState
+from kdnas.search.analysis.surrogate import Array, Judged
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction
-from kdnas.search.surrogate import Array, Judged
 from kdnas.specs.search import Goal
 
 RANDOM: Final = "random"

@@ -10,7 +10,8 @@ import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState, Losses
-from kdnas.search.analysis import (
+from kdnas.search.analysis.chance import by_chance
+from kdnas.search.analysis.findings import (
     Analysis,
     Noise,
     analyse,
@@ -18,11 +19,10 @@ from kdnas.search.analysis import (
     predictions_of,
     within_noise,
 )
-from kdnas.search.analysis_words import in_words
-from kdnas.search.chance import by_chance
+from kdnas.search.analysis.surrogate import importance, judge
+from kdnas.search.analysis.words import in_words
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction
-from kdnas.search.surrogate import importance, judge
 from kdnas.tabular.surface import Surface, synthetic
 
 REWARD = RewardFunction("relative", -0.152, 0.6)

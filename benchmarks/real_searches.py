@@ -1,0 +1,251 @@
+"""Real searches, not a table: what each strategy finds, and what that is worth when trained longer.
+
+    python benchmarks/real_searches.py run --corpus TEXTS --results FOLDER
+    python benchmarks/real_searches.py report --results FOLDER --output docs/results/real_searches
+
+``run`` does as a user does, by the command line and in a home of its own: searches of 60 trainings
+with each of some strategies and seeds, every state trained anew; then a sweep reads how all states
+start, and the strategy that goes by that alone searches, too. Of each search the student of the
+lowest loss under each of some latencies is trained longer, with seeds that nothing saw. What is
+done is not done again; Ctrl-C ends in good order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from laboratory import Laboratory, Setting, run
+from named_corpus import corpus_facts, corpus_words
+from study_files import JsonLines, publish
+
+from kdnas.search.hypervolume import hypervolume
+from kdnas.specs.load import load_preset
+
+BLIND: Final = ("gp", "controller", "random", "tpe")
+"""Strategies that search before anything was read."""
+READING: Final = "reading-only"
+SEEDS: Final = (0, 1, 2)
+TRAININGS, CANDIDATES = 60, 10
+PROXY_SEED: Final = 7
+"""Tables are of 0, 1 and 2."""
+RATIOS: Final = (0.1, 0.2, 0.4)
+"""Of the teacher's latency: under each the best student of a search is trained longer."""
+FINAL_SEEDS: Final = (100, 101)
+FINAL_STEPS: Final = 480
+RATE, WARMUP = 2e-3, 0.1
+GROUP: Final = 6
+SWEEP: Final = "starts"
+PROXY: Final[Mapping[str, Any]] = load_preset("laptop", "search")["proxy"]
+OBJECTIVE = {"name": "hs", **load_preset("laptop", "search", "hs")["objective"]}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the command line, by its name.
+
+    Attributes:
+        name: of the job.
+        command: that makes it, but for its name and the text.
+    """
+
+    name: str
+    command: tuple[str, ...]
+
+
+def plan() -> list[Job]:
+    """All jobs, in the order in which they are done: what reads starts comes after the blind."""
+    blind = [_search(name, seed) for seed in SEEDS for name in BLIND]
+    # It draws nothing, so that its seeds would all be the same search.
+    sweep = Job(SWEEP, ("sweep", "--steps", "0", "--seeds", str(PROXY_SEED)))
+    return [*blind, sweep, _search(READING, SEEDS[0])]
+
+
+def _search(strategy: str, seed: int) -> Job:
+    size = ("--episodes", str(TRAININGS // CANDIDATES), "--candidates", str(CANDIDATES))
+    asked = ("--strategy", strategy, "--seed", str(seed), "--goal", "front", *size)
+    proxy = ("--proxy-seed", str(PROXY_SEED), "--no-reuse")
+    return Job(f"{strategy}-{seed}", ("search", *asked, *proxy))
+
+
+class Home:
+    """A home of the program, and the program in it.
+
+    Args:
+        folder: where it is.
+        corpus: of all jobs.
+    """
+
+    def __init__(self, folder: Path, corpus: str) -> None:
+        self._environment = {**os.environ, "KDNAS_HOME": str(folder.resolve())}
+        self._corpus = corpus
+
+    def do(self, job: Job) -> None:
+        """Do a job, or what is left of it.
+
+        Raises:
+            SystemExit: it failed, or was stopped.
+        """
+        stored = self._kdnas("jobs", "show", job.name, "--json", shown=False)
+        if stored.returncode == 0 and json.loads(stored.stdout)["status"] == "succeeded":
+            return
+        go_on = stored.returncode == 0
+        own = ("--resume", job.name) if go_on else ("--corpus", self._corpus, "--name", job.name)
+        command = job.command[:1] if go_on else job.command
+        print(job.name, "goes on" if go_on else "begins", flush=True)
+        if code := self._kdnas(*command, *own).returncode:
+            raise SystemExit(code)
+
+    def candidates(self, job: Job, folder: Path) -> list[dict[str, Any]]:
+        """What a search has trained, in its order."""
+        file = folder / f"{job.name}.json"
+        done = self._kdnas("searches", "export", job.name, "--output", str(file), shown=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
+        return [row for row in rows if row["status"] == "succeeded"]
+
+    def _kdnas(self, *asked: str, shown: bool = True) -> subprocess.CompletedProcess[str]:
+        program = (str(Path(sys.executable).with_name("kdnas")), *asked)
+        return subprocess.run(
+            program, env=self._environment, text=True, capture_output=not shown, check=False
+        )
+
+
+def chosen(candidates: Sequence[Mapping[str, Any]], ratio: float) -> str | None:
+    """The student of the lowest loss that takes at most this share of the teacher's latency."""
+    within = [row for row in candidates if row["latency_ratio"] <= ratio]
+    best = min(within, key=lambda row: (row["relative_loss"], row["architecture"]), default=None)
+    return None if best is None else str(best["architecture"])
+
+
+def covered(candidates: Sequence[Mapping[str, Any]]) -> float:
+    """Hypervolume of what a search has trained, by the losses that it saw."""
+    return hypervolume([(row["relative_loss"], row["latency_ratio"]) for row in candidates])
+
+
+def finals(searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Every student that some search would take, once."""
+    taken = {chosen(rows, ratio) for rows in searches.values() for ratio in RATIOS}
+    return sorted(name for name in taken if name is not None)
+
+
+def final_plan(
+    corpus: str, architectures: Sequence[str]
+) -> Iterator[tuple[Setting, Sequence[str]]]:
+    """Longer trainings, a group a teacher pass."""
+    for seed in FINAL_SEEDS:
+        for first in range(0, len(architectures), GROUP):
+            setting = Setting(corpus, "teacher", RATE, WARMUP, FINAL_STEPS, seed)
+            yield setting, architectures[first : first + GROUP]
+
+
+def summary(
+    searches: Mapping[str, Sequence[Mapping[str, Any]]], losses: Mapping[str, float]
+) -> dict[str, dict[str, list[float | None]]]:
+    """What each strategy found, a value for each of its searches; None where it has no student.
+
+    Args:
+        searches: name of a search → its candidates.
+        losses: architecture → loss of its longer trainings, their mean.
+    """
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for name, rows in searches.items():
+        own = found.setdefault(name.rpartition("-")[0], {})
+        for count in (20, 40, TRAININGS):
+            own.setdefault(f"hypervolume after {count}", []).append(covered(rows[:count]))
+        for ratio in RATIOS:
+            student = chosen(rows, ratio)
+            own.setdefault(f"final loss ≤ {ratio:g}", []).append(
+                losses[student] if student else None
+            )
+    return found
+
+
+def page(result: Mapping[str, Any]) -> str:
+    """Word what was found."""
+    columns = list(next(iter(result["strategies"].values())))
+    rows = [
+        f"| `{name}` | " + " | ".join(_cell(values[what]) for what in columns) + " |"
+        for name, values in result["strategies"].items()
+    ]
+    return "\n".join(
+        [
+            "# Real searches",
+            "",
+            f"Searches of {TRAININGS} trainings of {PROXY['steps']} steps, goal `front`, seeds "
+            f"{', '.join(map(str, SEEDS))}, every state trained anew, on "
+            f"{corpus_words(result)}, proxy seed {PROXY_SEED}: neither is that of a table. "
+            "Hypervolume is by the losses that a search saw. Of each search the student of the "
+            "lowest loss under a share of the teacher's latency was trained for "
+            f"{FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its loss is "
+            "the mean. Means over searches with the lowest and the highest.",
+            "",
+            f"| strategy | {' | '.join(columns)} |",
+            "|---" * (1 + len(columns)) + "|",
+            *rows,
+            "",
+            f"`{READING}` goes by how all states start, which a sweep read before; it draws "
+            "nothing, and is one search. No other strategy knew a start.",
+            "",
+            "Made with `python benchmarks/real_searches.py`.",
+            "",
+        ]
+    )
+
+
+def _cell(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "none"
+    ends = f" ({min(known):.4f} to {max(known):.4f})" if len(known) > 1 else ""
+    lacking = f", {len(values) - len(known)} without" if len(known) < len(values) else ""
+    return f"{fmean(known):.4f}{ends}{lacking}"
+
+
+def main() -> None:
+    """Search and train, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("--corpus", help="File or folder of text.")
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
+    asked = parser.parse_args()
+    asked.results.mkdir(parents=True, exist_ok=True)
+    kept, rows = asked.results / "searches.json", JsonLines(asked.results / "finals.jsonl")
+    if asked.what == "run":
+        if not asked.corpus:
+            parser.error("run needs --corpus")
+        home = Home(asked.results / "home", asked.corpus)
+        for job in plan():
+            home.do(job)
+        searches = {
+            job.name: home.candidates(job, asked.results)
+            for job in plan()
+            if job.command[0] == "search"
+        }
+        laboratory = Laboratory(asked.corpus)
+        facts = corpus_facts(laboratory.corpus)
+        kept.write_text(json.dumps({**facts, "searches": searches}), "utf-8")
+        run(laboratory, rows, final_plan(laboratory.name, finals(searches)), OBJECTIVE)
+        return
+    stored = json.loads(kept.read_text("utf-8"))
+    searches = stored.pop("searches")
+    losses = {
+        name: fmean(row["relative"] for row in rows.having(architecture=name))
+        for name in finals(searches)
+    }
+    result = {**stored, "strategies": summary(searches, losses), "finals": rows.rows}
+    publish(page(result), result, asked.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How sure the figures of a search are, and what chance would have found: after the fact only."""

@@ -1,0 +1,81 @@
+"""The study of real searches asks each once, and takes of each what a user would take."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kdnas.search.hypervolume import hypervolume
+
+PROGRAMS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    for module in ("real_searches", "laboratory", "named_corpus", "study_files"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    import real_searches
+
+    return real_searches
+
+
+def row(architecture: str, ratio: float, loss: float) -> dict[str, Any]:
+    return {"architecture": architecture, "latency_ratio": ratio, "relative_loss": loss}
+
+
+ROWS = [row("b", 0.1, 0.6), row("a", 0.1, 0.6), row("c", 0.3, 0.4), row("d", 0.9, 0.1)]
+
+
+def test_starts_are_read_after_all_who_must_not_know_them(study: ModuleType) -> None:
+    names = [job.name for job in study.plan()]
+    assert len(names) == len(set(names)) == 3 * 4 + 2
+    assert names[-2:] == ["starts", "reading-only-0"]
+    trained = [job.command for job in study.plan() if job.command[0] == "search"]
+    assert all("--no-reuse" in command for command in trained)
+    assert all(command[command.index("--goal") + 1] == "front" for command in trained)
+
+
+def test_the_best_within_a_latency_is_taken(study: ModuleType) -> None:
+    assert study.chosen(ROWS, 0.1) == "a"
+    assert study.chosen(ROWS, 0.4) == "c"
+    assert study.chosen(ROWS[3:], 0.4) is None
+    assert study.finals({"gp-0": ROWS, "random-0": ROWS[3:]}) == ["a", "c"]
+
+
+def test_final_trainings_are_a_group_a_seed(study: ModuleType) -> None:
+    names = [str(n) for n in range(study.GROUP + 1)]
+    planned = list(study.final_plan("text", names))
+    assert [(setting.seed, len(group)) for setting, group in planned] == [
+        (seed, count) for seed in study.FINAL_SEEDS for count in (study.GROUP, 1)
+    ]
+    assert {setting.steps for setting, _ in planned} == {study.FINAL_STEPS}
+
+
+def test_the_page_has_a_row_a_strategy(study: ModuleType) -> None:
+    losses = {"a": 0.3, "c": 0.2}
+    found = study.summary({"gp-0": ROWS, "gp-1": ROWS[1:], "reading-only-0": ROWS}, losses)
+    assert list(found) == ["gp", "reading-only"]
+    assert found["gp"]["final loss ≤ 0.4"] == [0.2, 0.2]
+    whole = hypervolume([(r["relative_loss"], r["latency_ratio"]) for r in ROWS])
+    assert found["gp"]["hypervolume after 60"][0] == whole
+    facts = {
+        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
+        "corpus_held_out": 1,
+    }  # fmt: skip
+    page = study.page({**facts, "strategies": found})
+    assert "| `gp` | " in page
+    assert "0.2000 (0.2000 to 0.2000)" in page
+    assert f"| `reading-only` | {whole:.4f} | {whole:.4f} | {whole:.4f} | " in page
+
+
+def test_a_search_without_a_student_that_fast_says_so(study: ModuleType) -> None:
+    found = study.summary({"random-0": ROWS[3:]}, {})
+    facts = {
+        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
+        "corpus_held_out": 1,
+    }  # fmt: skip
+    row = study.page({**facts, "strategies": found}).split("| `random` | ")[1].splitlines()[0]
+    assert row.endswith("none | none | none |")
