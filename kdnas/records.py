@@ -12,7 +12,9 @@ from typing import Any, Literal
 from kdnas.architecture import Architecture
 
 SearchStatus = Literal["queued", "running", "paused", "cancelled", "failed", "succeeded"]
-CandidateStatus = Literal["proposed", "running", "succeeded", "failed"]
+CandidateStatus = Literal["proposed", "running", "succeeded", "failed", "stopped"]
+CANDIDATE_ENDS: tuple[CandidateStatus, ...] = ("succeeded", "failed", "stopped")
+"""What a candidate is when it is done."""
 LossName = Literal["relative", "output", "mean"]
 PipelineStage = Literal["search", "distillation", "evaluation", "done"]
 MemberRole = Literal["chosen", "baseline", "random", "undistilled", "teacher", "variant"]
@@ -146,24 +148,6 @@ class MiniKDContext:
 
 
 @dataclass(frozen=True, slots=True)
-class MiniKDRequest:
-    """One student to train. ``candidate_id`` comes back with the result.
-
-    Attributes:
-        candidate_id: names the student.
-        architecture: of the student.
-        read_after: steps after which its held-out losses are read on the way, which changes
-            nothing of its training; start and end are read always.
-        last_step: after which it ends, if that is before the schedule does; 0 trains nothing.
-    """
-
-    candidate_id: str
-    architecture: Architecture
-    read_after: tuple[int, ...] = ()
-    last_step: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """A student's held-out losses after a step; before the first one after step 0.
 
@@ -175,6 +159,45 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """A step after which a student ends unless its held-out loss is low enough by then.
+
+    Attributes:
+        step: after which it is read.
+        most: that its loss may be to go on.
+        loss: which one.
+    """
+
+    step: int
+    most: float
+    loss: LossName = "relative"
+
+    def stops(self, reading: Reading) -> bool:
+        """Whether a student with this reading ends here."""
+        return reading.step == self.step and reading.losses.named(self.loss) > self.most
+
+
+@dataclass(frozen=True, slots=True)
+class MiniKDRequest:
+    """One student to train. ``candidate_id`` comes back with the result.
+
+    Attributes:
+        candidate_id: names the student.
+        architecture: of the student.
+        read_after: steps after which its held-out losses are read on the way, which changes
+            nothing of its training; start and end are read always.
+        last_step: after which it ends, if that is before the schedule does; 0 trains nothing.
+        rungs: where it ends early if it is not good enough; its losses are read there as well.
+    """
+
+    candidate_id: str
+    architecture: Architecture
+    read_after: tuple[int, ...] = ()
+    last_step: int | None = None
+    rungs: tuple[Rung, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MiniKDResult:
     """What a worker has to say of one student: losses, or the reason why it is no success.
 
@@ -182,7 +205,7 @@ class MiniKDResult:
         candidate_id: of the request.
         architecture: of the student.
         losses: at the end; None of a student that was not trained to the end.
-        error: why the student is no success; None of one that is.
+        error: why the student is no success; None of one that is, and of one that was stopped.
         steps: steps made.
         train_seconds: its share of the time that its group took.
         curve: of its training.
@@ -205,6 +228,11 @@ class MiniKDResult:
     def succeeded(self) -> bool:
         """True if the student was trained to the end and nothing is wrong with its losses."""
         return self.losses is not None and self.error is None
+
+    @property
+    def stopped(self) -> bool:
+        """True if the training ended at a rung of its request; the last reading is that there."""
+        return self.losses is None and self.error is None and bool(self.readings)
 
 
 # What a backend tells the search while it works, in order, for every candidate it was given:
@@ -285,7 +313,12 @@ class Candidate:
     """An architecture proposed in a search, with all that is known of it by now.
 
     One that failed has no reward; it has losses if it was trained to the end and has not learned.
-    ``loss_start`` is the held-out relative loss before the first step.
+    One that was stopped at a rung has neither losses nor a reward.
+
+    Attributes:
+        loss_start: the held-out relative loss before the first step.
+        readings: of its losses at the rungs of its search, in the order of steps.
+        num_steps: that its training made; None if it was not trained, or of before that was kept.
     """
 
     id: str
@@ -307,6 +340,8 @@ class Candidate:
     num_attempts: int = 0
     error: str | None = None
     note: str | None = None
+    readings: tuple[Reading, ...] = ()
+    num_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,13 +364,19 @@ class ExploredState:
 
 @dataclass(frozen=True, slots=True)
 class StateCounts:
-    """How many states of a search were explored, and how; see ``kdnas.search.summary``."""
+    """How many states of a search were explored, and how; see ``kdnas.search.summary``.
+
+    ``steps_saved`` is the share of its trainings' steps that rungs have saved; None if they have
+    stopped nobody.
+    """
 
     explored: int
     trained: int
     reused: int
     failed: int
     attempts: int
+    stopped: int = 0
+    steps_saved: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

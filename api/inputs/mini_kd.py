@@ -20,9 +20,11 @@ from api.inputs.preparation import (
 )
 from kdnas import ENGINE_VERSION
 from kdnas.architecture import Architecture
-from kdnas.corpus.batches import refuse_too_few
+from kdnas.corpus.batches import BatchPlan, refuse_too_few
 from kdnas.corpus.proxy_set import proxy_set
 from kdnas.cpu import available_cores
+from kdnas.distill.schedule import total_steps
+from kdnas.errors import SpecError
 from kdnas.models.cost import EmbeddingShape, count_parameters, flops_per_token
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import MiniKDContext
@@ -105,6 +107,10 @@ def prepare_proxies(
     pinned = pin(spec.teacher, spec.corpus, store, on_corpus, check, settings.reach)
     chosen = proxy_set(pinned.corpus, proxy.fraction, proxy.seed)
     refuse_too_few(len(chosen), proxy.batch_size, "a larger proxy fraction, ")
+    epoch = BatchPlan(pinned.corpus.lengths, chosen, proxy.batch_size, proxy.seed)
+    problem = proxy.rungs_problem(total_steps(proxy, epoch.num_batches_per_epoch))
+    if problem is not None:
+        raise SpecError(f"proxy: {problem}")
     shape = pinned.teacher.shape
     student, about_the_start = possible_start(spec.student, spec.objective, pinned)
     space = build_space(spec.space, pinned.teacher, spec.objective, student.init)
@@ -161,5 +167,9 @@ def prepare_proxies(
 
 
 def _facts(proxy: ProxySpec) -> dict[str, object]:
-    """What of a proxy decides losses, without what the context says elsewhere."""
-    return {k: v for k, v in proxy.to_json().items() if k not in {"reuse", "dtype"}}
+    """What of a proxy decides losses, without what the context says elsewhere.
+
+    Where a training may end early changes nothing of one that does not.
+    """
+    left_out = {"reuse", "rungs", "keep", "dtype"}
+    return {k: v for k, v in proxy.to_json().items() if k not in left_out}

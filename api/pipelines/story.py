@@ -88,7 +88,11 @@ def _search(search: SearchSpec, counts: StateCounts | None) -> str:
     text = f"{_settings(search.controller.strategy)}, {rounds}"
     if counts is not None:
         text += f": {counts.explored} architectures, {counts.trained} of them trained"
-        also = {"looked up": counts.reused, "failed": counts.failed}
+        also = {
+            "looked up": counts.reused,
+            "stopped early": counts.stopped,
+            "failed": counts.failed,
+        }
         text += "".join(f", {count} {what}" for what, count in also.items() if count)
     proxy = search.proxy
     length = f"{proxy.steps} steps" if proxy.steps else f"{proxy.epochs:g} passes"

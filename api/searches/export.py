@@ -16,14 +16,14 @@ from typing import Any, Final, Literal
 from pydantic_core import to_json
 
 from kdnas.db.engine import Database
-from kdnas.db.lists.candidate_pages import FIELDS, candidates_after
+from kdnas.db.lists.candidate_pages import FIELDS, READING, candidates_after
 
 ExportFormat = Literal["csv", "parquet", "json"]
 Rows = list[dict[str, Any]]
 
 _BATCH, _CHUNK = 2000, 1 << 18
 _WHOLE = (
-    *("episode", "position", "index", "num_attempts"),
+    *("episode", "position", "index", "num_attempts", "num_steps"),
     *("layers", "heads", "hidden", "intermediate"),
 )
 _TEXTS = ("id", "search_id", "architecture", "activation", "source", "status", "error", "note")
@@ -57,7 +57,9 @@ def _csv(batches: Iterator[Rows]) -> Iterator[bytes]:
 
 
 def _cell(value: Any) -> Any:
-    """Times as in JSON; text that a spreadsheet would take for a formula is quoted for it."""
+    """Times and lists as in JSON; what a spreadsheet would take for a formula is quoted for it."""
+    if isinstance(value, list):
+        return to_json(value).decode() if value else ""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_SIGNS) else value
     if hasattr(value, "isoformat"):
@@ -90,11 +92,13 @@ def _parquet(batches: Iterator[Rows]) -> Iterator[bytes]:
 def _schema() -> Any:
     import pyarrow as pa
 
+    reading = [(name, pa.float64()) for name in READING if name != "step"]
     types = {
         **dict.fromkeys(_WHOLE, pa.int32()),
         **dict.fromkeys(_TEXTS, pa.string()),
         **{name: pa.timestamp("us", tz="UTC") for name in FIELDS if name.endswith("_at")},
         "reused": pa.bool_(),
+        "readings": pa.list_(pa.struct([("step", pa.int32()), *reading])),
     }
     return pa.schema([(name, types.get(name, pa.float64())) for name in FIELDS])
 

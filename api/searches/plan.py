@@ -63,6 +63,7 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         "num_candidates": num_candidates,
         "num_known": len(known),
         "steps": timing.steps,
+        "rungs": list(spec.proxy.rungs),
         "batch_size": spec.proxy.batch_size,
         "total_tflops": num_candidates * (student_flops + teacher_flops) / 1e12,
         "teacher_share": teacher_flops / (student_flops + teacher_flops),

@@ -19,7 +19,7 @@ LOSS_START = "Held-out relative loss before the first step; null where it was no
 
 Number = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 Bound = Annotated[float, Field(allow_inf_nan=False)]
-Attempted = Literal["succeeded", "failed", "interrupted"]
+Attempted = Literal["succeeded", "failed", "stopped", "interrupted"]
 
 
 class SearchQuery(KindQuery):
@@ -117,8 +117,18 @@ class EpisodeShape(Shape):
     by_source: dict[str, SourceRewards]
 
 
+class ReadingShape(Shape):
+    """Held-out losses of a student on its way; `loss_training` is that of the last steps."""
+
+    step: int
+    loss_mean: float
+    loss_relative: float
+    loss_output: float
+    loss_training: float | None
+
+
 class CandidateShape(Shape):
-    """An architecture proposed in a search."""
+    """An architecture proposed in a search; one that was `stopped` at a rung has no losses."""
 
     id: str
     search_id: str
@@ -145,6 +155,10 @@ class CandidateShape(Shape):
     params_millions: float | None
     reused: bool
     num_attempts: int
+    num_steps: int | None = Field(
+        description="That its own training made; null if it was looked up, or is not trained yet."
+    )
+    readings: list[ReadingShape] = Field(description="At the rungs of its search.")
     error: str | None
     note: str | None
     created_at: datetime

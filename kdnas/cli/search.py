@@ -113,6 +113,19 @@ def search(
     backend: common.Backend = None,
     device: Annotated[common.Device, At("backend.device")] = None,
     ray_address: common.RayAddress = None,
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            help="Read losses after these steps, such as 30,120, and end trainings there that "
+            "promise too little."
+        ),
+        At("proxy.rungs", common.listed),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(help="With rungs: go on with what may be one of so many best."),
+        At("proxy.keep"),
+    ] = None,
     no_reuse: Annotated[
         bool,
         typer.Option("--no-reuse", help="Train states anew that the look-up table knows."),

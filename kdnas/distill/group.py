@@ -93,19 +93,21 @@ class MiniKD:
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[int | MiniKDResult, None, None]:
         """Train a group; yield the step number after each step, then every student's result.
 
-        A student whose loss is not finite is given up where it stands, and the others go on.
+        A student whose loss is not finite is given up where it stands, and so is one whose loss at
+        a rung is too high; the others go on. When nobody is left the teacher rests.
         """
         started = time.monotonic()
         setup = self._setup
         group = [_Member(request, self.steps) for request in requests]
         for plan in self._stages:
             is_first = plan is self._stages[0]
-            alive = [p for p in group if p.error is None and (is_first or p.end > plan.first_step)]
+            alive = [p for p in group if is_first or p.goes_on(plan.first_step)]
             if not alive:
                 break
             with ExitStack() as stack:
                 for member in alive:
-                    stack.enter_context(closing(self._begin(member, plan)))
+                    stack.enter_context(closing(member))
+                    self._begin(member, plan)
                 teacher = stack.enter_context(setup.teacher_pass(p.trainer for p in alive))
                 if is_first:
                     self._read(teacher, alive, 0)
@@ -120,14 +122,12 @@ class MiniKD:
                         member.trainer.step(batch, states)
                     yield step + 1
                     self._read(teacher, training, step + 1)
-                for member in alive:
-                    member.curve += member.trainer.curve
-                    member.error = member.trainer.error
-        seconds = (time.monotonic() - started) / len(requests)
-        for member in group:
-            yield member.result(seconds)
+        seconds = time.monotonic() - started
+        weights = [1 + member.steps for member in group]  # none may have made a step
+        for member, weight in zip(group, weights, strict=True):
+            yield member.result(seconds * weight / sum(weights))
 
-    def _begin(self, member: _Member, plan: StagePlan) -> StudentTrainer:
+    def _begin(self, member: _Member, plan: StagePlan) -> None:
         """Make the trainer of a member's stage, before the first one its student as well.
 
         One after the other, since from its start to its fit a student holds what it makes of the
@@ -136,9 +136,9 @@ class MiniKD:
         architecture = member.request.architecture
         if plan is self._stages[0]:
             member.student = self._setup.student(architecture, plan, self._spec)
-        member.trainer = self._setup.trainer(member.student, architecture, plan, self._spec)
-        self._setup.fit(member.trainer)
-        return member.trainer
+        trainer = self._setup.trainer(member.student, architecture, plan, self._spec)
+        member.trainer = trainer
+        self._setup.fit(trainer)
 
     def _read(self, teacher: TeacherPass, group: Sequence[_Member], step: int) -> None:
         """Read the losses of those who are to be read after this step."""
@@ -148,7 +148,7 @@ class MiniKD:
         losses = self._held_out.losses(teacher, [member.trainer for member in due])
         for member, found in zip(due, losses, strict=True):
             if member.trainer.error is None:
-                member.readings.append(Reading(step, found))
+                member.take(Reading(step, found))
 
 
 class _Member:
@@ -156,35 +156,72 @@ class _Member:
 
     Attributes:
         end: the last step that it makes.
+        steps: steps made, in the stages that are over.
+        stopped: whether it ended at a rung.
     """
 
     student: nn.Module
-    trainer: StudentTrainer
 
     def __init__(self, request: MiniKDRequest, steps: int) -> None:
         self.request = request
         self.end = steps if request.last_step is None else min(request.last_step, steps)
+        self.steps = 0
+        self.stopped = False
         self.curve: list[CurvePoint] = []
         self.readings: list[Reading] = []
         self.error: str | None = None
+        self._trainer: StudentTrainer | None = None
+
+    @property
+    def trainer(self) -> StudentTrainer:
+        """Of the stage at work."""
+        assert self._trainer is not None  # it was not stopped, and the stage is not over
+        return self._trainer
+
+    @trainer.setter
+    def trainer(self, trainer: StudentTrainer) -> None:
+        self._trainer = trainer
+
+    def goes_on(self, step: int) -> bool:
+        """Whether it makes this step, the first of a stage."""
+        return self.error is None and not self.stopped and step < self.end
 
     def is_training(self, step: int) -> bool:
         """Whether it makes this step."""
-        return self.trainer.error is None and step < self.end
+        return not self.stopped and self.trainer.error is None and step < self.end
 
     def is_read(self, step: int) -> bool:
         """Whether its losses are read after this step."""
-        return step in {0, self.end, *self.request.read_after}
+        rungs = (rung.step for rung in self.request.rungs)
+        return step in {0, self.end, *self.request.read_after, *rungs}
+
+    def take(self, reading: Reading) -> None:
+        """Keep a reading, and end here if it is that of a rung and not good enough."""
+        self.readings.append(reading)
+        if reading.step < self.end and any(r.stops(reading) for r in self.request.rungs):
+            self.stopped = True
+            self.close()
+            del self.student
+
+    def close(self) -> None:
+        """End the stage: keep what its trainer has to say, and free the memory that it takes."""
+        if self._trainer is None:
+            return
+        self._trainer.close()
+        self.curve += self._trainer.curve
+        self.error, self.steps = self._trainer.error, self._trainer.step_number
+        self._trainer = None
 
     def result(self, seconds: float) -> MiniKDResult:
         """What is told of it in the end."""
         first, last = (self.readings[0], self.readings[-1]) if self.readings else (None, None)
+        is_whole = last is not None and self.error is None and not self.stopped
         return MiniKDResult(
             candidate_id=self.request.candidate_id,
             architecture=self.request.architecture,
-            losses=last.losses if last is not None and self.error is None else None,
+            losses=last.losses if last is not None and is_whole else None,
             error=self.error,
-            steps=self.trainer.step_number,
+            steps=self.steps,
             train_seconds=seconds,
             curve=tuple(self.curve),
             loss_start=first.losses.relative if first is not None else None,

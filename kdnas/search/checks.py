@@ -7,21 +7,41 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from kdnas.errors import BackendError, SpecError
-from kdnas.records import BackendEvent, CandidateFinished, MiniKDResult, Proposal
+from kdnas.records import (
+    BackendEvent,
+    CandidateFinished,
+    Losses,
+    MiniKDRequest,
+    MiniKDResult,
+    Proposal,
+)
 
 
-def checked_result(result: MiniKDResult) -> MiniKDResult:
+def checked_result(result: MiniKDResult, request: MiniKDRequest) -> MiniKDResult:
     """Turn a result that is an error, empty or not finite into a failure with a reason.
 
-    A start that is not finite counts as one that was not read.
+    A start that is not finite counts as one that was not read, and of the readings on the way those
+    are left that were asked for and are finite.
     """
     if result.loss_start is not None and not math.isfinite(result.loss_start):
         result = replace(result, loss_start=None)
+    readings = tuple(
+        reading
+        for reading in result.readings
+        if reading.step in request.read_after and not _not_finite(reading.losses)
+    )
+    result = replace(result, readings=readings)
     if result.error is not None:
         return replace(result, losses=None)
+    if result.stopped:
+        if any(rung.stops(readings[-1]) for rung in request.rungs):
+            return result
+        return replace(
+            result, error=f"the worker ended it after {result.steps} steps without being asked to"
+        )
     if result.losses is None:
         return replace(result, error="the worker returned neither losses nor a reason")
-    wrong = [f"{k} {v}" for k, v in asdict(result.losses).items() if not math.isfinite(v)]
+    wrong = _not_finite(result.losses)
     if not wrong:
         return result
     return replace(
@@ -29,6 +49,10 @@ def checked_result(result: MiniKDResult) -> MiniKDResult:
         losses=None,
         error=f"losses are not finite ({', '.join(wrong)}); lower proxy.learning_rate",
     )
+
+
+def _not_finite(losses: Losses) -> list[str]:
+    return [f"{k} {v}" for k, v in asdict(losses).items() if not math.isfinite(v)]
 
 
 def not_learned(

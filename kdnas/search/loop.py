@@ -8,6 +8,7 @@ taken: a search that was cut off anywhere goes on where it was, with the same pr
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 from kdnas.architecture import Architecture
 from kdnas.errors import BackendError, ConflictError, DatabaseError, NotNowError, TrainingError
 from kdnas.records import (
+    CANDIDATE_ENDS,
     AttemptInterrupted,
     AttemptStarted,
     Candidate,
@@ -42,8 +44,23 @@ from kdnas.search.progress import (
     SearchDone,
     SearchStarted,
 )
-from kdnas.search.protocols import Backend, Journal, Observation, SearchProblem, Strategy
+from kdnas.search.protocols import (
+    Backend,
+    History,
+    Journal,
+    Observation,
+    SearchProblem,
+    Strategy,
+)
 from kdnas.search.reward import RewardFunction, rank_key
+from kdnas.search.rungs import (
+    Line,
+    foretold,
+    lines,
+    rungs_of,
+    stopped_note,
+    wanted_losses,
+)
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
 
@@ -176,9 +193,17 @@ class SearchLoop:
         self._reward = RewardFunction.from_spec(setup.spec.judged_by)
         self._facts = state_facts(setup.space, setup.latencies, setup.params_millions)
         self._within_limits = allowed_states(self._facts, setup.spec.limits)
-        self._history = history_of((), self._reward.loss)
+        self._problem = SearchProblem(
+            setup.space, self._facts, setup.starts, self._reward.of_loss, self._spec.goal
+        )
+        self._history = History()
         self._known: dict[int, KnownLosses] = {}
         self._failed: dict[int, str] = {}
+        self._stopped: set[int] = set()
+        self._whole_steps: int | None = None  # of a training to the end, once there was one
+        self._finished: list[Episode] = []  # kept with rungs alone, which look at all of them
+        self._lines: dict[int, Line] = {}
+        self._wanted: Callable[[int], float] = lambda _: math.inf
         self._best: Candidate | None = None
         self._num_finished = 0
         self._unfinished: Episode | None = None
@@ -198,14 +223,7 @@ class SearchLoop:
         return self._close(stop)
 
     def _take_up(self) -> None:
-        problem = SearchProblem(
-            self._setup.space,
-            self._facts,
-            self._setup.starts,
-            self._reward.of_loss,
-            self._spec.goal,
-        )
-        self._strategy.begin(problem)
+        self._strategy.begin(self._problem)
         episodes = self._journal.episodes(self._id)
         state = self._journal.controller_state(self._id)
         if state is not None:
@@ -216,7 +234,8 @@ class SearchLoop:
             if not episode.finished:
                 self._unfinished = self._without_open_attempts(episode)
         finished = [episode for episode in episodes if episode.finished]
-        self._history, self._num_finished = history_of(finished, self._reward.loss), len(finished)
+        self._num_finished = len(finished)
+        self._tell_history(finished)
         self._tell_screen(
             SearchStarted(
                 num_states=len(self._setup.space),
@@ -253,9 +272,11 @@ class SearchLoop:
     def _propose(self, number: int) -> Episode | None:
         """Ask for candidates and write them down; None if there are none left.
 
-        A state that failed is not offered again: in the same context it would fail again.
+        A state that failed or was stopped is not offered again: in the same context it would come
+        to the same.
         """
-        allowed = [i for i in self._within_limits if i not in self._failed]
+        done = {*self._failed, *self._stopped}
+        allowed = [i for i in self._within_limits if i not in done]
         count = self._spec.controller.candidates
         proposals = self._strategy.ask(number, count, allowed, self._history)
         check_proposals(self._strategy.name, proposals, count, allowed)
@@ -297,14 +318,16 @@ class SearchLoop:
             return None
         pending = {c.id for c in waiting}
         running: set[str] = set()
-        for event in self._backend.run([MiniKDRequest(c.id, c.architecture) for c in waiting]):
+        requests = {c.id: self._request(c) for c in waiting}
+        for event in self._backend.run([*requests.values()]):
             if not isinstance(event, CandidateFinished) and (stop := self._stop()):
                 if running:
                     self._journal.interrupt_attempts(sorted(running), stop.reason)
                 return stop
             check_event(event, pending)
             if isinstance(event, CandidateFinished):
-                done = self._store(candidates[event.result.candidate_id], event.result)
+                name = event.result.candidate_id
+                done = self._store(candidates[name], requests[name], event.result)
                 pending.discard(done.id)
                 running.discard(done.id)
                 self._done(candidates, done)
@@ -324,19 +347,54 @@ class SearchLoop:
             )
         return None
 
-    def _store(self, candidate: Candidate, result: MiniKDResult) -> Candidate:
-        result = checked_result(result)
+    def _request(self, candidate: Candidate) -> MiniKDRequest:
+        """Have a candidate trained, and stopped where what is known by now says so."""
+        rungs = rungs_of(self._lines, self._wanted(candidate.index), self._reward.loss)
+        return MiniKDRequest(
+            candidate.id, candidate.architecture, self._spec.proxy.rungs, rungs=rungs
+        )
+
+    def _store(
+        self, candidate: Candidate, request: MiniKDRequest, result: MiniKDResult
+    ) -> Candidate:
+        result = checked_result(result, request)
         reward, note = None, None
         if result.losses is not None:
             reward, note, error = self._judged(candidate, result.losses)
             result = replace(result, error=error)
+        elif result.stopped:
+            last = result.readings[-1]
+            note = stopped_note(
+                last.step,
+                self._whole_steps,
+                last.losses.named(self._reward.loss),
+                self._lines[last.step],
+                self._wanted(candidate.index),
+            )
         return self._journal.finish_candidate(
             candidate.id, self._setup.context, result, reward, note
         )
 
+    def _tell_history(self, more: Sequence[Episode]) -> None:
+        """Add finished episodes to the history, and tell anew what they foretell of others."""
+        loss, rungs = self._reward.loss, self._spec.proxy.rungs
+        if not rungs:
+            for episode in more:
+                self._history = extended(self._history, episode, loss)
+            return
+        self._finished += more
+        known = [c for episode in self._finished for c in episode.candidates]
+        self._lines = lines(known, rungs, loss)
+        self._history = history_of(self._finished, loss, self._foretell)
+        self._wanted = wanted_losses(self._problem, self._history.trained, self._spec.proxy.keep)
+
+    def _foretell(self, candidate: Candidate) -> tuple[float, float]:
+        final = foretold(candidate, self._lines, self._reward.loss)
+        return final, self._reward.of_loss(final, self._ratio(candidate))
+
     def _learn(self, episode: Episode, num_trained: int, seconds: float) -> None:
         """Tell the strategy, and write its new state together with the end of the episode."""
-        self._history = extended(self._history, episode, self._reward.loss)
+        self._tell_history([episode])
         loss = self._strategy.tell(episode.number, self._history)
         self._journal.end_episode(self._id, episode.number, loss, self._strategy.dump())
         self._tell_screen(
@@ -397,21 +455,21 @@ class SearchLoop:
         )
 
     def _judged(self, candidate: Candidate, losses: Losses) -> _Judged:
-        """Judge losses, just read or looked up: the reward, or why there is none.
-
-        The latency is the one that the candidate was stored with.
-        """
+        """Judge losses, just read or looked up: the reward, or why there is none."""
         error = not_learned(losses.output, self._spec.proxy.learning_rate)
         if error is not None:
             return _Judged(None, None, error)
-        ratio = candidate.latency_ratio
-        if ratio is None:
-            ratio = self._facts[candidate.index].latency_ratio
-        value, clipped = self._reward(losses, ratio)
+        value, clipped = self._reward(losses, self._ratio(candidate))
         if candidate.architecture != self._setup.teacher:
             return _Judged(value, clipped, None)
         note = "; ".join(filter(None, ["the teacher's own architecture", clipped]))
         return _Judged(value, note, None)
+
+    def _ratio(self, candidate: Candidate) -> float:
+        """The latency that the candidate was stored with, as a share of the teacher's."""
+        if candidate.latency_ratio is not None:
+            return candidate.latency_ratio
+        return self._facts[candidate.index].latency_ratio
 
     def _done(self, candidates: dict[str, Candidate], candidate: Candidate) -> None:
         candidates[candidate.id] = candidate
@@ -419,9 +477,12 @@ class SearchLoop:
         self._tell_screen(CandidateDone(candidate))
 
     def _remember(self, candidate: Candidate) -> None:
-        if candidate.status == "failed":
+        if candidate.status == "stopped":
+            self._stopped.add(candidate.index)
+        elif candidate.status == "failed":
             self._failed[candidate.index] = candidate.error or "no reason given"
         elif candidate.status == "succeeded" and candidate.losses is not None:
+            self._whole_steps = candidate.num_steps or self._whole_steps
             known = KnownLosses(candidate.losses, candidate.loss_start)
             self._known.setdefault(candidate.index, known)
             if self._best is None or rank_key(candidate) < rank_key(self._best):
@@ -429,7 +490,7 @@ class SearchLoop:
 
 
 def _is_done(candidate: Candidate) -> bool:
-    return candidate.status in {"succeeded", "failed"}
+    return candidate.status in CANDIDATE_ENDS
 
 
 def _index(observation: Observation | None) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from kdnas.architecture import Architecture
 from kdnas.errors import ConflictError, NotFoundError
 from kdnas.records import (
+    CANDIDATE_ENDS,
     Candidate,
     Episode,
     KnownLosses,
@@ -21,6 +22,7 @@ from kdnas.records import (
 )
 
 _TERMINAL: tuple[SearchStatus, ...] = ("succeeded", "failed", "cancelled")
+_Ended = Literal["succeeded", "failed", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class MemoryAttempt:
 
     candidate_id: str
     worker: str
-    outcome: Literal["succeeded", "failed", "interrupted"] | None = None
+    outcome: _Ended | Literal["interrupted"] | None = None
     error: str | None = None
 
 
@@ -191,7 +193,9 @@ class MemoryJournal:
     ) -> Candidate:
         """Store a result as it comes: losses in the look-up table, the candidate, its attempt."""
         candidate = self._unfinished(candidate_id)
-        status: Literal["succeeded", "failed"] = "succeeded" if result.succeeded else "failed"
+        status: _Ended = "stopped" if result.stopped else "failed"
+        if result.succeeded:
+            status = "succeeded"
         self._close_attempt(candidate_id, status, result.error)
         if result.losses is not None:
             key = (context, str(candidate.architecture))
@@ -206,6 +210,8 @@ class MemoryJournal:
                 reward=reward,
                 error=result.error,
                 note=note,
+                readings=result.readings,
+                num_steps=result.steps,
             )
         )
 
@@ -270,14 +276,14 @@ class MemoryJournal:
 
     def _unfinished(self, candidate_id: str) -> Candidate:
         candidate = self._get(candidate_id)
-        if candidate.status in ("succeeded", "failed"):
-            raise ConflictError(f"candidate {candidate_id} has already {candidate.status}")
+        if candidate.status in CANDIDATE_ENDS:
+            raise ConflictError(f"candidate {candidate_id} is done: {candidate.status}")
         return candidate
 
     def _close_attempt(
         self,
         candidate_id: str,
-        outcome: Literal["succeeded", "failed", "interrupted"],
+        outcome: _Ended | Literal["interrupted"],
         error: str | None,
     ) -> None:
         for i, attempt in enumerate(self.attempts):

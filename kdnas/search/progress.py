@@ -43,7 +43,7 @@ class EpisodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class CandidateDone:
-    """A candidate succeeded or failed, by training or from the look-up table."""
+    """A candidate succeeded, failed or was stopped, by training or from the look-up table."""
 
     candidate: Candidate
 

@@ -42,6 +42,8 @@ class Observation:
         reward: what the strategy is told, also for a failure.
         failed: whether it has no reward of its own.
         loss: that the reward is made of; None of a failure.
+        stopped: whether its training ended at a rung, so that loss and reward are those that its
+            last reading foretells by now.
     """
 
     episode: int
@@ -49,6 +51,7 @@ class Observation:
     reward: float
     failed: bool = False
     loss: float | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,19 +99,28 @@ class History:
         """Every state that was ever proposed."""
         return frozenset(o.index for episode in self.episodes for o in episode)
 
+    @property
+    def trained(self) -> dict[int, float]:
+        """The loss of every state that was trained to the end, by index."""
+        told = (o for episode in self.episodes for o in episode)
+        return {o.index: o.loss for o in told if o.loss is not None and not o.stopped}
+
     def global_best(self, before_episode: int) -> Observation | None:
-        """Best reward of all episodes before this one (episodes count from 1); failures apart."""
+        """Best reward of all episodes before this one, of states trained to the end.
+
+        Episodes count from 1.
+        """
         return _best([o for e in self.episodes[: before_episode - 1] for o in e])
 
     def previous_best(self, before_episode: int) -> Observation | None:
-        """Best reward of the episode just before this one; failures apart."""
+        """Best reward of the episode just before this one, of states trained to the end."""
         if not 2 <= before_episode <= len(self.episodes) + 1:
             return None
         return _best(self.episodes[before_episode - 2])
 
 
 def _best(observations: Sequence[Observation]) -> Observation | None:
-    trained = [o for o in observations if not o.failed]
+    trained = [o for o in observations if not o.failed and not o.stopped]
     return min(trained, key=lambda o: (-o.reward, o.index)) if trained else None
 
 
@@ -201,7 +213,8 @@ class Journal(Protocol):
     ) -> Candidate:
         """Store a result as it comes: losses in the look-up table, the candidate, its attempt.
 
-        Losses are kept also where ``result.error`` says why the candidate failed all the same.
+        Losses are kept also where ``result.error`` says why the candidate failed all the same. Of
+        one that was stopped nothing enters the look-up table.
         """
 
     def reuse_losses(

@@ -104,7 +104,8 @@ class RewardFunction:
     def rescored(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the reward that this function gives it.
 
-        A candidate that failed, or has no losses or no latency, has no reward.
+        A candidate that failed, or has no losses (as one that was stopped) or no latency, has no
+        reward.
         """
         losses, ratio = candidate.losses, candidate.latency_ratio
         if candidate.status == "failed" or losses is None or ratio is None:

@@ -24,6 +24,7 @@ from kdnas.search.reward import (
     rank_key,
     ranking,
 )
+from kdnas.search.rungs import steps_saved
 from kdnas.specs.search import RewardSpec
 
 Figured = TypeVar("Figured", Candidate, ExploredState)
@@ -34,8 +35,9 @@ def summarise(
 ) -> dict[str, Any]:
     """Sum up a search.
 
-    Every explored state counts once, so ``explored`` = ``trained`` + ``reused`` + ``failed``:
-    trained in this search, only looked up, or neither with success. ``attempts`` counts the
+    Every explored state counts once, so ``explored`` = ``trained`` + ``reused`` + ``failed`` +
+    ``stopped``: trained in this search, only looked up, neither with success, or ended at a rung.
+    ``steps_saved`` is the share of the steps that rungs have saved. ``attempts`` counts the
     trainings that were started, a worker's death included. ``best`` holds every succeeded state in
     order of reward; ``loss`` is the L of the reward, ``loss_start`` the relative loss before the
     first step (null where it was not read). ``pareto`` holds the states that no other beats in
@@ -56,12 +58,15 @@ def summarise(
     succeeded = {c.index for c in candidates if c.status == "succeeded"}
     trained = {c.index for c in candidates if c.status == "succeeded" and not c.reused}
     failed = {c.index for c in candidates if c.status == "failed"} - succeeded
+    stopped = {c.index for c in candidates if c.status == "stopped"}
     counts = StateCounts(
-        explored=len(succeeded | failed),
+        explored=len(succeeded | failed | stopped),
         trained=len(trained),
         reused=len(succeeded - trained),
         failed=len(failed),
         attempts=sum(c.num_attempts for c in candidates),
+        stopped=len(stopped),
+        steps_saved=steps_saved(candidates),
     )
     return _summary(search, counts, ranking(candidates), spec.loss, None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from kdnas.specs.ranges import (
     Fraction,
     Limit,
     Seed,
+    Steps,
     Threads,
     TimedTokens,
     Workers,
@@ -32,6 +33,8 @@ BOUNDS = ("max_latency_ms", "max_latency_ratio", "max_params_millions")
 
 MOST_PROPOSED = 100_000
 """Candidates of a search, over all its episodes."""
+
+MOST_RUNGS = 20
 
 
 class SpaceSpec(Spec):
@@ -62,11 +65,42 @@ class ProxySpec(TrainingSpec):
     Attributes:
         fraction: seeded share of the training sequences, the proxy set.
         reuse: look up states trained before in the same context instead of training them again.
+        rungs: steps after which a search reads the held-out losses of a student on its way, and
+            ends its training if they foretell too high a loss; in rising order, all before the
+            last step.
+        keep: with rungs and the goals ``reward`` and ``limit``, a student goes on while it may be
+            one of so many best.
     """
 
     epochs: Epochs | None = 4.0
     fraction: Fraction = 0.3
     reuse: bool = True
+    rungs: Annotated[tuple[Steps, ...], Field(max_length=MOST_RUNGS)] = ()
+    keep: int = Field(5, ge=1, le=MOST_PROPOSED)
+
+    @field_validator("rungs")
+    @classmethod
+    def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
+        if list(rungs) != sorted(set(rungs)):
+            raise ValueError(f"give each rung once and in rising order, not {list(rungs)}")
+        return rungs
+
+    @model_validator(mode="after")
+    def _rungs_before_the_end(self) -> ProxySpec:
+        problem = None if self.steps is None else self.rungs_problem(self.steps)
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    def rungs_problem(self, steps: int) -> str | None:
+        """Say what is wrong with the rungs of a training of so many steps; None if nothing is."""
+        late = [rung for rung in self.rungs if rung >= steps]
+        if not late:
+            return None
+        return (
+            f"rungs lie before the last step of a training, which has {steps} steps, and {late} do "
+            "not; give smaller ones"
+        )
 
 
 class RewardSpec(Spec):

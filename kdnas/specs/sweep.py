@@ -44,6 +44,16 @@ class SweepSpec(ProxiesSpec):
             raise ValueError(f"give each seed once, not {list(seeds)}")
         return seeds
 
+    @field_validator("proxy")
+    @classmethod
+    def _has_no_rungs(cls, proxy: ProxySpec) -> ProxySpec:
+        if proxy.rungs:
+            raise ValueError(
+                f"a sweep trains every state to its end, and proxy.rungs {list(proxy.rungs)} would "
+                "stop some; leave them out, or give them as steps to have losses read there"
+            )
+        return proxy
+
     @property
     def trains(self) -> bool:
         """Whether students are trained, not only read as they start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kdnas.architecture import Architecture
 from kdnas.records import (
@@ -13,6 +14,8 @@ from kdnas.records import (
     CandidateFinished,
     GroupProgress,
     MiniKDRequest,
+    MiniKDResult,
+    Rung,
 )
 from kdnas.search.protocols import Backend
 
@@ -27,7 +30,8 @@ def check_events(requests: Sequence[MiniKDRequest], events: Sequence[BackendEven
             result = event.result
             assert result.candidate_id in running, f"{result.candidate_id} was not started"
             assert result.architecture == wanted[result.candidate_id]
-            assert (result.losses is None) != (result.error is None)
+            outcomes = (result.losses is not None, result.error is not None, result.stopped)
+            assert sum(outcomes) == 1
             running.discard(result.candidate_id)
             finished[result.candidate_id] += 1
             continue
@@ -107,3 +111,47 @@ class BackendContract:
         assert isinstance(next(events), AttemptStarted)
         backend.close()
         backend.close()
+
+
+class RungContract(BackendContract):
+    """Of a backend that trains step by step, and so can end a training early."""
+
+    rung: int = 1
+    """A step before the last one."""
+
+    def test_who_is_stopped_changes_nothing_for_the_others(self) -> None:
+        """Each is read at the rung, and who is to go on ends as if there had been no rung."""
+        backend, requests = self.make(), self.requests()
+        try:
+            whole = _results(backend, requests)
+            on_the_way = [replace(r, read_after=(self.rung,)) for r in requests]
+            on_the_way[0] = replace(on_the_way[0], rungs=(Rung(self.rung, 0.0),))
+            on_the_way[1] = replace(on_the_way[1], rungs=(Rung(self.rung, 1e9),))
+            found = _results(backend, on_the_way)
+        finally:
+            backend.close()
+        first, *others = (request.candidate_id for request in requests)
+        assert found[first].stopped
+        assert not found[first].succeeded
+        assert (found[first].steps, found[first].readings[-1].step) == (self.rung, self.rung)
+        for name in others:
+            assert found[name].losses == whole[name].losses
+            assert found[name].steps == whole[name].steps > self.rung
+            assert self.rung in {reading.step for reading in found[name].readings}
+
+    def test_a_whole_group_may_be_stopped(self) -> None:
+        """A rung counts for the loss that it names, and the first one that stops ends it."""
+        backend, step = self.make(), self.rung
+        rungs = (Rung(step, 1e9), Rung(step, -1.0, "output"))
+        requests = [replace(r, read_after=(step,), rungs=rungs) for r in self.requests()]
+        try:
+            assert all(result.stopped for result in _results(backend, requests).values())
+        finally:
+            backend.close()
+
+
+def _results(backend: Backend, requests: Sequence[MiniKDRequest]) -> dict[str, MiniKDResult]:
+    events = list(backend.run(requests))
+    check_events(requests, events)
+    results = (event.result for event in events if isinstance(event, CandidateFinished))
+    return {result.candidate_id: result for result in results}

@@ -33,7 +33,7 @@ from kdnas.db.models.values import (
     PIPELINE_STAGES,
     STATUSES,
 )
-from kdnas.records import MiniKDContext, SweepFacts
+from kdnas.records import CANDIDATE_ENDS, MiniKDContext, SweepFacts
 from kdnas.search_space import SearchSpace
 from kdnas.testing import demo_data
 from kdnas.testing.postgres import fresh_database, running_server
@@ -272,7 +272,8 @@ def _search(
         architecture: Architecture = states[position]
         candidate = f"candidate-{number}"
         good = candidate_status == "succeeded"
-        ended = candidate_status in ("succeeded", "failed")
+        stopped = candidate_status == "stopped"
+        ended = candidate_status in CANDIDATE_ENDS
         outcomes = (*ATTEMPT_OUTCOMES, None) if candidate_status == "running" else ()
         _add(
             session,
@@ -297,6 +298,9 @@ def _search(
                 reward=0.5 if good else None,
                 distillation_loss_id=loss if good else None,
                 error="out of memory" if candidate_status == "failed" else None,
+                note="stopped after 30 of 120 steps" if stopped else None,
+                readings=[[30, 0.5, 0.25, 0.75, 0.125]] if good or stopped else None,
+                num_steps=120 if good else 30 if stopped else None,
                 created_at=BEGAN,
                 num_attempts=len(outcomes),
                 finished_at=BEGAN if ended else None,
@@ -313,6 +317,7 @@ def _search(
                 num_attempts=len(outcomes),
                 trained=good,
                 failed=candidate_status == "failed",
+                stopped=stopped,
                 candidate_id=candidate if good else None,
             ),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 
 from kdnas.architecture import Architecture
 from kdnas.errors import BackendError
@@ -16,6 +17,7 @@ from kdnas.records import (
     Losses,
     MiniKDRequest,
     MiniKDResult,
+    Reading,
 )
 from kdnas.testing.benchmark_space import benchmark_losses, benchmark_start
 
@@ -25,7 +27,8 @@ STEPS = 10
 class FakeBackend:
     """Implements :class:`kdnas.search.protocols.Backend` with made-up losses.
 
-    Results of a group come in reverse order, as a real backend promises none.
+    On its way a student's losses fall in a straight line from where it starts. Results of a group
+    come in reverse order, as a real backend promises none.
 
     Args:
         losses: losses of an architecture.
@@ -37,7 +40,8 @@ class FakeBackend:
         die_after: results after which all workers are lost for good; None for never.
 
     Attributes:
-        trained: every architecture that was trained to the end, in order.
+        trained: every architecture that was trained, be it until a rung, in order.
+        requests: all that were sent, in order.
         num_closed: how often :meth:`close` was called.
     """
 
@@ -52,6 +56,7 @@ class FakeBackend:
         die_after: int | None = None,
     ) -> None:
         self.trained: list[str] = []
+        self.requests: list[MiniKDRequest] = []
         self.num_closed = 0
         self._losses = losses
         self._group_size = group_size
@@ -67,6 +72,7 @@ class FakeBackend:
             BackendError: ``die_after`` results have come.
         """
         size = self._group_size
+        self.requests += requests
         groups = [list(requests[i : i + size]) for i in range(0, len(requests), size)]
         while groups:
             group = groups.pop(0)
@@ -92,15 +98,27 @@ class FakeBackend:
     def _result(self, request: MiniKDRequest) -> MiniKDResult:
         name = str(request.architecture)
         failed = name in self._fail
-        losses = self._losses(request.architecture)
+        losses: Losses | None = self._losses(request.architecture)
         if name in self._diverge:
             losses = Losses(math.inf, math.nan, math.nan, math.nan)
+        readings, steps = [], STEPS
+        for step in () if failed else request.read_after:
+            readings.append(self._reading(request.architecture, step))
+            if any(rung.stops(readings[-1]) for rung in request.rungs):
+                losses, steps = None, step
+                break
         return MiniKDResult(
             candidate_id=request.candidate_id,
             architecture=request.architecture,
             losses=None if failed else losses,
             error="out of memory with a group of one" if failed else None,
-            steps=STEPS,
+            steps=steps,
             train_seconds=0.5,
             loss_start=benchmark_start(request.architecture),
+            readings=tuple(readings),
         )
+
+    def _reading(self, architecture: Architecture, step: int) -> Reading:
+        start, final = benchmark_start(architecture), self._losses(architecture)
+        left = (start / benchmark_losses(architecture).relative - 1) * (1 - step / STEPS)
+        return Reading(step, Losses(*(value * (1 + left) for value in astuple(final))))

@@ -17,6 +17,7 @@ from kdnas.records import (
     MiniKDResult,
     NewCandidate,
     Proposal,
+    Reading,
 )
 from kdnas.search.protocols import Journal
 
@@ -178,6 +179,7 @@ class JournalContract:
             reward=0.1 + 0.7,
             note="held-out loss above 1",
             num_attempts=1,
+            num_steps=20,
         )
         assert journal.episodes(search_id)[0].candidates == (done, running[1])
         assert journal.known_losses(CONTEXT, [SMALL, LARGE]) == {str(SMALL): KNOWN}
@@ -214,6 +216,7 @@ class JournalContract:
             loss_start=KNOWN.loss_start,
             error="has not learned",
             num_attempts=1,
+            num_steps=20,
         )
         assert journal.known_losses(CONTEXT, [SMALL]) == {str(SMALL): KNOWN}
         again = journal.reuse_losses(second.id, KNOWN, None, None, "has not learned")
@@ -226,6 +229,36 @@ class JournalContract:
             reused=True,
         )
         assert journal.episodes(search_id)[0].candidates == (failed, again)
+
+    def test_what_was_stopped_has_readings_and_nothing_else(
+        self, journal: Journal, search_id: str, episode: Episode
+    ) -> None:
+        """Its readings come back to the bit, and nobody finds its losses in the look-up table."""
+        first, second = episode.candidates
+        readings = tuple(
+            Reading(step, replace(LOSSES, relative=loss)) for step, loss in ((5, 0.7), (9, 1 / 7))
+        )
+        result = replace(result_of(first.id, SMALL), losses=None, steps=9, readings=readings)
+        journal.start_attempt([first.id, second.id], "worker-1")
+        done = journal.finish_candidate(first.id, CONTEXT, result, None, "stopped after 9 steps")
+        assert done == replace(
+            first,
+            status="stopped",
+            loss_start=KNOWN.loss_start,
+            note="stopped after 9 steps",
+            num_attempts=1,
+            readings=readings,
+            num_steps=9,
+        )
+        whole = replace(result_of(second.id, LARGE), readings=readings[:1])
+        other = journal.finish_candidate(second.id, CONTEXT, whole, 0.5, None)
+        assert (other.status, other.readings) == ("succeeded", readings[:1])
+        assert journal.episodes(search_id)[0].candidates == (done, other)
+        assert journal.known_losses(CONTEXT, [SMALL, LARGE]) == {str(LARGE): KNOWN}
+        journal.interrupt_attempts([first.id], "the search was cut off")
+        assert journal.episodes(search_id)[0].candidates == (done, other)
+        with pytest.raises(ConflictError, match=first.id):
+            journal.start_attempt([first.id], "worker-1")
 
     def test_a_start_may_be_unknown(
         self, journal: Journal, search_id: str, episode: Episode

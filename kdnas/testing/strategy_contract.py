@@ -20,16 +20,25 @@ ALL = range(len(BENCHMARK_SPACE))
 
 
 def observed(
-    history: History, episode: int, proposals: list[Proposal], fail_every: int = 0
+    history: History,
+    episode: int,
+    proposals: list[Proposal],
+    fail_every: int = 0,
+    stop_every: int = 0,
 ) -> History:
-    """Add an episode with the true rewards; with ``fail_every`` k, each k-th state failed."""
+    """Add an episode with the true rewards.
+
+    With ``fail_every`` k each k-th state failed, with ``stop_every`` k each k-th of the others was
+    stopped at a rung and is told as foretold.
+    """
     told = []
     for position, proposal in enumerate(proposals):
         failed = bool(fail_every) and position % fail_every == 0
         state = BENCHMARK_SPACE[proposal.index]
         reward = 0.0 if failed else benchmark_reward(state)
         loss = None if failed else benchmark_losses(state).relative
-        told.append(Observation(episode, proposal.index, reward, failed, loss))
+        stopped = bool(stop_every) and not failed and position % stop_every == 0
+        told.append(Observation(episode, proposal.index, reward, failed, loss, stopped))
     return History((*history.episodes, tuple(told)))
 
 
@@ -63,6 +72,18 @@ class StrategyContract:
             strategy.tell(episode, history)
             asked.append(proposals)
         return history, asked
+
+    def test_it_goes_on_where_states_are_stopped(self) -> None:
+        """All of an episode, too; they are not among what is allowed any more."""
+        for stop_every in (1, 2):
+            strategy, history, stopped = self.begun(), History(), set[int]()
+            for episode in range(1, 6):
+                allowed = [i for i in ALL if i not in stopped]
+                proposals = strategy.ask(episode, COUNT, allowed, history)
+                assert len({p.index for p in proposals} - stopped) == COUNT
+                history = observed(history, episode, proposals, stop_every=stop_every)
+                strategy.tell(episode, history)
+                stopped |= {o.index for o in history.episodes[-1] if o.stopped}
 
     def test_proposals_are_distinct_allowed_and_as_many_as_asked(self) -> None:
         """In every episode, whatever was allowed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
+from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches
 from kdnas.db.repository.events import append_event
-from kdnas.records import SearchFacts
+from kdnas.records import Losses, Reading, SearchFacts
+from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
+from kdnas.testing.journal_contract import new_candidates, result_of
 
 pytestmark = pytest.mark.browser
 
@@ -435,6 +439,42 @@ def test_a_queued_search_has_nothing_to_show_yet(page: Page, service: Service) -
     expect(page.locator("#summary .chip")).to_have_text("queued")
     for chart in ("rewards", "tradeoff", "parallel", "candidates", "ranking"):
         expect(page.locator(f"#{chart} .empty")).to_be_visible()
+
+
+def test_what_rungs_stopped_says_why_and_what_that_saved(page: Page, service: Service) -> None:
+    journal = DatabaseJournal(service.database)
+    with service.database.write() as session:
+        spec = SearchSpec.read({"proxy": {"steps": 20, "rungs": [5]}}, "test").to_json()
+        search_id = searches.create_search(session, spec, name="with-rungs").id
+        jobs.set_status(session, search_id, "succeeded")
+    whole, stopped = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates()
+    ).candidates
+    journal.start_attempt([whole.id, stopped.id], "worker")
+    reading = Reading(5, Losses(0.1, 0.2, 0.712, 0.4))
+    done = replace(result_of(whole.id, whole.architecture), readings=(reading,))
+    journal.finish_candidate(whole.id, "context", done, 0.5, None)
+    ended = replace(
+        result_of(stopped.id, stopped.architecture), losses=None, steps=5, readings=(reading,)
+    )
+    note = "stopped after 5 of 20 steps: a loss of 0.712 by then foretells 0.600"
+    journal.finish_candidate(stopped.id, "context", ended, None, note)
+
+    page.goto(f"{service.url}/searches/with-rungs")
+    saved = page.locator(".tile").filter(has_text="Rungs saved")
+    expect(saved).to_contain_text(re.compile("38\\s?% of the steps"))
+    expect(page.locator(".tile").filter(has_text="Of these")).to_contain_text("1 stopped early")
+    table = page.locator("#candidates")
+    table.get_by_label("Status").select_option("stopped")
+    row = table.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("[data-status=stopped]").locator("..")).to_have_attribute("title", note)
+    row.get_by_role("button").click()
+    panel = page.locator("#panel")
+    expect(panel).to_contain_text(note)
+    expect(panel).to_contain_text(re.compile("Relative loss after 5 steps\\s*0.712"))
+    with service.database.write() as session:
+        jobs.delete_job(session, search_id)
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -24,7 +24,7 @@ from kdnas.records import (
     Losses,
     MiniKDRequest,
 )
-from kdnas.testing.backend_contract import BackendContract, check_events
+from kdnas.testing.backend_contract import RungContract, check_events
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers.backend import BackendPlan, LocalBackend
 from workers.cluster import cluster
@@ -77,7 +77,7 @@ def losses_of(events: Sequence[BackendEvent]) -> dict[str, Losses | None]:
 
 
 @pytest.mark.usefixtures("ray_cluster")
-class TestRayBackend(BackendContract):
+class TestRayBackend(RungContract):
     architectures = STUDENTS
 
     @pytest.fixture(autouse=True)

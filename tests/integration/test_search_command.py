@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -143,6 +144,16 @@ def test_limits_keep_states_out(program: Program, finished: Finished) -> None:
     assert max(state["params_millions"] for state in result.json["best"]) <= limit
 
 
+def test_rungs_must_lie_before_the_end_also_of_epochs(program: Program) -> None:
+    """So many steps an epoch has are known when the corpus is."""
+    text = (program.folder / "tiny.yaml").read_text().replace("steps: 6", "epochs: 1")
+    (program.folder / "epochs.yaml").write_text(text)
+    result = program.run("search", "--config", "epochs.yaml", "--rungs", "5,1000")
+    assert result.code == 2
+    assert "proxy: rungs lie before the last step of a training, which has " in result.err
+    assert "[1000] do not" in result.err
+
+
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
@@ -263,6 +274,73 @@ def test_killed_search_resumes_as_if_nothing_had_happened(
     )
     assert trained_twice == []
     assert resumed.json["attempts"] <= 12 + int(backend[1])
+
+
+RUNGS = (
+    *("--no-reuse", "--seed", "7", "--steps", "40", "--rungs", "10,20", "--keep", "2"),
+    *("--episodes", "5", "--candidates", "6"),
+)
+
+
+@pytest.fixture(scope="module")
+def with_rungs(program: Program) -> Finished:
+    """A search that stops some of its students, undisturbed, each trained alone."""
+    result = program.run(*SEARCH, "--name", "rungs", *RUNGS)
+    assert result.code == 0, result.err
+    return result
+
+
+def decisions(program: Program, name: str) -> list[tuple[object, ...]]:
+    """What became of every candidate, with the sentence that says why."""
+    return rows(
+        program,
+        "select c.episode, c.position, c.architecture, c.status, c.num_steps, c.readings, "
+        "c.predicted_reward, c.reward, c.note from candidates c join jobs s on s.id = c.search_id "
+        f"where s.name = '{name}' order by c.episode, c.position",
+    )
+
+
+@pytest.mark.slow
+def test_rungs_end_trainings_early(program: Program, with_rungs: Finished) -> None:
+    summary, known = with_rungs.json, decisions(program, "rungs")
+    assert summary["stopped"] + summary["trained"] == summary["explored"] == 30
+    steps = {status: {row[4] for row in known if row[3] == status} for _, _, _, status, *_ in known}
+    assert steps["succeeded"] == {40}
+    assert steps["stopped"] <= {10, 20}
+    made = sum(int(str(row[4])) for row in known)
+    assert summary["steps_saved"] == pytest.approx(1 - made / (30 * 40))
+    assert f"rungs saved {100 * summary['steps_saved']:.0f} % of the steps" in with_rungs.err
+    assert re.search(r" stopped after [12]0 of 40 steps: a loss of .* foretells ", with_rungs.err)
+    assert "stopped early" in program.run("searches", "show", "rungs").out
+    stopped = {row[2] for row in known if row[3] == "stopped"}
+    assert not stopped & {state["architecture"] for state in summary["best"]}
+    # Without rungs the context is the same: those that were trained to the end are looked up.
+    again = program.run(*SEARCH, "--dry-run", "--steps", "40")
+    assert again.json["num_known"] == summary["trained"]
+    planned = program.run(*SEARCH[:-1], "--dry-run", *RUNGS)
+    assert "each 40 steps of 8 sequences (fewer with rungs after 10, 20); " in planned.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend", [("local", "4"), pytest.param(("ray", "2"), marks=pytest.mark.ray)]
+)
+def test_a_killed_search_with_rungs_decides_the_same_again(
+    program: Program, with_rungs: Finished, backend: tuple[str, str]
+) -> None:
+    """Once in the midst of an episode that stops some, in other groups and by other workers."""
+    name = "-".join(["rungs-killed", *backend])
+    options = (*RUNGS, "--backend", backend[0], "--group-size", backend[1])
+    program.interrupt_when(
+        lambda: candidates(program, name, "stopped") >= 1, *SEARCH, "--name", name, *options
+    )
+    before = decisions(program, name)
+    assert any(row[3] in ("proposed", "running") for row in before) or len(before) < 30
+    resumed = program.run("search", "--resume", name, "--json")
+    assert resumed.code == 0, resumed.err
+    assert decisions(program, name) == decisions(program, "rungs")
+    assert ranking(resumed) == ranking(with_rungs)
+    assert resumed.json["steps_saved"] == with_rungs.json["steps_saved"]
 
 
 @pytest.mark.slow

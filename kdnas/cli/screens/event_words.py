@@ -59,6 +59,8 @@ def _episode_started(p: Payload) -> str:
 def _candidate_finished(p: Payload) -> str:
     if p["status"] == "failed":
         return f"{p['architecture']} failed{_because(p)}"
+    if p["status"] == "stopped":
+        return f"{p['architecture']} {p['note']}"
     return (
         f"{p['architecture']}: reward {fixed(p['reward'])}, loss {fixed(p['loss_relative'])}, "
         f"{_ms(p['latency_ms'])}" + (", known before" if p.get("reused") else "")

@@ -73,6 +73,9 @@ class SearchScreen(WorkScreen):
                     share = sum(self._groups.values()) / len(self._groups)
                     self._bar.at(share, 1.0, f"step {step} of {total}")
             case CandidateDone():
+                for ids in self._groups:  # it may have ended before its last step
+                    if event.candidate.id in ids:
+                        self._groups[ids] = 1.0
                 say("  " + candidate_line(event.candidate))
             case EpisodeDone():
                 self._end_episode(event)
@@ -111,6 +114,8 @@ class SearchScreen(WorkScreen):
 def candidate_line(candidate: Candidate) -> str:
     """Return one candidate in a line."""
     name = f"{candidate.architecture!s:<24}"
+    if candidate.status == "stopped":
+        return f"{name} {candidate.note}"
     if candidate.status == "failed" or candidate.losses is None:
         return f"{name} failed: {candidate.error}"
     reward = candidate.predicted_reward
@@ -127,11 +132,14 @@ def candidate_line(candidate: Candidate) -> str:
 def show_result(summary: Mapping[str, Any], *, to_stderr: bool) -> None:
     """Print what a search has found; the best states are left out where its goal is the front."""
     out = console if to_stderr else Console(highlight=False, soft_wrap=True)
+    stopped = f", {summary['stopped']} stopped early" if summary["stopped"] else ""
     out.print(
         f"\nsearch {summary['name']}, goal {summary['goal']}: {summary['status']}, "
-        f"{summary['explored']} explored "
-        f"({summary['trained']} trained, {summary['reused']} looked up, {summary['failed']} failed)"
+        f"{summary['explored']} explored ({summary['trained']} trained, "
+        f"{summary['reused']} looked up, {summary['failed']} failed{stopped})"
     )
+    if summary["steps_saved"] is not None:
+        out.print(f"rungs saved {100 * summary['steps_saved']:.0f} % of the steps")
     if summary["error"]:
         out.print(summary["error"], markup=False)
     if not summary["best"]:
@@ -223,11 +231,12 @@ def _plan_facts(plan: dict[str, Any]) -> dict[str, str]:
     allowed = plan["num_allowed"]
     limits = f", {allowed} within the limits" if allowed is not None else ", limits not known yet"
     hours, minutes = divmod(round(plan["training_seconds"] / 60), 60)
+    early = f" (fewer with rungs after {', '.join(map(str, plan['rungs']))})"
     return {
         "space": f"{plan['num_states']} architectures{limits}",
         "would train": f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, "
-        f"each {plan['steps']} steps of {plan['batch_size']} sequences; {plan['num_known']} states "
-        "are in the look-up table",
+        f"each {plan['steps']} steps of {plan['batch_size']} sequences"
+        f"{early if plan['rungs'] else ''}; {plan['num_known']} states are in the look-up table",
         "cost": f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
         f"{100 * plan['teacher_share']:.0f} % of it",
         "memory": f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "

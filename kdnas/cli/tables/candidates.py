@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def _write_csv(rows: Rows, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else [])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({**row, "readings": json.dumps(row["readings"])} for row in rows)
 
 
 def _write_json(rows: Rows, path: Path) -> None:
@@ -86,6 +87,11 @@ def _row(search: SearchRecord, candidate: Candidate) -> dict[str, Any]:
         "params_millions": candidate.params_millions,
         "reused": candidate.reused,
         "num_attempts": candidate.num_attempts,
+        "num_steps": candidate.num_steps,
+        "readings": [
+            {"step": step, **{f"{name}_loss": value for name, value in asdict(found).items()}}
+            for step, found in ((reading.step, reading.losses) for reading in candidate.readings)
+        ],
         "error": candidate.error,
         "note": candidate.note,
     }

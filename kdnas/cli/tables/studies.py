@@ -27,13 +27,14 @@ Row = Mapping[str, Any]
 _STATES: Final = {
     "succeeded": TrialState.COMPLETE,
     "failed": TrialState.FAIL,
+    "stopped": TrialState.PRUNED,
     "running": TrialState.RUNNING,
     "proposed": TrialState.WAITING,
 }
 _ATTRIBUTES: Final = (
     *("id", "episode", "source", "predicted_reward", "reward"),
     *("loss_relative", "loss_output", "loss_mean", "loss_training", "loss_start"),
-    *("latency_ms", "latency_ratio", "params_millions", "error", "note"),
+    *("latency_ms", "latency_ratio", "params_millions", "num_steps", "error", "note"),
 )
 """Columns of a candidate that a trial has as user attributes, where they hold something."""
 
@@ -44,7 +45,8 @@ def write_study(
     """Write every candidate, a trial each, as a study in a file of SQLite; whole or not at all.
 
     The study has the search's name. Its value is the reward, or, if the search's goal is the
-    front, loss and latency.
+    front, loss and latency. The losses that were read at rungs are intermediate values, also where
+    the value is the reward; a trial that was stopped there is pruned.
 
     Args:
         search: as it is stored.
@@ -63,7 +65,7 @@ def write_study(
     choices: dict[str, BaseDistribution] = (
         {axis: CategoricalDistribution(axes[axis]) for axis in AXES} if rows else {}
     )
-    values = _values(search)
+    values, loss = _values(search), f"loss_{_reward(search).loss}"
     # SQLite's own name of a file would take some characters of a path for something else.
     with closing(sqlite3.connect(":memory:")) as connection, _quiet():
         storage = RDBStorage("sqlite://", engine_kwargs={"creator": lambda: connection})
@@ -74,7 +76,7 @@ def write_study(
         for name, value in about.items():
             study.set_user_attr(name, value)
         columns = [column for column, _ in values.values()]
-        study.add_trials(_trial(row, choices, columns) for row in rows)
+        study.add_trials(_trial(row, choices, columns, loss) for row in rows)
         content = connection.serialize()
 
     def write(draft: Path) -> None:
@@ -88,14 +90,19 @@ def _values(search: SearchRecord) -> dict[str, tuple[str, StudyDirection]]:
     """Name of each value → the column that it is in, and where it is to go."""
     if search.spec.get("goal", "reward") != "front":
         return {"reward": ("reward", StudyDirection.MAXIMIZE)}
-    loss = RewardSpec.read(search.spec.get("reward", {}), "reward").loss
     return {
-        "loss": (f"loss_{loss}", StudyDirection.MINIMIZE),
+        "loss": (f"loss_{_reward(search).loss}", StudyDirection.MINIMIZE),
         "latency_ms": ("latency_ms", StudyDirection.MINIMIZE),
     }
 
 
-def _trial(row: Row, choices: dict[str, BaseDistribution], columns: Sequence[str]) -> FrozenTrial:
+def _reward(search: SearchRecord) -> RewardSpec:
+    return RewardSpec.read(search.spec.get("reward", {}), "reward")
+
+
+def _trial(
+    row: Row, choices: dict[str, BaseDistribution], columns: Sequence[str], loss: str
+) -> FrozenTrial:
     state = _STATES[row["status"]]
     done = state is TrialState.COMPLETE
     trial = create_trial(
@@ -104,6 +111,7 @@ def _trial(row: Row, choices: dict[str, BaseDistribution], columns: Sequence[str
         params={axis: row[axis] for axis in AXES},
         distributions=choices,
         user_attrs={name: row[name] for name in _ATTRIBUTES if row[name] is not None},
+        intermediate_values={reading["step"]: reading[loss] for reading in row["readings"]},
     )
     if state is not TrialState.WAITING:
         trial.datetime_start = _local(row["created_at"])

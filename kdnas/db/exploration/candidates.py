@@ -15,11 +15,12 @@ from kdnas.db.base import new_id, utc_now
 from kdnas.db.exploration.losses import add_losses
 from kdnas.db.exploration.search_states import note_attempts, note_finished, note_proposed
 from kdnas.db.models import Attempt, Candidate, ControllerState, Episode
+from kdnas.db.readings import reading_of, reading_row
 from kdnas.db.records import record_of
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import locked_job, require_job
 from kdnas.errors import ConflictError, NotFoundError
-from kdnas.records import KnownLosses, MiniKDResult, NewCandidate
+from kdnas.records import CANDIDATE_ENDS, KnownLosses, MiniKDResult, NewCandidate
 
 _TOLD = (
     "episode",
@@ -31,7 +32,9 @@ _TOLD = (
     "loss_relative",
     "latency_ms",
     "reward",
+    "num_steps",
     "error",
+    "note",
 )
 """Columns of a candidate that the event of its end says."""
 
@@ -198,18 +201,21 @@ def finish_candidate(
 ) -> records.Candidate:
     """Store a result: losses in the look-up table, the candidate, its attempt, an event.
 
-    Losses are kept also where ``result.error`` says why the candidate failed all the same.
+    Losses are kept also where ``result.error`` says why the candidate failed all the same. Of one
+    that was stopped nothing enters the look-up table.
 
     Raises:
         NotFoundError: no such candidate.
         ConflictError: it is already done.
     """
     (row,) = _unfinished(session, [candidate_id])
-    status = "succeeded" if result.succeeded else "failed"
+    status = "stopped" if result.stopped else "succeeded" if result.succeeded else "failed"
     if result.losses is not None:
         row.distillation_loss_id = add_losses(session, context, result, result.losses)
         row.losses = result.losses
     row.loss_start, row.error = result.loss_start, result.error
+    row.readings = [reading_row(reading) for reading in result.readings] or None
+    row.num_steps = result.steps
     _close_attempts(session, [candidate_id], status, result.error)
     return _finish(session, row, status, reward, note)
 
@@ -255,8 +261,8 @@ def _locked(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
 def _unfinished(session: Session, candidate_ids: Sequence[str]) -> list[Candidate]:
     rows = _locked(session, candidate_ids)
     for row in rows:
-        if row.status in ("succeeded", "failed"):
-            raise ConflictError(f"candidate {row.id} has already {row.status}")
+        if row.status in CANDIDATE_ENDS:
+            raise ConflictError(f"candidate {row.id} is done: {row.status}")
     return rows
 
 
@@ -304,6 +310,7 @@ def _record(row: Candidate) -> records.Candidate:
         row,
         records.Candidate,
         index=row.state_index,
+        readings=tuple(reading_of(*values) for values in row.readings or ()),
         architecture=Architecture(
             row.layers, row.heads, row.hidden, row.intermediate, row.activation
         ),

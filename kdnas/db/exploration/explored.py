@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
@@ -59,14 +60,33 @@ def state_counts(session: Session, search_id: str) -> StateCounts:
     succeeded = SearchState.candidate_id.is_not(None)
     row = session.execute(
         select(
-            _number(or_(succeeded, SearchState.failed)),
+            _number(or_(succeeded, SearchState.failed, SearchState.stopped)),
             _number(SearchState.trained.is_(True)),
             _number(and_(succeeded, SearchState.trained.is_(False))),
             _number(and_(~succeeded, SearchState.failed)),
             func.coalesce(func.sum(SearchState.num_attempts), 0),
+            _number(SearchState.stopped.is_(True)),
         ).where(SearchState.search_id == search_id)
     ).one()
-    return StateCounts(*map(int, row))
+    counts = StateCounts(*map(int, row))
+    return (
+        replace(counts, steps_saved=_steps_saved(session, search_id)) if counts.stopped else counts
+    )
+
+
+def _steps_saved(session: Session, search_id: str) -> float | None:
+    """As ``kdnas.search.rungs.steps_saved`` has it of the candidates themselves."""
+    query = select(
+        func.coalesce(func.sum(Candidate.num_steps), 0),
+        func.count(),
+        func.max(case((Candidate.status == "succeeded", Candidate.num_steps))),
+    ).where(
+        Candidate.search_id == search_id,
+        Candidate.status.in_(("succeeded", "stopped")),
+        Candidate.num_steps.is_not(None),
+    )
+    made, trained, whole = session.execute(query).one()
+    return 1 - made / (trained * whole) if whole else None
 
 
 def tried_states(session: Session, search_id: str) -> list[tuple[str, int]]:

@@ -60,6 +60,9 @@ def note_finished(session: Session, candidate: Candidate) -> None:
     if candidate.status == "failed":
         state.failed = True
         return
+    if candidate.status == "stopped":
+        state.stopped = True
+        return
     state.trained = state.trained or not candidate.reused
     if candidate.reward is None:
         return

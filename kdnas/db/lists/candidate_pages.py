@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import ge, le
 from typing import Any, Final, cast
 
@@ -50,12 +50,17 @@ FIELDS: Final[tuple[str, ...]] = (
     "params_millions",
     "reused",
     "num_attempts",
+    "num_steps",
+    "readings",
     "error",
     "note",
     "created_at",
     "finished_at",
 )
 """What a candidate is to the service, in the order of its columns in an export."""
+
+READING: Final = ("step", "loss_mean", "loss_relative", "loss_output", "loss_training")
+"""What each of its readings has, in the order in which it is stored."""
 
 SORTS: Final[Mapping[str, InstrumentedAttribute[Any]]] = {
     "reward": Candidate.reward,
@@ -130,7 +135,8 @@ def list_candidates(
         else:
             query = query.where(condition)
     order = Order(SORTS[sort], Candidate.id, descending, indexed=not few)
-    return as_dicts(read_page(session, query, order, scope, limit, cursor))
+    page = as_dicts(read_page(session, query, order, scope, limit, cursor))
+    return PageOf([_told(row.values()) for row in page.items], page.next_cursor)
 
 
 def candidates_after(
@@ -141,13 +147,13 @@ def candidates_after(
     query = _selected(search_id).order_by(Candidate.episode, Candidate.position).limit(limit)
     if last is not None:
         query = query.where(place > tuple_(*map(literal, last)))
-    return [dict(zip(FIELDS, row, strict=True)) for row in session.execute(query)]
+    return [_told(row) for row in session.execute(query)]
 
 
 def read_candidates(session: Session, candidate_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Read the candidates with these ids, in the order of the ids."""
     query = select(*_columns()).where(Candidate.id.in_(candidate_ids))
-    found = {row.id: dict(zip(FIELDS, row, strict=True)) for row in session.execute(query)}
+    found = {row.id: _told(row) for row in session.execute(query)}
     return [found[candidate_id] for candidate_id in candidate_ids]
 
 
@@ -170,7 +176,7 @@ def read_candidate(session: Session, candidate_id: str) -> dict[str, Any]:
         select(Attempt).where(Attempt.candidate_id == candidate_id).order_by(Attempt.id)
     )
     return {
-        **dict(zip(FIELDS, row, strict=False)),
+        **_told(row[:-1]),
         "attempts": [
             {
                 "worker": attempt.worker,
@@ -186,6 +192,13 @@ def read_candidate(session: Session, candidate_id: str) -> dict[str, Any]:
             for step, loss, rate in row.curve or ()
         ],
     }
+
+
+def _told(row: Iterable[Any]) -> dict[str, Any]:
+    """One candidate's columns by name, with each of its readings by name as well."""
+    told = dict(zip(FIELDS, row, strict=True))
+    told["readings"] = [dict(zip(READING, one, strict=True)) for one in told["readings"] or ()]
+    return told
 
 
 def _columns() -> list[Any]:
@@ -208,7 +221,7 @@ def _is_narrow(wanted: Wanted) -> bool:
     return (
         "architecture" in wanted
         or len(wanted.get("episode", range(_FEW))) < _FEW
-        or "succeeded" not in wanted.get("status", ("succeeded",))
+        or not {"succeeded", "stopped"} & {*wanted.get("status", ("succeeded",))}
     )
 
 

@@ -129,6 +129,8 @@ class Candidate(Dated, Base):
     """An architecture proposed in a search; its five numbers are columns, so that they filter.
 
     One that failed has no reward; it has losses if it was trained to the end and has not learned.
+    ``readings`` are those at the rungs of its search, each a list of [step, mean, relative, output,
+    training], null without any; ``num_steps`` those that its own training made.
 
     The indices serve a table of 100 000 candidates that is sorted by any column of figures, from
     either end.
@@ -186,6 +188,8 @@ class Candidate(Dated, Base):
     num_attempts: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None]
     note: Mapped[str | None]
+    readings: Mapped[list[Any] | None]
+    num_steps: Mapped[int | None]
     distillation_loss_id: Mapped[int | None] = mapped_column(
         RowNumber, ForeignKey("distillation_losses.id")
     )
@@ -211,7 +215,7 @@ class SearchState(Base):
 
     ``candidate_id`` is the first candidate of the state, by episode and position, that has a
     reward; it stands for the state. ``trained``: one of its candidates succeeded with losses of
-    its own; ``failed``: one of them failed.
+    its own; ``failed``: one of them failed; ``stopped``: one of them was stopped at a rung.
     """
 
     __tablename__ = "search_states"
@@ -227,6 +231,7 @@ class SearchState(Base):
     num_attempts: Mapped[int] = mapped_column(default=0)
     trained: Mapped[bool] = mapped_column(default=False)
     failed: Mapped[bool] = mapped_column(default=False)
+    stopped: Mapped[bool] = mapped_column(default=False)
     candidate_id: Mapped[str | None] = mapped_column(
         ForeignKey("candidates.id", ondelete="CASCADE")
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,15 +12,14 @@ from sqlalchemy.orm import Session
 from kdnas.architecture import Architecture
 from kdnas.db.exploration import losses
 from kdnas.db.models import Sweep, SweepState
+from kdnas.db.readings import reading_of, reading_row
 from kdnas.db.records import OwnerKind, record_of
 from kdnas.db.repository.jobs import add_job, get_job, locked_job
 from kdnas.records import (
     JobRecord,
-    Losses,
     LossName,
     MiniKDContext,
     MiniKDResult,
-    Reading,
     SweepFacts,
     SweptState,
 )
@@ -104,7 +102,7 @@ def add_state(
             seed=seed,
             state_index=index,
             architecture=str(result.architecture),
-            readings=[_row(reading) for reading in result.readings],
+            readings=[reading_row(reading) for reading in result.readings],
             error=result.error,
             train_seconds=result.train_seconds,
         )
@@ -112,12 +110,6 @@ def add_state(
     known = context and losses.known_losses(session, context, [result.architecture])
     if context is not None and not known and result.succeeded and result.losses is not None:
         losses.add_losses(session, context, result, result.losses)
-
-
-def _row(reading: Reading) -> list[float | None]:
-    found = reading.losses
-    training = found.training if reading.step else None
-    return [reading.step, found.mean, found.relative, found.output, training]
 
 
 def swept(session: Session, sweep_id: str) -> set[tuple[int, int]]:
@@ -138,7 +130,7 @@ def swept_states(session: Session, sweep_id: str) -> Iterator[SweptState]:
     ).order_by(SweepState.state_index, SweepState.seed)
     for row in session.execute(_of(query, sweep_id)):
         index, architecture, seed, readings, error, seconds = row
-        read = tuple(_reading(*values) for values in readings)
+        read = tuple(reading_of(*values) for values in readings)
         yield SweptState(index, Architecture.parse(architecture), seed, read, error, seconds)
 
 
@@ -165,13 +157,6 @@ def known_starts(
                 if first.step == 0:
                     found[state.architecture] = first.losses.named(loss)
     return found
-
-
-def _reading(
-    step: int, mean: float, relative: float, output: float, training: float | None
-) -> Reading:
-    training = math.nan if training is None else training
-    return Reading(step, Losses(training, mean, relative, output))
 
 
 def _of(query: Any, sweep_id: str) -> Any:

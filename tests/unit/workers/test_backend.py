@@ -18,7 +18,7 @@ from kdnas.records import (
     MiniKDRequest,
     MiniKDResult,
 )
-from kdnas.testing.backend_contract import BackendContract, check_events
+from kdnas.testing.backend_contract import RungContract, check_events
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 from workers import backend as backend_module
 from workers.backend import BackendPlan, LocalBackend, build_backend, out_of_memory
@@ -45,7 +45,7 @@ def plan(lab: TinyLab, group_size: int = 3) -> BackendPlan:
     return BackendPlan(1, 1, group_size, "cpu", 1.0, lab.store.url)
 
 
-class TestLocalBackend(BackendContract):
+class TestLocalBackend(RungContract):
     architectures = STUDENTS
 
     @pytest.fixture(autouse=True)

@@ -151,6 +151,8 @@ const SENTENCES = {
   candidate_finished: (p) =>
     p.status === "failed"
       ? `${p.architecture} failed${because(p.error)}`
+      : p.status === "stopped"
+      ? `${p.architecture} ${p.note}`
       : `${p.architecture}: reward ${fixed(p.reward)}, loss ${fixed(p.loss_relative)}, ${ms(p.latency_ms)}` +
         (p.reused ? ", known before" : ""),
   episode_finished: (p) =>

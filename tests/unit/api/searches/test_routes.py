@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,26 @@ from api.searches.schemas import (
     SearchShape,
 )
 from kdnas.architecture import Architecture
+from kdnas.cli.screens.event_words import in_words
 from kdnas.db.engine import Database
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.lists.candidate_pages import FIELDS
 from kdnas.db.models import Search
-from kdnas.db.repository import jobs, latencies, searches
-from kdnas.records import SearchFacts
+from kdnas.db.repository import events, jobs, latencies, searches
+from kdnas.records import Reading, SearchFacts
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
 from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
 from kdnas.testing.benchmark_space import benchmark_start
+from kdnas.testing.journal_contract import (
+    CONTEXT,
+    LARGE,
+    LOSSES,
+    SMALL,
+    new_candidates,
+    result_of,
+)
 from kdnas.testing.many_candidates import add_many_candidates
 from kdnas.testing.truth import assert_shape
 
@@ -505,6 +515,55 @@ def test_exports_say_the_same(client: TestClient, many: str) -> None:
     for column in ("reward", "loss_start"):
         assert [row[column] for row in table] == [row[column] for row in as_json]
     assert client.get(f"{SEARCHES}/many/export?format=xlsx").status_code == 422
+
+
+def test_what_rungs_stopped_is_told_everywhere(client: TestClient, database: Database) -> None:
+    search_id = client.post(SEARCHES, json={"name": "mine"}).json()["id"]
+    journal = DatabaseJournal(database)
+    whole, stopped = journal.begin_episode(
+        search_id, 1, None, None, None, new_candidates()
+    ).candidates
+    journal.start_attempt([whole.id, stopped.id], "worker")
+    reading = Reading(5, LOSSES)
+    done = replace(result_of(whole.id, SMALL), readings=(reading,))
+    journal.finish_candidate(whole.id, CONTEXT, done, 0.5, None)
+    ended = replace(result_of(stopped.id, LARGE), losses=None, steps=5, readings=(reading,))
+    journal.finish_candidate(stopped.id, CONTEXT, ended, None, "stopped after 5 of 20 steps")
+
+    told = {
+        "step": 5,
+        **{f"loss_{name}": value for name, value in asdict(LOSSES).items()},
+    }
+    (row,) = client.get(f"{SEARCHES}/mine/candidates?status=stopped").json()["items"]
+    assert_shape(CandidateShape, row)
+    assert (row["id"], row["reward"], row["loss_relative"]) == (stopped.id, None, None)
+    assert (row["num_steps"], row["note"]) == (5, "stopped after 5 of 20 steps")
+    assert row["readings"] == [told]
+    detail = client.get(f"/api/v1/candidates/{stopped.id}").json()
+    assert_shape(CandidateDetail, detail)
+    assert {key: detail[key] for key in row} == row
+    assert [attempt["outcome"] for attempt in detail["attempts"]] == ["stopped"]
+    found = client.get(f"{SEARCHES}/mine").json()
+    assert found["num_candidates_finished"] == 2
+    assert (found["summary"]["stopped"], found["summary"]["explored"]) == (1, 2)
+    assert found["summary"]["steps_saved"] == pytest.approx(1 - 25 / 40)
+    for path in ("ranking", "points", "pareto"):
+        (only,) = client.get(f"{SEARCHES}/mine/{path}").json()["items"]
+        assert only["architecture"] == str(SMALL)
+    with database.read() as session:
+        all_events = events.events_since(session, job_id=search_id)
+    (event,) = (e for e in all_events if e.payload.get("candidate") == stopped.id)
+    assert (event.payload["status"], event.payload["num_steps"]) == ("stopped", 5)
+    assert in_words(event) == f"{LARGE} stopped after 5 of 20 steps"
+
+    exports = {k: client.get(f"{SEARCHES}/mine/export?format={k}") for k in ("csv", "parquet")}
+    as_json = client.get(f"{SEARCHES}/mine/export?format=json").json()
+    assert [r["readings"] for r in as_json] == [[told], [told]]
+    as_csv = list(csv.DictReader(io.StringIO(exports["csv"].text)))
+    assert [json.loads(r["readings"]) for r in as_csv] == [[told], [told]]
+    table = pq.read_table(io.BytesIO(exports["parquet"].content)).to_pylist()
+    assert [r["readings"] for r in table] == [[told], [told]]
+    assert [r["num_steps"] for r in table] == [20, 5]
 
 
 def test_an_empty_search_is_exported(client: TestClient) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from kdnas.architecture import Architecture
@@ -14,7 +16,7 @@ from kdnas.db.exploration import explored
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.models import Candidate, SearchState
 from kdnas.db.repository import jobs, searches
-from kdnas.records import Losses, Proposal
+from kdnas.records import CANDIDATE_ENDS, Losses, Proposal, Reading
 from kdnas.search.protocols import NewCandidate
 from kdnas.search.summary import summarise, summarise_states
 from kdnas.testing.journal_contract import CONTEXT, KNOWN, LOSSES, result_of
@@ -37,10 +39,11 @@ def expected(database: Database, search_id: str) -> dict[int, dict[str, Any]]:
             state: {
                 "architecture": rows[0].architecture,
                 "num_candidates": len(rows),
-                "num_finished": sum(row.status in ("succeeded", "failed") for row in rows),
+                "num_finished": sum(row.status in CANDIDATE_ENDS for row in rows),
                 "num_attempts": sum(row.num_attempts for row in rows),
                 "trained": any(row.status == "succeeded" and not row.reused for row in rows),
                 "failed": any(row.status == "failed" for row in rows),
+                "stopped": any(row.status == "stopped" for row in rows),
                 "candidate_id": next((row.id for row in rows if row.reward is not None), None),
             }
             for state, rows in by_state.items()
@@ -60,6 +63,7 @@ def stored(database: Database, search_id: str) -> dict[int, dict[str, Any]]:
                     "num_attempts",
                     "trained",
                     "failed",
+                    "stopped",
                     "candidate_id",
                 )
             }
@@ -117,3 +121,30 @@ def test_a_summary_of_the_states_is_that_of_all_candidates(database: Database) -
     assert summarise_states(record, counts, states) == whole
     short = summarise_states(record, counts, states, num_best=3)
     assert short == {**whole, "best": whole["best"][:3]}
+
+
+def test_a_summary_counts_what_was_stopped(database: Database) -> None:
+    journal = DatabaseJournal(database)
+    with database.write() as session:
+        search_id = searches.create_search(session, {}).id
+    new = [
+        NewCandidate(Proposal(state, "random"), STATES[state], 1.0, 0.5, 2.0) for state in range(3)
+    ]
+    candidates = journal.begin_episode(search_id, 1, None, None, None, new).candidates
+    journal.start_attempt([c.id for c in candidates], "worker")
+    for candidate, steps in zip(candidates, (20, 5, 8), strict=True):
+        result = result_of(candidate.id, candidate.architecture)
+        if steps < 20:
+            reading = (Reading(steps, LOSSES),)
+            result = replace(result, losses=None, steps=steps, readings=reading)
+        journal.finish_candidate(candidate.id, CONTEXT, result, 0.5 if steps == 20 else None, None)
+        assert stored(database, search_id) == expected(database, search_id)
+    journal.end_episode(search_id, 1, None, b"")
+    with database.read() as session:
+        record = searches.get_search(session, search_id)
+        counts = explored.state_counts(session, search_id)
+        states = explored.explored_states(session, search_id)
+    assert (counts.explored, counts.stopped, counts.trained) == (3, 2, 1)
+    assert counts.steps_saved == pytest.approx(1 - 33 / 60)
+    whole = summarise(record, journal.episodes(search_id))
+    assert summarise_states(record, counts, states) == whole

@@ -46,7 +46,8 @@ def test_what_happens_is_counted(database: Database, monkeypatch: pytest.MonkeyP
     journal.interrupt_attempts([third.id], "lost")
     journal.reuse_losses(fourth.id, KNOWN, 0.5, None)
     after = read(database)
-    assert after.candidates == {"proposed": 1, "running": 0, "succeeded": 2, "failed": 1}
+    ended = {"succeeded": 2, "failed": 1, "stopped": 0}
+    assert after.candidates == {"proposed": 1, "running": 0, **ended}
     assert (after.num_in_training, after.num_workers, after.num_reused) == (0, 0, 1)
     assert after.num_trained_last_hour == 1
     later = statistics.utc_now() + timedelta(minutes=61)

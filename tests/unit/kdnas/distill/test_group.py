@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import subprocess
@@ -19,8 +20,11 @@ from kdnas.architecture import Architecture
 from kdnas.distill.group import MiniKD
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
+from kdnas.distill.teacher_pass import TeacherPass
+from kdnas.models.batch import Batch
 from kdnas.models.families import FAMILIES
-from kdnas.records import MiniKDRequest, MiniKDResult
+from kdnas.models.taps import Activations
+from kdnas.records import MiniKDRequest, MiniKDResult, Rung
 from kdnas.specs.parts import TrainingSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
@@ -162,6 +166,69 @@ def test_a_student_may_end_before_its_schedule_does(lab: TinyLab) -> None:
     assert [*engine.train([MiniKDRequest("x", Architecture.parse(STUDENTS[0]), (), 0)])] == [
         replace(found[STUDENTS[0]], candidate_id="x", train_seconds=ANY)
     ]
+
+
+@pytest.mark.parametrize("objective", ["hs", "hs+od"])
+def test_who_is_stopped_at_a_rung_changes_nothing_for_its_companions(
+    lab: TinyLab, objective: str
+) -> None:
+    """Its loss is that of a whole training at that step, and its memory is free at once."""
+    lab = lab.with_lm_head() if objective == "hs+od" else lab
+    engine = engine_of(lab, dropout=0.1, objective=objective)
+    asked = [MiniKDRequest(n, Architecture.parse(n), (3, 7)) for n in STUDENTS]
+    whole = {r.candidate_id: r for r in engine.train(asked) if isinstance(r, MiniKDResult)}
+    at_three = {name: result.readings[1].losses.output for name, result in whole.items()}
+    limits = [Rung(3, value, "output") for value in at_three.values()]
+    low = [replace(rung, most=rung.most - 1e-9) for rung in limits]
+    rungs = [(low[0],), (limits[1],), (limits[2], replace(low[2], step=7, most=0.0)), (low[3],)]
+    some = [replace(r, rungs=own) for r, own in zip(asked, rungs, strict=True)]
+    living, found = {}, {}
+    for item in engine.train(some):
+        if isinstance(item, MiniKDResult):
+            found[item.candidate_id] = item
+        else:
+            gc.collect()
+            living[item] = sum(isinstance(o, torch.optim.AdamW) for o in gc.get_objects())
+    assert living == {step: 4 if step <= 3 else 2 if step <= 7 else 1 for step in range(1, 11)}
+    assert [found[name].stopped for name in STUDENTS] == [True, False, True, True]
+    assert [found[name].steps for name in STUDENTS] == [3, 10, 7, 3]
+    for name, steps in zip(STUDENTS, (3, 10, 7, 3), strict=True):
+        assert found[name].readings == tuple(r for r in whole[name].readings if r.step <= steps)
+        assert found[name].curve == tuple(p for p in whole[name].curve if p.step <= steps)
+        assert (found[name].losses, found[name].error) == (
+            whole[name].losses if steps == 10 else None,
+            None,
+        )
+
+
+def test_when_all_are_stopped_the_teacher_rests(
+    lab: TinyLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, runs = engine_of(lab), 0
+    once = TeacherPass.__call__
+
+    def counted(self: TeacherPass, batch: Batch, *, exact: bool = False) -> Activations:
+        nonlocal runs
+        runs += not exact
+        return once(self, batch, exact=exact)
+
+    monkeypatch.setattr(TeacherPass, "__call__", counted)
+    asked = [replace(r, rungs=(Rung(2, 0.0),)) for r in requests(STUDENTS[:2])]
+    asked.append(MiniKDRequest("last", Architecture.parse(STUDENTS[2]), last_step=4))
+    items = list(engine.train(asked))
+    assert [item for item in items if isinstance(item, int)] == [1, 2, 3, 4]
+    assert runs == 4
+    shares = [item.train_seconds for item in items if isinstance(item, MiniKDResult)]
+    assert shares[0] == shares[1] < shares[2]
+
+
+def test_a_rung_at_the_end_stops_nobody(lab: TinyLab) -> None:
+    engine = engine_of(lab)
+    (asked,) = requests(STUDENTS[:1])
+    (whole,) = train(engine, STUDENTS[:1]).values()
+    late = replace(asked, rungs=(Rung(10, 0.0), Rung(99, 0.0)))
+    (found,) = [r for r in engine.train([late]) if isinstance(r, MiniKDResult)]
+    assert bits(found) == bits(whole)
 
 
 def test_dropout_dtype_start_and_seed_do_matter(lab: TinyLab) -> None:

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from kdnas.errors import BackendError
-from kdnas.testing.backend_contract import BackendContract, check_events
+from kdnas.testing.backend_contract import BackendContract, RungContract, check_events
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE
 from kdnas.testing.fake_backend import FakeBackend
 
 STATES = BENCHMARK_SPACE.states[:7]
 
 
-class TestFakeBackend(BackendContract):
+class TestFakeBackend(RungContract):
     architectures = STATES
 
     def make(self) -> FakeBackend:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kdnas.architecture import Architecture
 from kdnas.records import Candidate, Episode, Losses
 from kdnas.search.history import extended, history_of
@@ -73,3 +75,22 @@ def test_the_loss_that_rewards_are_made_of_is_told() -> None:
     told = history_of([episode(1, [0.75, None])], "relative").episodes[0]
     assert [o.loss for o in told] == [0.25, None]
     assert [o.loss for o in history_of([episode(1, [0.75])], "output").episodes[0]] == [0.5]
+
+
+def test_stopped_states_are_told_with_what_is_foretold_of_them() -> None:
+    """They are no failures, and count neither as the best nor as the worst that was seen."""
+    first = episode(1, [0.75, None, None])
+    stopped = replace(first.candidates[2], status="stopped")
+    told = history_of(
+        [replace(first, candidates=(*first.candidates[:2], stopped))],
+        "relative",
+        lambda candidate: (0.9, 0.99 if candidate is stopped else 0.0),
+    )
+    trained, failed, foretold = told.episodes[0]
+    assert (trained.reward, trained.stopped) == (0.75, False)
+    assert (failed.reward, failed.failed, failed.stopped) == (0.75, True, False)
+    assert (foretold.loss, foretold.reward) == (0.9, 0.99)
+    assert (foretold.failed, foretold.stopped) == (False, True)
+    assert told.global_best(2) == told.previous_best(2) == trained
+    assert told.trained == {10: 0.25}
+    assert told.indices == {10, 11, 12}

@@ -33,7 +33,8 @@ from kdnas.search.progress import (
     SearchStarted,
 )
 from kdnas.search.protocols import Backend, History, Journal, SearchProblem
-from kdnas.search.reward import ranking
+from kdnas.search.reward import RewardFunction, ranking
+from kdnas.search.rungs import steps_saved
 from kdnas.specs.search import SearchSpec
 from kdnas.testing.benchmark_space import (
     BENCHMARK_SPACE,
@@ -630,3 +631,173 @@ def test_a_strategy_is_told_what_is_known_and_the_loss_of_each_student() -> None
         loss = benchmark_losses(BENCHMARK_SPACE[observation.index]).relative
         assert observation.loss == loss
         assert problem.reward_of(observation.index, loss) == observation.reward
+
+
+RUNGS = {
+    "controller": {"episodes": 6, "candidates": 6},
+    "proxy": {"steps": 10, "rungs": [3, 6], "keep": 4},
+}
+
+
+class DrawingStrategy(CountingStrategy):
+    """Proposes what it would propose whatever the rewards are."""
+
+    def tell(self, episode: int, history: History) -> float | None:
+        super().tell(episode, history)
+        self.total = 0.0
+        return None
+
+
+def noisy(architecture: Architecture) -> Losses:
+    """Losses that a reading on the way foretells in part only."""
+    found = benchmark_losses(architecture)
+    off = 0.06 * math.sin(1e6 * found.relative)
+    return replace(found, relative=found.relative + off)
+
+
+@pytest.mark.parametrize("goal", ["reward", "limit", "front"])
+def test_rungs_stop_students_that_are_not_wanted(goal: str) -> None:
+    spec = {**RUNGS, "goal": goal, "limits": {"max_latency_ratio": 2}}
+    world, whole, backend = World(spec), World({**spec, "proxy": {}}), FakeBackend()
+    strategy = DrawingStrategy()
+    assert world.run(backend, strategy=strategy) == "succeeded"
+    whole.run(strategy=DrawingStrategy())
+    assert [c.index for c in world.candidates] == [c.index for c in whole.candidates]
+    stopped = [c for c in world.candidates if c.status == "stopped"]
+    assert 4 <= len(stopped) <= 28
+    assert min(c.episode for c in stopped) == 3  # the eight that it takes are there by then
+    for candidate in stopped:
+        assert (candidate.losses, candidate.reward, candidate.error) == (None, None, None)
+        assert candidate.num_steps == candidate.readings[-1].step in {3, 6}
+        assert f"stopped after {candidate.num_steps} of 10 steps: a loss" in str(candidate.note)
+    rest = [c for c in world.candidates if c.status == "succeeded"]
+    assert len(rest) + len(stopped) == len(world.candidates)
+    assert all(len(c.readings) == 2 and c.num_steps == 10 for c in rest)
+    assert [c.index for c in ranking(world.candidates)][:4] == [
+        c.index for c in ranking(whole.candidates)
+    ][:4] or goal == "front"
+    made = sum(c.num_steps or 0 for c in world.candidates)
+    assert steps_saved(world.candidates) == pytest.approx(1 - made / (10 * 36))
+    assert steps_saved(whole.candidates) is None
+
+    told = {o.index: o for episode in strategy.seen[-1].episodes for o in episode}
+    for candidate in stopped:  # here a straight line foretells the final loss
+        seen = told[candidate.index]
+        assert seen.stopped
+        assert not seen.failed
+        assert seen.loss == pytest.approx(benchmark_losses(candidate.architecture).relative)
+        ratio = world.setup.latencies.entries[str(candidate.architecture)].latency_ms
+        assert seen.reward == pytest.approx(
+            world_reward(world, seen.loss, ratio / world.setup.latencies.teacher_ms)
+        )
+    for number, history in enumerate(strategy.seen, 1):
+        assert len(history.episodes) == number
+
+
+def world_reward(world: World, loss: float | None, ratio: float) -> float:
+    assert loss is not None
+    return RewardFunction.from_spec(world.setup.spec.judged_by).of_loss(loss, ratio)
+
+
+def test_what_was_stopped_is_told_anew_as_more_becomes_known() -> None:
+    world, strategy = World(RUNGS), DrawingStrategy()
+    world.run(FakeBackend(noisy), strategy=strategy)
+    seen = [
+        [(h.episodes[2][i].loss, h.episodes[2][i].stopped) for i in range(6)]
+        for h in strategy.seen[2:]
+    ]
+    assert any(stopped for _, stopped in seen[0])
+    for (first, stopped), (last, _) in zip(seen[0], seen[-1], strict=True):
+        assert (first != last) == stopped
+
+
+def test_decisions_hang_neither_on_groups_nor_on_the_order_of_results() -> None:
+    worlds = []
+    for size in (1, 2, 6):
+        worlds.append(World(RUNGS))
+        worlds[-1].run(FakeBackend(noisy, group_size=size))
+    first, *others = (
+        [(c.index, c.status, c.num_steps, c.note, c.reward) for c in w.candidates] for w in worlds
+    )
+    assert {"succeeded", "stopped"} == {status for _, status, *_ in first}
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("where", ["before", "after", "backend"])
+def test_killed_anywhere_a_search_with_rungs_decides_the_same_again(where: str) -> None:
+    odd = {"losses": noisy, "fail": frozenset(NAMES[::17]), "interrupt": frozenset(NAMES[::5])}
+    undisturbed, backend = World(RUNGS), FakeBackend(**odd)
+    undisturbed.run(backend)
+    decisions = {str(r.architecture): r.rungs for r in backend.requests}
+    for at in range(30, 400, 3):
+        world = World(RUNGS)
+        first = DyingBackend(at if where == "backend" else 0, **odd)
+        journal = DyingJournal(world.journal, at if where != "backend" else 0, where == "after")
+        try:
+            world.run(first, journal)
+        except Killed:
+            killed = True
+        else:
+            killed = False
+        second = FakeBackend(**odd)
+        if world.status[0] != "succeeded":
+            assert world.run(second) == "succeeded"
+        assert world.outcome == undisturbed.outcome, at
+        assert [c.note for c in world.candidates] == [c.note for c in undisturbed.candidates]
+        for request in (*first.requests, *second.requests):
+            assert request.rungs == decisions[str(request.architecture)]
+        if not killed:
+            break
+    assert not killed
+    assert any(c.status == "stopped" for c in undisturbed.candidates)
+
+
+def test_what_was_stopped_is_neither_offered_again_nor_looked_up() -> None:
+    world, strategy = World(RUNGS), CountingStrategy()
+    offered: dict[int, set[int]] = {}
+    ask = strategy.ask
+
+    def watched(
+        episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        offered[episode] = {*allowed}
+        return ask(episode, count, allowed, history)
+
+    strategy.ask = watched  # type: ignore[method-assign]
+    world.run(strategy=strategy)
+    stopped = {c.index: c.episode for c in world.candidates if c.status == "stopped"}
+    assert stopped
+    for index, episode in stopped.items():
+        assert all((index in allowed) == (n <= episode) for n, allowed in offered.items())
+    bests = [(e.global_best, e.previous_best) for e in world.episodes]
+    assert not {*stopped} & {index for pair in bests for index in pair}
+
+    world.spec = {**RUNGS, "proxy": {"steps": 10}}
+    world.new_search()
+    backend = FakeBackend()
+    world.run(backend)
+    known = {c.index for c in world.candidates if c.reused}
+    assert known
+    assert not known & {*stopped}
+
+
+def test_a_rung_with_too_few_students_stops_nobody() -> None:
+    world, backend = World({**RUNGS, "controller": {"episodes": 3, "candidates": 3}}), FakeBackend()
+    world.run(backend)
+    assert {(r.read_after, r.rungs) for r in backend.requests} == {((3, 6), ())}
+    assert {c.status for c in world.candidates} == {"succeeded"}
+    assert all([r.step for r in c.readings] == [3, 6] for c in world.candidates)
+    plain = World({**SPEC, "proxy": {"steps": 10}})
+    plain.run(backend)
+    assert {c.readings for c in plain.candidates} == {()}
+
+
+def test_a_worker_that_ends_a_training_by_itself_has_not_done_it() -> None:
+    class Impatient(FakeBackend):
+        def _result(self, request: MiniKDRequest) -> MiniKDResult:
+            found = super()._result(request)
+            return replace(found, losses=None, steps=3, readings=found.readings[:1])
+
+    world = World(RUNGS)
+    with pytest.raises(TrainingError, match="ended it after 3 steps without being asked to"):
+        world.run(Impatient())

@@ -55,6 +55,19 @@ EPISODES = [
 ]
 
 
+def test_what_was_stopped_is_explored_and_has_no_rank() -> None:
+    whole = [row(i, 0.1 * i, 2.0 + i, num_steps=100) for i in range(1, 3)]
+    ended = [row(i, None, 2.0, 2, status="stopped", num_steps=n) for i, n in ((7, 20), (8, 60))]
+    episodes = [Episode("s1", n, 1.0, True, candidates=(*c,)) for n, c in ((1, whole), (2, ended))]
+    summary = summarise(RECORD, episodes)
+    assert (summary["explored"], summary["trained"], summary["failed"]) == (4, 2, 0)
+    assert (summary["stopped"], summary["steps_saved"]) == (2, pytest.approx(0.3))
+    ranks = [*summary["best"], *summary["pareto"]]
+    assert {entry["architecture"] for entry in ranks} == {str(c.architecture) for c in whole}
+    rescored = summarise(RECORD, episodes, RewardSpec(alpha=0.0))
+    assert [entry["reward"] for entry in rescored["best"]] == pytest.approx([0.2, 0.1])
+
+
 def test_counts_and_order() -> None:
     summary = summarise(RECORD, EPISODES)
     assert {k: v for k, v in summary.items() if not isinstance(v, (list, dict))} == {
@@ -68,6 +81,8 @@ def test_counts_and_order() -> None:
         "reused": 1,
         "failed": 1,
         "attempts": 5,
+        "stopped": 0,
+        "steps_saved": None,
         "hypervolume": None,
     }
     assert [b["reward"] for b in summary["best"]] == [0.8, 0.5, 0.4]

@@ -197,6 +197,15 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"objective": {"name": "od", "positions": "mask"}}, "did you mean 'masked'?"),
         ({"objective": 5}, "objective: write a name or `key: value` lines (given: 5)"),
         ({"proxy": {"epochs": None}}, "proxy: give steps or epochs"),
+        ({"proxy": {"rungs": [30, 30]}}, "give each rung once and in rising order, not [30, 30]"),
+        ({"proxy": {"rungs": [0]}}, "greater than or equal to 1 (given: 0)"),
+        ({"proxy": {"rungs": list(range(1, 22))}}, "at most 20"),
+        (
+            {"proxy": {"steps": 120, "rungs": [30, 120]}},
+            "proxy: rungs lie before the last step of a training, which has 120 steps, and [120] "
+            "do not; give smaller ones",
+        ),
+        ({"proxy": {"rungs": [30], "keep": 0}}, "greater than or equal to 1 (given: 0)"),
         ({"proxy": {"learning_rate": math.nan}}, "proxy.learning_rate"),
         ({"proxy": {"learning_rate": math.inf}}, "given: inf"),
         ({"proxy": {"betas": [0.9]}}, "proxy.betas.1: is missing"),

@@ -43,6 +43,7 @@ def test_a_preset_trains_students_of_a_sweep_as_those_of_its_search() -> None:
         ({"steps": list(range(21))}, "at most 20"),
         ({"seeds": [1, 1]}, "give each seed once, not [1, 1]"),
         ({"seeds": []}, "seeds: "),
+        ({"proxy": {"steps": 40, "rungs": [30]}}, "trains every state to its end"),
         ({"states": 0}, "greater than or equal to 1 (given: 0)"),
         ({"controller": {}}, "unknown key 'controller'"),
     ],

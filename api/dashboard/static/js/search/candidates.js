@@ -25,7 +25,7 @@ export class CandidateTable {
       );
     const columns = [
       { label: "Architecture", sort: "architecture", cell: open },
-      { label: "Status", cell: (c) => chip(c.status) },
+      { label: "Status", cell: (c) => el("span", { title: c.note ?? c.error }, chip(c.status)) },
       { label: "Reward", sort: "reward", num: true, cell: (c) => fixed(c.reward) },
       { label: "Predicted", sort: "predicted_reward", num: true, cell: (c) => fixed(c.predicted_reward) },
       { label: "Relative loss", sort: "loss_relative", num: true, cell: (c) => fixed(c.loss_relative) },

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { Chart, colour, curve as line } from "../charts.js";
 import { byId, el, isOperator, problem, show } from "../dom.js";
-import { exactMoment, fixed, millions, ms, parts, percent } from "../format.js";
+import { exactMoment, fixed, millions, ms, parts, percent, plural, whole } from "../format.js";
 import { LOSS_START, chip, facts } from "../parts.js";
 import { plainTable } from "../table.js";
 
@@ -69,6 +69,8 @@ export class Panel {
         ["Output loss", fixed(candidate.loss_output)],
         ["Mean loss", fixed(candidate.loss_mean)],
         [el("span", { title: LOSS_START }, "Loss at the start"), fixed(candidate.loss_start)],
+        ...candidate.readings.map((r) => [`Relative loss after ${plural(r.step, "step")}`, fixed(r.loss_relative)]),
+        ["Steps made", candidate.num_steps == null ? "–" : whole(candidate.num_steps)],
         ["Latency", `${ms(candidate.latency_ms)} (${percent(candidate.latency_ratio)} of the teacher's)`],
         ["Parameters", millions(candidate.params_millions)],
       ]),

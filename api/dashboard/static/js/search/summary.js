@@ -79,7 +79,9 @@ function figures(search) {
       "Of these",
       `${whole(summary?.trained)}`, small("trained"),
       summary?.reused ? [` ${whole(summary.reused)}`, small("known")].flat() : null,
+      summary?.stopped ? [` ${whole(summary.stopped)}`, small("stopped early")].flat() : null,
       summary?.failed ? [` ${whole(summary.failed)}`, small("failed")].flat() : null,
     ].flat(),
-  ]);
+    summary?.steps_saved == null ? null : ["Rungs saved", percent(summary.steps_saved), small("of the steps")],
+  ].filter(Boolean));
 }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from kdnas.architecture import Architecture
 from kdnas.cli.screens.search import SearchScreen, candidate_line, found_so_far, show_result
 from kdnas.cli.tables.candidates import write_table
-from kdnas.records import Candidate, Episode, Losses, SearchRecord
+from kdnas.records import Candidate, Episode, Losses, Reading, SearchRecord
 from kdnas.search.progress import EpisodeDone
 from kdnas.search.summary import summarise
 
@@ -37,6 +39,18 @@ DONE = Candidate(
 UNKNOWN = replace(DONE, id="c1", position=1, index=1, reward=0.6, loss_start=None)
 RUINED = replace(
     DONE, id="c2", position=2, index=2, status="failed", reward=None, error="has not learned: 1.03"
+)
+STOPPED = replace(
+    DONE,
+    id="c3",
+    position=3,
+    index=3,
+    status="stopped",
+    losses=None,
+    reward=None,
+    note="stopped after 30 of 480 steps: a loss of 0.612 by then foretells 0.524",
+    readings=(Reading(30, Losses(0.1, 0.2, 0.612, 0.375)),),
+    num_steps=30,
 )
 EPISODES = [Episode("s", 1, 1.0, True, candidates=(DONE, UNKNOWN, RUINED))]
 
@@ -80,6 +94,22 @@ def test_a_failed_candidate_says_why_also_with_losses() -> None:
         ["12,12,768,3072,gelu", "failed:", "has", "not", "learned:", "1.03"]
     )
     assert "relative 0.250  output 0.375" in candidate_line(DONE)
+
+
+def test_a_stopped_candidate_says_where_and_why() -> None:
+    assert candidate_line(STOPPED) == f"12,12,768,3072,gelu      {STOPPED.note}"
+
+
+def test_the_result_says_what_rungs_have_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = replace(DONE, num_steps=480)
+    search = [Episode("s", 1, 1.0, True, candidates=(whole, STOPPED, RUINED))]
+    show_result(summarise(RECORD, search), to_stderr=False)
+    _, head, saved, *_ = capsys.readouterr().out.splitlines()
+    assert head.endswith("3 explored (1 trained, 0 looked up, 1 failed, 1 stopped early)")
+    assert saved == "rungs saved 47 % of the steps"
+    show_result(summarise(RECORD, EPISODES), to_stderr=False)
+    assert "rungs" not in (out := capsys.readouterr().out)
+    assert "stopped" not in out
 
 
 def test_the_table_shows_starts_within_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,3 +177,22 @@ def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:
         rows = list(csv.DictReader(stream))
     assert [row["loss_start"] for row in rows] == ["0.625", "", "0.625"]
     assert [row["output_loss"] for row in rows] == ["0.375"] * 3
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_a_file_has_what_was_read_at_rungs(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"candidates.{kind}"
+    search = [Episode("s", 1, 1.0, True, candidates=(DONE, STOPPED))]
+    write_table(RECORD, search, path, kind)
+    if kind == "csv":
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = [{**r, "readings": json.loads(r["readings"])} for r in csv.DictReader(stream)]
+    elif kind == "json":
+        rows = json.loads(path.read_text())
+    else:
+        rows = pq.read_table(path).to_pylist()
+    losses = {"training_loss": 0.1, "mean_loss": 0.2, "relative_loss": 0.612, "output_loss": 0.375}
+    assert [row["readings"] for row in rows] == [[], [{"step": 30, **losses}]]
+    assert [row["status"] for row in rows] == ["succeeded", "stopped"]
+    assert str(rows[1]["num_steps"]) == "30"
+    assert rows[1]["note"] == STOPPED.note

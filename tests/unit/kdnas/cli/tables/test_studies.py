@@ -22,7 +22,7 @@ from kdnas.db.exploration import candidates
 from kdnas.db.lists.candidate_pages import candidates_after
 from kdnas.db.repository import searches
 from kdnas.errors import KdnasError, SpecError, StoreError
-from kdnas.records import Losses, MiniKDResult, NewCandidate, Proposal, SearchRecord
+from kdnas.records import Losses, MiniKDResult, NewCandidate, Proposal, Reading, SearchRecord
 from kdnas.search_space import AXES
 from kdnas.specs.search import SearchSpec
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_ms, benchmark_params
@@ -109,6 +109,7 @@ def test_every_candidate_is_a_trial(database: Database, tmp_path: Path) -> None:
         "latency_ms": row["latency_ms"],
         "latency_ratio": row["latency_ratio"],
         "params_millions": row["params_millions"],
+        "num_steps": 1,
     }
     assert failed.user_attrs["error"] == "out of memory"
     for trial, stored_row in zip(study.trials[:2], stored.rows, strict=False):
@@ -130,6 +131,35 @@ def test_a_front_has_two_values(database: Database, tmp_path: Path) -> None:
     assert study.metric_names == ["loss", "latency_ms"]
     assert study.trials[0].values == [0.125, stored.rows[0]["latency_ms"]]
     assert [trial.number for trial in study.best_trials] == [0]
+
+
+@pytest.mark.parametrize("goal", ["reward", "front"])
+def test_what_rungs_stopped_is_pruned_and_has_what_was_read_there(
+    database: Database, tmp_path: Path, goal: str
+) -> None:
+    before = store(database, goal)
+    readings = tuple(Reading(step, Losses(0.5, 0.25, 0.375, 4 / step)) for step in (8, 16))
+    row = before.rows[2]
+    result = MiniKDResult(
+        candidate_id=row["id"],
+        architecture=Architecture.parse(row["architecture"]),
+        losses=None,
+        error=None,
+        steps=16,
+        train_seconds=1.0,
+        readings=readings,
+    )
+    with database.write() as session:
+        candidates.finish_candidate(session, row["id"], "made-up", result, None, "stopped after 16")
+    with database.read() as session:
+        rows = candidates_after(session, before.record.id, None, 100)
+    write_study(before.record, BENCHMARK_SPACE.axes, rows, tmp_path / "study.db")
+    trial = opened(tmp_path / "study.db").trials[2]
+    assert trial.state is TrialState.PRUNED
+    assert trial.intermediate_values == {8: 0.5, 16: 0.25}
+    assert trial.datetime_complete is not None
+    assert (trial.user_attrs["num_steps"], trial.user_attrs["note"]) == (16, "stopped after 16")
+    assert "reward" not in trial.user_attrs
 
 
 def test_without_axes_the_values_of_candidates_are_taken(

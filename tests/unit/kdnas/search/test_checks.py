@@ -1,0 +1,44 @@
+"""What the loop makes of a worker's result."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from kdnas.architecture import Architecture
+from kdnas.records import Losses, MiniKDRequest, MiniKDResult, Reading, Rung
+from kdnas.search.checks import checked_result
+
+SMALL = Architecture(1, 1, 12, 12)
+LOSSES = Losses(0.1, 0.2, 0.3, 0.4)
+HIGH = Losses(0.1, 0.2, 0.9, 0.4)
+BROKEN = Losses(math.inf, 0.2, 0.3, 0.4)
+REQUEST = MiniKDRequest("c", SMALL, (30, 60), rungs=(Rung(60, 0.5),))
+WHOLE = MiniKDResult("c", SMALL, LOSSES, None, 120, 1.0)
+STOPPED = replace(WHOLE, losses=None, steps=60, readings=(Reading(30, HIGH), Reading(60, HIGH)))
+
+
+def test_a_student_that_was_stopped_as_asked_is_no_failure() -> None:
+    start = Reading(0, replace(HIGH, training=math.nan))
+    given = replace(STOPPED, readings=(start, *STOPPED.readings))
+    assert checked_result(given, REQUEST) == STOPPED
+
+
+def test_readings_are_those_that_were_asked_for() -> None:
+    readings = (Reading(0, LOSSES), Reading(30, BROKEN), Reading(60, LOSSES), Reading(120, LOSSES))
+    checked = checked_result(replace(WHOLE, readings=readings), REQUEST)
+    assert checked == replace(WHOLE, readings=(Reading(60, LOSSES),))
+    assert checked_result(replace(WHOLE, readings=readings), MiniKDRequest("c", SMALL)) == WHOLE
+
+
+def test_who_ends_early_without_being_asked_to_has_failed() -> None:
+    for request in (
+        replace(REQUEST, rungs=()),
+        replace(REQUEST, rungs=(Rung(60, 0.95),)),
+        replace(REQUEST, rungs=(Rung(30, 0.5),)),
+    ):
+        checked = checked_result(STOPPED, request)
+        assert not checked.stopped
+        assert checked.error == "the worker ended it after 60 steps without being asked to"
+    nothing = checked_result(replace(STOPPED, readings=()), REQUEST)
+    assert nothing.error == "the worker returned neither losses nor a reason"
