@@ -14,6 +14,7 @@ from kdnas.records import (
     MiniKDRequest,
     MiniKDResult,
     Proposal,
+    Reading,
 )
 
 
@@ -28,7 +29,7 @@ def checked_result(result: MiniKDResult, request: MiniKDRequest) -> MiniKDResult
     readings = tuple(
         reading
         for reading in result.readings
-        if reading.step in request.read_after and not _not_finite(reading.losses)
+        if reading.step in request.read_after and _is_whole(reading)
     )
     result = replace(result, readings=readings)
     if result.error is not None:
@@ -49,6 +50,12 @@ def checked_result(result: MiniKDResult, request: MiniKDRequest) -> MiniKDResult
         losses=None,
         error=f"losses are not finite ({', '.join(wrong)}); lower proxy.learning_rate",
     )
+
+
+def _is_whole(reading: Reading) -> bool:
+    """Whether a reading is finite; before the first step there is no training loss."""
+    losses = reading.losses if reading.step else replace(reading.losses, training=0.0)
+    return not _not_finite(losses)
 
 
 def _not_finite(losses: Losses) -> list[str]:

@@ -17,7 +17,7 @@ from kdnas.specs.ranges import (
     Fraction,
     Limit,
     Seed,
-    Steps,
+    StepsIfAny,
     Threads,
     TimedTokens,
     Workers,
@@ -67,7 +67,7 @@ class ProxySpec(TrainingSpec):
         reuse: look up states trained before in the same context instead of training them again.
         rungs: steps after which a search reads the held-out losses of a student on its way, and
             ends its training if they foretell too high a loss; in rising order, all before the
-            last step.
+            last step. After 0 no step was made: who starts too badly is not trained at all.
         keep: with rungs and the goals ``reward`` and ``limit``, a student goes on while it may be
             one of so many best.
     """
@@ -75,7 +75,7 @@ class ProxySpec(TrainingSpec):
     epochs: Epochs | None = 4.0
     fraction: Fraction = 0.3
     reuse: bool = True
-    rungs: Annotated[tuple[Steps, ...], Field(max_length=MOST_RUNGS)] = ()
+    rungs: Annotated[tuple[StepsIfAny, ...], Field(max_length=MOST_RUNGS)] = ()
     keep: int = Field(5, ge=1, le=MOST_PROPOSED)
 
     @field_validator("rungs")

@@ -222,6 +222,19 @@ def test_when_all_are_stopped_the_teacher_rests(
     assert shares[0] == shares[1] < shares[2]
 
 
+def test_who_starts_too_badly_is_not_trained(lab: TinyLab) -> None:
+    engine = engine_of(lab)
+    whole = train(engine, STUDENTS[:2])
+    first, second = requests(STUDENTS[:2])
+    asked = [replace(first, rungs=(Rung(0, 0.0),)), replace(second, rungs=(Rung(0, 9.0),))]
+    found = {r.candidate_id: r for r in engine.train(asked) if isinstance(r, MiniKDResult)}
+    bad, good = found[STUDENTS[0]], found[STUDENTS[1]]
+    assert (bad.stopped, bad.steps, bad.losses, bad.error) == (True, 0, None, None)
+    assert [r.step for r in bad.readings] == [0]
+    assert bad.loss_start == whole[STUDENTS[0]].loss_start
+    assert bits(good) == bits(whole[STUDENTS[1]])
+
+
 def test_a_rung_at_the_end_stops_nobody(lab: TinyLab) -> None:
     engine = engine_of(lab)
     (asked,) = requests(STUDENTS[:1])

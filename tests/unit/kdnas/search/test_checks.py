@@ -31,6 +31,16 @@ def test_readings_are_those_that_were_asked_for() -> None:
     assert checked_result(replace(WHOLE, readings=readings), MiniKDRequest("c", SMALL)) == WHOLE
 
 
+def test_a_start_that_was_asked_for_is_kept_though_it_has_no_training_loss() -> None:
+    start = Reading(0, replace(HIGH, training=math.nan))
+    asked = replace(REQUEST, read_after=(0, 60), rungs=(Rung(0, 0.5),))
+    checked = checked_result(replace(STOPPED, steps=0, readings=(start,)), asked)
+    assert checked.stopped
+    assert checked.readings == (start,)
+    broken = Reading(0, replace(HIGH, relative=math.inf, training=math.nan))
+    assert checked_result(replace(WHOLE, readings=(broken,)), asked).readings == ()
+
+
 def test_who_ends_early_without_being_asked_to_has_failed() -> None:
     for request in (
         replace(REQUEST, rungs=()),

@@ -198,7 +198,7 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"objective": 5}, "objective: write a name or `key: value` lines (given: 5)"),
         ({"proxy": {"epochs": None}}, "proxy: give steps or epochs"),
         ({"proxy": {"rungs": [30, 30]}}, "give each rung once and in rising order, not [30, 30]"),
-        ({"proxy": {"rungs": [0]}}, "greater than or equal to 1 (given: 0)"),
+        ({"proxy": {"rungs": [-1]}}, "greater than or equal to 0 (given: -1)"),
         ({"proxy": {"rungs": list(range(1, 22))}}, "at most 20"),
         (
             {"proxy": {"steps": 120, "rungs": [30, 120]}},
