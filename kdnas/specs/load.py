@@ -47,6 +47,8 @@ def load_preset(name: str, section: Section, objective: str | None = None) -> di
     part: dict[str, Any] = whole[source]
     if section == "sweep":
         part = {key: value for key, value in part.items() if key in ProxiesSpec.model_fields}
+        # A sweep trains everything to the end.
+        part["proxy"] = {key: value for key, value in part["proxy"].items() if key != "rungs"}
     learned = objective or DEFAULT_OBJECTIVE
     known = learned in objective_names()
     own: Mapping[str, Any] = find_objective(learned).presets.get(name, {}) if known else {}

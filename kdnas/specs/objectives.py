@@ -25,6 +25,8 @@ LARGEST_RATE_OF_OUTPUTS = 5e-4
 """Between 2e-4, which teaches a student, and 1e-3, which ruins it (docs/objectives.md)."""
 
 _PROJECTION_WORDS: dict[str, str] = {"q": "query", "k": "key", "v": "value"}
+_SHORT: Final = ("cluster", "laptop")
+"""Presets that train for less than the papers do, from the teacher start."""
 _SLOW: dict[str, Any] = {
     "search": {"proxy": {"learning_rate": 2.0e-4}},
     "distillation": {"training": {"learning_rate": 2.0e-4}},
@@ -72,7 +74,7 @@ class HiddenStateSpec(_MapsLayers):
     called: ClassVar[str] = "hidden states"
     implementation: ClassVar[str] = "kdnas.objectives.hidden_state:stages"
     # What is read of a student is its last layer (docs/science.md, hidden states).
-    presets: ClassVar[Presets] = {"laptop": {"objective": {"last_weight": 3}}}
+    presets: ClassVar[Presets] = {key: {"objective": {"last_weight": 3}} for key in _SHORT}
 
     name: Literal["hs"] = "hs"
 
@@ -198,7 +200,7 @@ class OutputSpec(_OutputDistribution):
 
     called: ClassVar[str] = "output distributions of masked-LM"
     implementation: ClassVar[str] = "kdnas.objectives.output_distribution:stages"
-    presets: ClassVar[Presets] = {"laptop": _SLOW}
+    presets: ClassVar[Presets] = dict.fromkeys(_SHORT, _SLOW)
 
     name: Literal["od"] = "od"
 
@@ -229,7 +231,7 @@ class DistilBertSpec(_LearnsOutputs):
     implementation: ClassVar[str] = "kdnas.objectives.distilbert:stages"
     copies_layers: ClassVar[bool] = True
     allows_deeper: ClassVar[bool] = False
-    presets: ClassVar[Presets] = {"laptop": _SLOW}
+    presets: ClassVar[Presets] = dict.fromkeys(_SHORT, _SLOW)
 
     name: Literal["distilbert"] = "distilbert"
     temperature: Temperature = Field(2.0, description="Of both output distributions.")
@@ -258,7 +260,9 @@ class MultiStageSpec(_OutputDistribution, _MapsLayers):
 
     called: ClassVar[str] = "hidden states, then output distributions"
     implementation: ClassVar[str] = "kdnas.objectives.multi_stage:stages"
-    presets: ClassVar[Presets] = {"laptop": {"objective": {"last_weight": 3, "od_rate": 0.1}}}
+    presets: ClassVar[Presets] = {
+        key: {"objective": {"last_weight": 3, "od_rate": 0.1}} for key in _SHORT
+    }
 
     name: Literal["hs+od"] = "hs+od"
     hs_share: float = Field(

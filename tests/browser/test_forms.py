@@ -189,7 +189,7 @@ def test_a_search_begins_with_a_preset(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/new")
     begin = page.get_by_label("Begin with")
     expect(begin.locator("option")).to_have_text(
-        ["the defaults", "the preset laptop", "the preset paper"]
+        ["the defaults", "the preset cluster", "the preset laptop", "the preset paper"]
     )
     assert page.locator("main select").first.get_attribute("id") == "preset"
     begin.select_option("laptop")

@@ -62,7 +62,7 @@ MaxLength = Annotated[
     typer.Option(help="Tokens of a sample; longer ones are cut."),
     At("corpus.max_length"),
 ]
-Preset = Annotated[str | None, typer.Option(help="laptop or paper.  [default: laptop]")]
+Preset = Annotated[str | None, typer.Option(help="laptop, cluster or paper.  [default: laptop]")]
 Config = Annotated[
     Path | None, typer.Option(help="YAML file with a spec; see `kdnas schema`.", dir_okay=False)
 ]

@@ -72,7 +72,7 @@ def test_schemas_of_requests(client: TestClient) -> None:
 
 def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
     presets = {one["name"]: one for one in client.get("/api/v1/presets").json()["items"]}
-    assert presets.keys() == {"laptop", "paper"}
+    assert presets.keys() == {"cluster", "laptop", "paper"}
     for preset in presets.values():
         PipelineSpec.model_validate(preset["pipeline"])
         assert preset["search"]["space"].keys() == {"kind"}  # "space: paper" is written out

@@ -9,7 +9,9 @@ from kdnas.errors import SpecError
 from kdnas.specs.load import load_preset, load_yaml, merge, preset_names
 from kdnas.specs.objective_registry import objective_spec
 from kdnas.specs.objectives import HiddenStateSpec
+from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
+from kdnas.specs.sweep import SweepSpec
 
 HS_LAST = {"name": "hs", "mapping": "last"}
 
@@ -161,10 +163,25 @@ def test_a_preset_knows_options_of_an_objective() -> None:
     assert SearchSpec.read(asked, "merged").objective == HiddenStateSpec(last_weight=3)
 
 
+def test_the_preset_of_a_cluster_trains_longer_and_in_rungs() -> None:
+    short, long = (SearchSpec.read(load_preset(n, "search"), n) for n in ("laptop", "cluster"))
+    assert long.proxy.rungs[0] == 0
+    assert long.proxy.steps is not None
+    assert short.proxy.steps is not None
+    assert long.proxy.steps > short.proxy.steps > max(short.proxy.rungs, default=0)
+    assert (long.goal, long.controller.strategy) == (short.goal, short.controller.strategy)
+    assert long.backend.group_size is None
+    PipelineSpec.read(load_preset("cluster", "pipeline"), "cluster")
+    assert not SweepSpec.read(load_preset("cluster", "sweep"), "cluster").proxy.rungs
+    for name in ("od", "distilbert"):
+        slow = load_preset("cluster", "search", name)["proxy"]
+        assert slow == {**load_preset("cluster", "search")["proxy"], "learning_rate": 2e-4}
+
+
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SpecError, match="'laptob', did you mean 'laptop'"):
         load_preset("laptob", "search")
-    assert {"laptop", "paper"} <= set(preset_names())
+    assert {"cluster", "laptop", "paper"} <= set(preset_names())
 
 
 @pytest.mark.parametrize(

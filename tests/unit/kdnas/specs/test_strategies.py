@@ -205,7 +205,7 @@ def test_what_was_asked_for_beside_a_strategy_is_not_lost(
         ([OLD], ControllerStrategySpec(variant="once", epsilon_decay="spread")),
     ],
 )
-@pytest.mark.parametrize("preset", ["laptop", "paper"])
+@pytest.mark.parametrize("preset", ["cluster", "laptop", "paper"])
 def test_options_are_laid_over_a_preset(
     preset: str, layers: list[dict[str, Any]], expected: object
 ) -> None:
