@@ -46,7 +46,7 @@ class LearningController(Modelled):
         """Take note of what is known, and write every state as a sequence."""
         super().begin(problem)
         self._sequences = _sequences(self.features, self.groups)
-        self._learned: tuple[tuple[int, ...], float, list[_Member]] | None = None
+        self._learned: tuple[tuple[tuple[int, float], ...], float, list[_Member]] | None = None
 
     def tell(self, episode: int, history: History) -> float | None:
         """Learn from everything that was trained; the loss of the last epoch, before its step."""
@@ -69,11 +69,11 @@ class LearningController(Modelled):
 
     def _learn(self, known: Mapping[int, float]) -> tuple[float, list[_Member]]:
         """What follows from these losses; kept for the question after the answer."""
-        states = tuple(known)
-        if self._learned is None or self._learned[0] != states:
+        told = tuple(known.items())  # foretold losses change from one episode to the next
+        if self._learned is None or self._learned[0] != told:
             losses = np.array(list(known.values()))
             mean, scale = float(losses.mean()), float(losses.std()) or 1.0
-            targets, rows = (losses - mean) / scale, np.array(states)
+            targets, rows = (losses - mean) / scale, np.array(list(known))
             network = LSTMEnsemble(
                 self._sequences.shape[2],
                 self.features.shape[1],
@@ -90,7 +90,7 @@ class LearningController(Modelled):
                 )
                 for read in network.read(self._sequences)
             ]
-            self._learned = states, loss, members
+            self._learned = told, loss, members
         return self._learned[1:]
 
 

@@ -98,20 +98,19 @@ class Modelled(Stateless):
         pool = not_proposed(allowed, history)
         if not pool:
             return []
-        known = known_losses(history)
-        if len(known) < FIRST:
+        if len(known_losses(history)) < FIRST:
             return self._first(episode, count, pool)
         most = self.looked
-        while (proposals := self._hopeful(episode, count, pool, known, most)) is None:
+        while (proposals := self._hopeful(episode, count, pool, history, most)) is None:
             most *= 2
         return proposals
 
     def _hopeful(
-        self, episode: int, count: int, pool: list[int], known: Mapping[int, float], most: int
+        self, episode: int, count: int, pool: list[int], history: History, most: int
     ) -> list[Proposal] | None:
         """Pick one after the other among the most hopeful; None if another might be better."""
-        wanted = Wanted(self.problem, known)
-        looked, belief = self.believe(known, pool, wanted, episode, most)
+        wanted = Wanted(self.problem, history.trained)
+        looked, belief = self.believe(known_losses(history), pool, wanted, episode, most)
         proposals: list[Proposal] = []
         free, outside = np.ones(len(looked), bool), -math.inf
         for _ in range(min(count, len(pool))):

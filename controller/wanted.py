@@ -47,7 +47,7 @@ class Wanted:
 
 
 def known_losses(history: History) -> dict[int, float]:
-    """The losses of all states that were trained, by index."""
+    """The losses of all states that were trained, by index; foretold ones of those stopped."""
     return {o.index: o.loss for told in history.episodes for o in told if o.loss is not None}
 
 

@@ -156,6 +156,21 @@ def test_failures_say_nothing_of_the_loss(kind: type[Modelled]) -> None:
     assert not {p.index for p in proposals} & set(range(8))
 
 
+def test_a_foretold_loss_is_learned_from_and_covers_nothing(kind: type[Modelled]) -> None:
+    """With it the front would be all but full, and its state's neighbours be worth nothing."""
+    strategy = begun(kind, goal="front", with_starts=False)
+    told = observed(History(), 1, strategy.ask(1, 8, ALL, History()))
+    free = next(i for i in ALL if i not in told.indices)
+    low = Observation(2, free, 1.0, loss=0.0, stopped=True)
+    after = [
+        strategy.ask(3, 4, ALL, History((*told.episodes, (one,))))
+        for one in (low, replace(low, stopped=False), replace(low, loss=0.9))
+    ]
+    picks = [[p.index for p in proposals] for proposals in after]
+    assert picks[0] != picks[1]  # it covers nothing
+    assert after[0] != after[2]  # and is learned from: at least what is predicted differs
+
+
 def test_a_start_that_some_states_lack_is_left_out(kind: type[Modelled]) -> None:
     problem = benchmark_problem()
     some = replace(problem, starts={0: problem.starts[0]})
