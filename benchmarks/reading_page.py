@@ -191,7 +191,7 @@ def page(
         "",
         *_missing(table, full, full_wanted),
         "",
-        *([f"![rank correlation over steps]({output.name}.png)", ""] if output else []),
+        *([f"![rank correlations and shares kept]({output.name}.png)", ""] if output else []),
         *_how_to_read(),
         "",
     ]
@@ -374,7 +374,7 @@ def _missing(table: Table, full: Sequence[FullRun], full_wanted: int) -> Iterato
 
 
 def draw(numbers: Mapping[str, Any], path: Path) -> None:
-    """Draw rank correlations and what is kept of the best, over the steps of the readings.
+    """Draw rank correlations and what is kept of the best, for each reading and rule of thumb.
 
     Args:
         numbers: of the page.
@@ -382,34 +382,41 @@ def draw(numbers: Mapping[str, Any], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure = Figure(figsize=(12, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    ticks: set[int] = set()
-    for name, rows in numbers["sections"].items():
-        longest = max((row["schedule"] or 0 for row in rows), default=0)
-        read = [
-            row for row in rows if row["step"] is not None and row["schedule"] in {None, longest}
-        ]
-        for key, style, where in (("whole", "-", "all states"), ("alike", "--", "like latency")):
-            known = [row for row in read if row[key] is not None and row[key]["spearman"]]
-            if not known:
-                continue
-            steps = [row["step"] for row in known]
-            ticks.update(steps)
-            middle, low, high = zip(*(row[key]["spearman"] for row in known), strict=True)
-            (line,) = left.plot(steps, middle, style, marker="o", label=f"{_truth(name)}, {where}")
-            left.fill_between(steps, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
-            shares = [row[key]["kept"][str(DRAWN_WITHIN)] for row in known]
-            right.plot(steps, shares, style, marker="o", color=line.get_color())
+    series = {
+        f"{_truth(name)}, {where}": {
+            _tick(row): row[key] for row in rows if row[key] is not None and row[key]["spearman"]
+        }
+        for name, rows in numbers["sections"].items()
+        for key, where in (("whole", "all states"), ("alike", "like latency"))
+    }
+    known = {place for found in series.values() for place in found}
+    ticks = {place: n for n, place in enumerate(sorted(known))}
+    for number, (words, found) in enumerate(series.items()):
+        apart = 0.08 * (number - (len(series) - 1) / 2)
+        places = [ticks[place] + apart for place in found]
+        middle, low, high = np.array([one["spearman"] for one in found.values()]).reshape(-1, 3).T
+        shares = [one["kept"][str(DRAWN_WITHIN)] for one in found.values()]
+        mark = "o" if number % 2 == 0 else "s"
+        left.errorbar(
+            places, middle, [middle - low, high - middle], fmt=mark, markersize=4, label=words
+        )
+        right.plot(places, shares, mark, markersize=4)
     left.set(ylabel="Spearman's ρ (95 % interval)", title="Rank correlation")
-    title = f"Of the best {BEST} %, among the best {DRAWN_WITHIN} % by the reading"
+    title = f"Of the best {BEST} %, among the best {DRAWN_WITHIN} % by what ranks them"
     right.set(ylabel="share", ylim=(0, 1.03), title=title)
     for axes in (left, right):
-        axes.set(xlabel="steps after which students are read")
-        axes.set_xscale("symlog", linthresh=30)
-        axes.set_xticks(sorted(ticks), labels=[str(step) for step in sorted(ticks)])
-        axes.minorticks_off()
+        axes.set_xticks(list(ticks.values()), [words for *_, words in ticks], fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
-    if left.lines:
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     figure.savefig(path, dpi=130)
+
+
+def _tick(row: Mapping[str, Any]) -> tuple[int, int, str]:
+    """Where a row stands in the picture, rules of thumb before the readings, and its words."""
+    if row["step"] is None:
+        words = row["words"].removeprefix("by ").removesuffix(" (rule of thumb)")
+        return -1, 0, words.replace(" × ", "\n× ")
+    words = f"step {row['step']}" + (f"\nof {row['schedule']}" if row["schedule"] else "")
+    return row["step"], row["schedule"] or 0, words

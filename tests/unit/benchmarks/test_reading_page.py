@@ -174,6 +174,6 @@ def test_the_picture_is_drawn_of_what_there_is(
     study: ModuleType, tmp_path: Path, count: int
 ) -> None:
     text, numbers = study.page(some_table(count), [], 0, tmp_path / "readings")
-    assert "![rank correlation over steps](readings.png)" in text
+    assert "![rank correlations and shares kept](readings.png)" in text
     study.draw(numbers, tmp_path / "readings.png")
     assert (tmp_path / "readings.png").read_bytes().startswith(b"\x89PNG")
