@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,3 +118,23 @@ def test_balanced_order_is_a_seeded_permutation_that_covers_sizes_early() -> Non
 def test_blocks_at_one_depth_are_refused() -> None:
     with pytest.raises(LatencyError, match="two depths"):
         BlockModel([BlockTiming(BLOCKS[0], {2: 1.0})], length=32)
+
+
+def disturbed(known: list[BlockTiming], count: int) -> list[BlockTiming]:
+    """The first of some timings as a busy machine may have them: deeper students in no time."""
+    low = [replace(t, ms_at={depth: 1e-6 / depth for depth in t.ms_at}) for t in known[:count]]
+    return [*low, *known[count:]]
+
+
+def test_a_block_that_seems_to_take_no_time_is_predicted_from_the_others() -> None:
+    known = timings(balanced_order(BLOCKS, 0)[:48], (4, 10))
+    model = BlockModel(disturbed(known, 3), length=32)
+    assert np.median(errors(model)) < 0.01
+    assert np.quantile(errors(model), 0.9) < 0.03
+    assert (model.block_ms(BLOCKS) > 0).all()
+
+
+def test_a_machine_on_which_most_blocks_seem_to_take_no_time_is_too_busy() -> None:
+    known = timings(balanced_order(BLOCKS, 0)[:8], (4, 10))
+    with pytest.raises(LatencyError, match=r"of 8 blocks, such as Block.*machine is too busy"):
+        BlockModel(disturbed(known, 7), length=32)
