@@ -26,8 +26,8 @@ FIRST: Final = 4
 """States without whose losses nothing is modelled."""
 DRAWN: Final = 4
 """Of the first picks one in so many is drawn, where the others go by the loss at the start."""
-DRAWN_BLIND: Final = 2
-"""The same where no start is known, and the others go by size."""
+BY_SIZE: Final = {"front": 2, "limit": 2, "reward": 4}
+"""Where no start is known, one in so many goes by size, and the others are drawn."""
 LOOKED: Final = 400
 """States among which an episode is picked at first: the most hopeful ones."""
 _SIZES: Final = AXES[:4]
@@ -156,40 +156,54 @@ class Modelled(Stateless):
         return mean - self.confidence * deviation
 
     def _first(self, episode: int, count: int, pool: list[int]) -> list[Proposal]:
-        """States to learn from: most by what is known or guessed of their losses, then drawn."""
-        problem = self.problem
-        read = len(problem.starts) == len(problem.space)
-        source, share = ("reading", DRAWN) if read else ("size", DRAWN_BLIND)
-        losses = (
-            np.array([problem.starts[index] for index in pool])
-            if read
-            else _losses_by_size(problem, pool)
-        )
-        picked = [
-            # A guess by size says who is better than whom, and foretells no reward.
-            Proposal(
-                pool[i], source, problem.reward_of(pool[i], float(losses[i])) if read else None
-            )
-            for i in best_of(Wanted(problem, {}), pool, losses, count - count // share)
-        ]
+        """States to learn from: by what is known or guessed of their losses, and drawn ones."""
+        read = len(self.problem.starts) == len(self.problem.space)
+        picked = self._by_reading(count, pool) if read else self._by_size(count, pool)
         taken = {proposal.index for proposal in picked}
         rest = [index for index in pool if index not in taken]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
         drawn = draw(rng, rest, min(count, len(pool)) - len(picked))
         return [*picked, *(Proposal(index, "random") for index in drawn)]
 
+    def _by_reading(self, count: int, pool: list[int]) -> list[Proposal]:
+        """The best, had each the loss with which it starts."""
+        problem = self.problem
+        starts = np.array([problem.starts[index] for index in pool])
+        best = best_of(Wanted(problem, {}), pool, starts, count - count // DRAWN)
+        return [
+            Proposal(pool[i], "reading", problem.reward_of(pool[i], float(starts[i]))) for i in best
+        ]
+
+    def _by_size(self, count: int, pool: list[int]) -> list[Proposal]:
+        """The best, if the larger always loses less; that foretells no reward.
+
+        Which state a price makes the best depends on how much the smallest loses, which nobody
+        knows: from nothing, when the fastest is, to all.
+        """
+        losses, wanted = _losses_by_size(self.problem, pool), Wanted(self.problem, {})
+        share = -(-count // BY_SIZE[self.problem.goal])
+        if self.problem.goal != "reward":
+            best = best_of(wanted, pool, losses / 2, share)
+        else:
+            best = []
+            for most in np.linspace(0, 1, min(max(2, share), count, len(pool))):
+                worth = wanted.worth(pool, most * losses)
+                worth[best] = -math.inf
+                best.append(int(np.argmax(worth)))
+        return [Proposal(pool[i], "size") for i in best]
+
 
 def _losses_by_size(problem: SearchProblem, pool: Sequence[int]) -> Array:
-    """Guess at losses where nothing was read: (N,), from a half of the smallest to 0.
+    """Guess at losses where nothing was read: (N,), from 1 of the smallest to 0.
 
-    Doubling the layers or the hidden size lowers a loss alike, doubling the intermediate size by a
-    sixth of that. It ranks students far better than their parameters do, most of which are
-    embeddings (docs/results/readings.md).
+    Doubling the layers or the hidden size lowers a loss alike, doubling the intermediate size or
+    the heads by a sixth of that. It ranks students far better than their parameters do, most of
+    which are embeddings (docs/results/readings.md).
     """
     states = [problem.space[index] for index in pool]
-    sizes = np.log([s.layers * s.hidden * s.intermediate ** (1 / 6) for s in states])
+    sizes = np.log([s.layers * s.hidden * (s.intermediate * s.heads) ** (1 / 6) for s in states])
     span = float(np.ptp(sizes))
-    guess: Array = (sizes.max() - sizes) / (2 * span) if span else np.zeros(len(pool))
+    guess: Array = (sizes.max() - sizes) / span if span else np.zeros(len(pool))
     return guess
 
 

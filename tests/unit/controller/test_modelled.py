@@ -120,9 +120,11 @@ def test_where_nothing_was_read_half_of_the_first_picks_are_by_size(kind: type[M
 
     def size(index: int) -> float:
         state = BENCHMARK_SPACE[index]
-        return state.layers * state.hidden * state.intermediate ** (1 / 6)
+        return state.layers * state.hidden * (state.intermediate * state.heads) ** (1 / 6)
 
-    proposals = begun(kind, goal="limit", with_starts=False).ask(1, 6, within, History())
+    strategy = begun(kind, goal="limit", with_starts=False)
+    strategy.begin(replace(strategy.problem, reward=lambda loss, ratio: 1 - loss))
+    proposals = strategy.ask(1, 6, within, History())
     assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 3
     largest = sorted(map(size, within), reverse=True)[:3]
     assert [size(p.index) for p in proposals[:3]] == pytest.approx(largest)
@@ -135,6 +137,23 @@ def test_first_picks_by_size_for_a_front_are_of_every_latency(kind: type[Modelle
     ratios = [facts[p.index].latency_ratio for p in proposals if p.source == "size"]
     third = np.quantile([one.latency_ratio for one in facts], [1 / 3, 2 / 3])
     assert set(np.searchsorted(third, ratios)) == {0, 1, 2}
+
+
+def test_first_picks_by_size_for_a_reward_are_from_the_fastest_to_the_largest(
+    kind: type[Modelled],
+) -> None:
+    """How much the smallest loses is not known, and that decides which of them a price favours."""
+    facts = benchmark_problem().facts
+    strategy = begun(kind, with_starts=False)
+    proposals = strategy.ask(1, 12, ALL, History())
+    by_size = [p.index for p in proposals if p.source == "size"]
+    assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 9
+    assert facts[by_size[0]].latency_ratio == min(one.latency_ratio for one in facts)
+    largest = BENCHMARK_SPACE[by_size[-1]]
+    assert largest.layers == max(BENCHMARK_SPACE.layers)
+    assert largest.hidden == max(BENCHMARK_SPACE.hidden)
+    assert len(strategy.ask(1, 1, ALL, History())) == 1
+    assert [p.source for p in strategy.ask(1, 2, ALL, History())] == ["size"] * 2
 
 
 def test_states_of_one_size_are_proposed(kind: type[Modelled]) -> None:
