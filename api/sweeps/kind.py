@@ -13,6 +13,7 @@ from kdnas.db.repository import sweeps
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.sweep import SweepSpec
+from kdnas.tabular.files import named_table, packaged_tables
 
 
 def _run(context: JobContext) -> None:
@@ -23,9 +24,12 @@ def _run(context: JobContext) -> None:
 
 
 def _create(spec: SweepSpec, database: Database, settings: Settings) -> Adding:
-    from api.inputs.data_roots import check_paths
+    from api.inputs.data_roots import check_folder, check_paths
 
     check_paths(spec, settings)
+    if spec.without is not None and spec.without not in packaged_tables():
+        check_folder(spec.without, "without", settings)
+        named_table(spec.without)
     if spec.space.kind == "custom":
         SearchSpace.from_axes(spec.space.axes)
 

@@ -13,6 +13,7 @@ from api.inputs.mini_kd import PreparedProxies, prepare_proxies
 from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_latencies
 from api.jobs.context import JobContext
 from api.jobs.work import do_job
+from api.sweeps.table import card_of
 from kdnas.db.engine import Database
 from kdnas.db.exploration import losses
 from kdnas.db.repository import jobs, sweeps
@@ -33,6 +34,8 @@ from kdnas.records import (
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.sweep import SweepSpec
+from kdnas.tabular.files import named_table
+from kdnas.tabular.table import apart, read_whole
 
 PreparedSweep = PreparedProxies[SweepSpec]
 
@@ -75,12 +78,41 @@ def drawn_states(spec: SweepSpec, space: SearchSpace) -> list[int]:
     return [int(index) for index in order[: spec.states]]
 
 
+def states_to_do(prepared: PreparedSweep) -> list[int]:
+    """Indices of the states of a sweep: as drawn, without those that a table has already.
+
+    Raises:
+        SpecError: the table cannot be read, is of other trainings, or has all of them.
+    """
+    spec, space = prepared.spec, prepared.space
+    drawn = drawn_states(spec, space)
+    if spec.without is None:
+        return drawn
+    table = named_table(spec.without)
+    problem = apart(table.card, card_of(spec.to_json(), space, asdict(prepared.context)))
+    if problem is not None:
+        raise SpecError(f"without ({spec.without}) is a table of other trainings: {problem}")
+    schedule = spec.steps[-1]
+    known = read_whole(
+        table, [(seed, schedule, step) for seed in spec.seeds for step in spec.steps]
+    )
+    left = [index for index in drawn if space[index] not in known]
+    if not left:
+        raise SpecError(
+            f"without ({spec.without}) has all {len(drawn)} states of this sweep already; ask for "
+            "more states, other seeds or steps, or leave it out"
+        )
+    return left
+
+
 def create_sweep(prepared: PreparedSweep, database: Database) -> JobRecord:
     """Store a prepared sweep of the command line.
 
     Raises:
         ConflictError: its name is taken.
+        SpecError: the table that it is to go without does not fit.
     """
+    states_to_do(prepared)
     with database.write() as session:
         return sweeps.create_sweep(session, prepared.spec.to_json(), name=prepared.spec.name)
 
@@ -215,20 +247,22 @@ def _prepare_stored(context: JobContext, watchers: Watchers) -> tuple[PreparedSw
         watchers.waiting,
         context.check,
     )
-    facts = _facts(prepared, table)
+    # What is to be done was settled when it began: the table may have grown since, or be gone.
+    drawn = states_to_do(prepared) if before is None else list(before.drawn)
+    facts = _facts(prepared, table, drawn)
     with database.write() as session:
         sweeps.set_sweep_facts(session, context.id, facts)
     context.check()
     return prepared, facts
 
 
-def _facts(prepared: PreparedSweep, table: LatencyTable) -> SweepFacts:
+def _facts(prepared: PreparedSweep, table: LatencyTable, drawn: list[int]) -> SweepFacts:
     space = prepared.space
     return SweepFacts(
         axes={axis: list(values) for axis, values in space.axes.items()},
         head_multiple=space.head_multiple,
         num_states=len(space),
-        drawn=drawn_states(prepared.spec, space),
+        drawn=drawn,
         context=asdict(prepared.context),
         latency_profile=table.profile.fingerprint,
         family=table.family,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kdnas.db.engine import Session
 from kdnas.db.repository import latencies, sweeps
 from kdnas.errors import ConflictError
 from kdnas.models.cost import EmbeddingShape, count_parameters
-from kdnas.records import SweepFacts
+from kdnas.search_space import SearchSpace
 from kdnas.specs.sweep import SweepSpec
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
@@ -18,6 +21,8 @@ _OF_A_TRAINING = ("seed", "steps", "epochs")
 
 def sweep_table(session: Session, reference: str) -> Table:
     """Make the table of a sweep from what it has so far; states that failed are left out.
+
+    It knows the latency of every state of its space, read or not.
 
     Raises:
         NotFoundError: no such sweep.
@@ -39,25 +44,45 @@ def sweep_table(session: Session, reference: str) -> Table:
             f"the latency table of sweep {record.name} is not in the database any more; build it "
             "with `kdnas latency build`"
         )
-    rows, known, embedding = [], {}, EmbeddingShape(**facts.embedding)
-    for state in states:
-        latency_ms = timed.entries[str(state.architecture)].latency_ms
-        params_millions = count_parameters(state.architecture, embedding) / 1e6
-        known[state.architecture] = StateRow(latency_ms, params_millions)
-        for reading in state.readings:
-            key = Key(state.architecture, state.seed, spec.steps[-1], reading.step)
-            found = reading.losses
-            rows.append(TableRow(key, found.relative, found.output, found.mean))
-    return Table(tuple(rows), known, timed.teacher_ms, _card(record.spec, facts))
+    embedding = EmbeddingShape(**facts.embedding)
+    known = {
+        entry.architecture: StateRow(
+            entry.latency_ms, count_parameters(entry.architecture, embedding) / 1e6
+        )
+        for entry in timed.entries.values()
+    }
+    rows = [
+        TableRow(
+            Key(state.architecture, state.seed, spec.steps[-1], reading.step),
+            reading.losses.relative,
+            reading.losses.output,
+            reading.losses.mean,
+        )
+        for state in states
+        for reading in state.readings
+    ]
+    space = replace(SearchSpace.from_axes(facts.axes), head_multiple=facts.head_multiple)
+    card = card_of(record.spec, space, facts.context)
+    return Table(tuple(rows), known, timed.teacher_ms, card)
 
 
-def _card(spec: Any, facts: SweepFacts) -> dict[str, Any]:
-    context = dict(facts.context)
+def card_of(
+    spec: Mapping[str, Any], space: SearchSpace, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How the table of a sweep is made, as plain JSON.
+
+    Args:
+        spec: of the sweep, resolved.
+        space: its states.
+        context: what decides its losses.
+    """
     proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
-    return {
-        "axes": {axis: list(values) for axis, values in facts.axes.items()},
-        "head_multiple": facts.head_multiple,
+    card = {
+        "axes": space.axes,
+        "head_multiple": space.head_multiple,
         "teacher": spec["teacher"]["ref"],
         "corpus": spec["corpus"]["source"],
         "context": {**context, "proxy": proxy},
     }
+    plain: dict[str, Any] = json.loads(json.dumps(card))  # tuples are lists there
+    return plain

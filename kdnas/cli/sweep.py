@@ -64,6 +64,14 @@ def sweep(
         ),
         At("seeds", common.listed),
     ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="A table: leave out states of which it has all that is asked.",
+        ),
+        At("without"),
+    ] = None,
     batch_size: Annotated[common.BatchSize, At("proxy.batch_size")] = None,
     learning_rate: Annotated[common.LearningRate, At("proxy.learning_rate")] = None,
     proxy_fraction: common.ProxyFraction = None,

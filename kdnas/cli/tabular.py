@@ -31,6 +31,13 @@ def make(
     output: Annotated[
         Path, typer.Option(dir_okay=False, help="The file to write: .parquet or .csv.")
     ],
+    timed_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SWEEP|FILE",
+            help="Take the latencies of this source for all, where others were timed elsewhere.",
+        ),
+    ] = None,
     about: Annotated[
         str | None, typer.Option(help="What its readers should know of it, for its card.")
     ] = None,
@@ -42,14 +49,18 @@ def make(
     """
     from api.sweeps.table import sweep_table
     from kdnas.tabular.files import ENDINGS, read_table, write_table
-    from kdnas.tabular.table import merged
+    from kdnas.tabular.table import merged, timed_as
 
-    tables = [read_table(Path(source)) for source in sources if Path(source).suffix in ENDINGS]
-    named = [source for source in sources if Path(source).suffix not in ENDINGS]
+    wanted = [*sources, *([] if timed_by is None else [timed_by])]
+    tables = {s: read_table(Path(s)) for s in wanted if Path(s).suffix in ENDINGS}
+    named = [source for source in wanted if source not in tables]
     if named:
         with stored() as (database, _), database.read() as session:
-            tables += [sweep_table(session, name) for name in named]
-    table = merged(tables)
+            tables |= {name: sweep_table(session, name) for name in named}
+    given = [tables[source] for source in sources]
+    if timed_by is not None:
+        given = [timed_as(one, tables[timed_by]) for one in given]
+    table = merged(given)
     if about is not None:
         table = replace(table, card={**table.card, "about": about})
     write_table(table, output)
@@ -65,18 +76,13 @@ def show(
     as_json: common.Json = False,
 ) -> None:
     """Say what is in a table, or which tables come with the program."""
-    from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
+    from kdnas.tabular.files import named_table, packaged_tables
 
-    packaged = packaged_tables()
     if file is None:
-        ours = {name: _facts(read_table(path)) for name, path in packaged.items()}
+        ours = {name: _facts(named_table(name)) for name in packaged_tables()}
         answer(ours, as_json, (_line(name, facts) for name, facts in ours.items()))
         return
-    if file not in packaged and Path(file).suffix not in ENDINGS:
-        raise SpecError(
-            f"{file!r} is neither a .parquet or .csv file nor one of {', '.join(packaged)}"
-        )
-    table = read_table(packaged.get(file, Path(file)))
+    table = named_table(file)
     answer(_facts(table), as_json, _lines(table))
 
 

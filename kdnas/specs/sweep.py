@@ -23,12 +23,15 @@ class SweepSpec(ProxiesSpec):
         states: how many, drawn so that fewer are among more; None takes all.
         draw_seed: which ones are drawn.
         seeds: of mini-KD, in place of ``proxy.seed``; each trains every state.
+        without: a table, by its file or as one that comes with the program: states of which it has
+            all that is asked are left out.
     """
 
     steps: Annotated[tuple[StepsIfAny, ...], Field(min_length=1, max_length=MOST_READINGS)] = (0,)
     states: Annotated[int, Field(ge=1)] | None = None
     draw_seed: Seed = 0
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_SEEDS)] = (0,)
+    without: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("steps")
     @classmethod

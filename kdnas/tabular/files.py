@@ -38,6 +38,20 @@ def packaged_tables() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
 
 
+def named_table(text: str) -> Table:
+    """Read a table that comes with the program by its name, or a file of one.
+
+    Raises:
+        SpecError: it is neither, or the file holds no table.
+    """
+    packaged = packaged_tables()
+    if text not in packaged and Path(text).suffix not in ENDINGS:
+        raise SpecError(
+            f"{text!r} is neither a .parquet or .csv file nor one of {', '.join(packaged)}"
+        )
+    return read_table(packaged.get(text, Path(text)))
+
+
 def write_table(table: Table, path: Path) -> None:
     """Write a table; the file appears whole or not at all.
 

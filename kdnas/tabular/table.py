@@ -7,10 +7,11 @@ table may hold a part of a space; what it does not hold cannot be asked of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kdnas.architecture import Architecture
 from kdnas.errors import SpecError
@@ -128,6 +129,41 @@ class Table:
         return space
 
 
+def timed_as(table: Table, timing: Table) -> Table:
+    """The same readings with the latencies of another table, as of another machine.
+
+    Raises:
+        SpecError: the other one is of another space, or has no latency of a state.
+    """
+    problem = _apart(table.card, timing.card, _OF_SPACE)
+    if problem is not None:
+        raise SpecError(f"latencies cannot be taken over: {problem}")
+    missing = [state for state in table.architectures if state not in timing.states]
+    if missing:
+        raise SpecError(
+            f"latencies cannot be taken over: there is none of {missing[0]}, nor of "
+            f"{len(missing) - 1} more; take a source that has one of every state"
+        )
+    states = {
+        state: replace(table.states[state], latency_ms=timing.states[state].latency_ms)
+        for state in table.architectures
+    }
+    return replace(table, states=states, teacher_ms=timing.teacher_ms)
+
+
+def read_whole(table: Table, readings: Collection[tuple[int, int, int]]) -> set[Architecture]:
+    """The states that a table has all of some readings of.
+
+    Args:
+        table: of a sweep.
+        readings: seed, schedule and step of each.
+    """
+    wanted, had = set(readings), defaultdict(set)
+    for row in table.rows:
+        had[row.key.architecture].add(row.key[1:])
+    return {state for state, own in had.items() if wanted <= own}
+
+
 def merged(tables: Iterable[Table]) -> Table:
     """Put tables of one teacher, space and training into one.
 
@@ -140,7 +176,12 @@ def merged(tables: Iterable[Table]) -> Table:
     rows = {row.key: row for row in first.rows}
     states = dict(first.states)
     for other in others:
-        problem = _apart(first, other)
+        problem = apart(first.card, other.card)
+        if problem is None and first.teacher_ms != other.teacher_ms:
+            problem = (
+                "the teacher's latency is not the same in all of them "
+                f"({first.teacher_ms}, {other.teacher_ms} ms); {_TIMED_BY}"
+            )
         if problem is not None:
             raise SpecError(f"these tables cannot be one: {problem}")
         for row in other.rows:
@@ -154,28 +195,43 @@ def merged(tables: Iterable[Table]) -> Table:
             if states.setdefault(architecture, state) != state:
                 raise SpecError(
                     f"these tables differ in the latency or size of {architecture}: "
-                    f"{states[architecture]} and {state}; leave one of them out"
+                    f"{states[architecture]} and {state}; {_TIMED_BY}"
                 )
     return Table(_sorted(rows.values()), states, first.teacher_ms, first.card)
 
 
-def _apart(one: Table, other: Table) -> str | None:
-    """Say what keeps two tables apart, and what to do; None if nothing does."""
-    if bool(one.card) != bool(other.card):
+_TIMED_BY: Final = "take those of one of them for all, with kdnas tabular make --timed-by"
+_OF_SPACE: Final = {"axes": "the space", "head_multiple": "the space"}
+_OF_TRAINING: Final = {**_OF_SPACE, "context": "what decides the losses"}
+
+
+def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """Say what keeps tables with these cards from being one, and what to do; None if nothing."""
+    return _apart(one, other, _OF_TRAINING)
+
+
+def _apart(one: Mapping[str, Any], other: Mapping[str, Any], told: Mapping[str, str]) -> str | None:
+    if bool(one) != bool(other):
         return (
             "one of them has a card that says how it was made, and another has none, as a CSV file "
             "has none; give all as Parquet"
         )
-    told = {"axes": "the space", "head_multiple": "the space", "context": "what decides the losses"}
-    differing = [words for key, words in told.items() if one.card.get(key) != other.card.get(key)]
-    if one.teacher_ms != other.teacher_ms:
-        differing.append("the teacher's latency")
-    if not differing:
-        return None
-    return (
-        f"{differing[0]} is not the same in all of them; merge tables of one teacher, space and "
-        "training"
-    )
+    for key, words in told.items():
+        if one.get(key) != other.get(key):
+            return (
+                f"{words}{_entry(one.get(key), other.get(key))} is not the same in all of them; "
+                "merge tables of one teacher, space and training"
+            )
+    return None
+
+
+def _entry(one: Any, other: Any) -> str:
+    """Which entry of two mappings differs first, and its two values; empty if it is not that."""
+    path: list[str] = []
+    while isinstance(one, Mapping) and isinstance(other, Mapping):
+        key = min(key for key in {*one, *other} if one.get(key) != other.get(key))
+        path, one, other = [*path, key], one.get(key), other.get(key)
+    return f" ({'.'.join(path)}: {one}, {other})" if path else ""
 
 
 def _sorted(rows: Iterable[TableRow]) -> tuple[TableRow, ...]:

@@ -158,6 +158,18 @@ def test_partial_tables_make_one(program: Program, whole: Finished) -> None:
     shown = program.run("tabular", "show", "made.parquet")
     assert shown.code == 0
     assert "seeds 0, 4, 5" in shown.out
+    timed = program.run(
+        "tabular", "make", "made.parquet", "--timed-by", "more", "--output", "t.csv"
+    )
+    assert timed.code == 0, timed.err
+    (program.folder / "t.csv").unlink()
+    known = ("--without", "made.parquet")
+    again = program.run(*SWEEP, "--name", "again", "--states", "12", *known)
+    assert again.code == 2
+    assert "without (made.parquet) has all 12 states of this sweep already" in again.err
+    further = program.run(*SWEEP, "--name", "further", "--states", "14", *known)
+    assert further.code == 0, further.err
+    assert "sweep further: succeeded, 2 of 2 states" in further.out
 
 
 @pytest.mark.parametrize(

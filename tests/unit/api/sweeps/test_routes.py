@@ -123,6 +123,8 @@ def test_one_that_has_succeeded_is_resumed_for_what_failed_alone(
         ({"seeds": [1, 1]}, "each seed once"),
         ({"space": {"axes": {"layer": [1]}}}, "unknown axis 'layer'"),
         ({"corpus": "/etc"}, "KDNAS_DATA_ROOTS"),
+        ({"without": "/etc/table.parquet"}, "without '/etc/table.parquet' is outside KDNAS_DATA"),
+        ({"without": "nobody"}, "without 'nobody' is"),
         ({"backend": {"address": "ray://elsewhere:1"}}, "backend.address"),
         ({"controller": {"episodes": 1}}, "controller"),
     ],

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from api.inputs.preparation import Watchers
-from api.sweeps.run import create_sweep, drawn_states, prepare_sweep, run_stored_sweep
+from api.sweeps.run import (
+    create_sweep,
+    drawn_states,
+    prepare_sweep,
+    run_stored_sweep,
+    states_to_do,
+)
 from api.sweeps.table import sweep_table
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
@@ -23,6 +29,8 @@ from kdnas.records import MiniKDRequest, SweptState
 from kdnas.search_space import SearchSpace
 from kdnas.settings import Settings
 from kdnas.specs.sweep import SweepSpec
+from kdnas.tabular.files import read_table, write_table
+from kdnas.tabular.table import merged
 from kdnas.testing.commands import Program
 from kdnas.testing.fake_backend import FakeBackend
 from workers.backend import LocalBackend
@@ -158,6 +166,76 @@ def test_fewer_states_are_the_first_of_more(place: Place) -> None:
     sweep_id = place.create(states=3, draw_seed=3)
     place.run(sweep_id)
     assert [s.index for s in place.states(sweep_id)] == sorted(few)
+
+
+def table_of(place: Place, sweep_id: str, file: Path) -> str:
+    with place.database.read() as session:
+        write_table(sweep_table(session, sweep_id), file)
+    return str(file)
+
+
+def test_states_that_a_table_has_are_left_out_and_both_parts_are_the_whole(
+    place: Place, tmp_path: Path
+) -> None:
+    """As on a second machine, which has only the file of what the first one did."""
+    whole, first = place.create(steps=[0, 3]), place.create(steps=[0, 3], states=5)
+    place.run(whole)
+    place.run(first)
+    file = table_of(place, first, tmp_path / "first.parquet")
+    rest = place.create(steps=[0, 3], without=file)
+    place.run(rest, should_stop=lambda: len(place.states(rest)) > 2)
+    Path(file).rename(tmp_path / "gone.parquet")
+    assert place.run(rest) == "succeeded"
+    done = [s.index for s in place.states(rest)]
+    assert sorted([*done, *(s.index for s in place.states(first))]) == list(range(NUM_STATES))
+    with place.database.read() as session:
+        tables = [sweep_table(session, sweep) for sweep in (rest, whole)]
+    parts = [read_table(tmp_path / "gone.parquet"), tables[0]]
+    assert merged(parts).rows == tables[1].rows
+
+
+def test_a_state_that_lacks_a_reading_or_a_seed_is_not_left_out(
+    place: Place, tmp_path: Path
+) -> None:
+    one = place.create(steps=[0, 3], states=5)
+    place.run(one)
+    file = table_of(place, one, tmp_path / "one.parquet")
+    drawn = drawn_states(place.spec(), SearchSpace.from_axes(AXES))
+    for entries, left in (
+        ({"steps": [0, 3]}, drawn[5:]),
+        ({"steps": [3]}, drawn[5:]),
+        ({"steps": [0, 1, 3]}, drawn),
+        ({"steps": [0, 4]}, drawn),
+        ({"steps": [0, 3], "seeds": [0, 1]}, drawn),
+    ):
+        spec = place.spec(without=file, **entries)
+        assert states_to_do(prepare_sweep(spec, place.settings)) == left
+
+
+def test_a_table_that_a_sweep_cannot_go_without_is_refused_before_anything_is_stored(
+    place: Place, tmp_path: Path
+) -> None:
+    sweep_id = place.create(steps=[0, 3], states=2)
+    place.run(sweep_id)
+    file = table_of(place, sweep_id, tmp_path / "two.parquet")
+    csv = table_of(place, sweep_id, tmp_path / "two.csv")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"without": file, "states": 2}, "two.parquet) has all 2 states of this sweep already"),
+        ({"without": csv}, "another has none, as a CSV file"),
+        ({"without": "nobody"}, "'nobody' is neither a .parquet or .csv file nor one of"),
+        ({"without": str(tmp_path / "no.parquet")}, "no.parquet cannot be read"),
+        ({"without": "minilm"}, "is a table of other trainings: the space (heads: "),
+        (
+            {"without": file, "proxy": {**place.spec().proxy.to_json(), "batch_size": 4}},
+            "what decides the losses (proxy.batch_size: 8, 4) is not the same",
+        ),
+    ]
+    for entries, said in cases:
+        with pytest.raises(SpecError) as raised:
+            place.create(**{"steps": [0, 3], "name": "refused", **entries})
+        assert said in str(raised.value)
+        with place.database.read() as session, pytest.raises(NotFoundError):
+            sweeps.get_sweep(session, "refused")
 
 
 def test_a_state_that_fails_is_told_and_left_out(
