@@ -36,6 +36,8 @@ def compare_strategies(
     goal: str | None,
     latency_price: float | None,
     max_latency_ratio: float | None,
+    rungs: Sequence[str],
+    keep: int | None,
     schedule: int | None,
     starts: bool,
     reference: str | None,
@@ -54,6 +56,8 @@ def compare_strategies(
         goal: of the searches; None takes the default.
         latency_price: of the reward; None takes the default.
         max_latency_ratio: of the limits.
+        rungs: steps after which trainings that promise too little end.
+        keep: with rungs: how many of the best are kept.
         schedule: of the table's trainings that count.
         starts: whether strategies know the loss with which every state starts.
         reference: whom the others are tested against; None takes the first.
@@ -69,6 +73,10 @@ def compare_strategies(
         **({} if goal is None else {"goal": goal}),
         "reward": {} if latency_price is None else {"latency_price": latency_price},
         "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
+        "proxy": {
+            **({"rungs": _whole_numbers("--rungs", rungs)} if rungs else {}),
+            **({} if keep is None else {"keep": keep}),
+        },
     }
     surface = _surface(table, schedule)
     if not starts:
@@ -77,7 +85,7 @@ def compare_strategies(
         surface,
         SearchSpec.read(asked, "the question"),
         seeds,
-        _whole_numbers(budgets),
+        _whole_numbers("--budgets", budgets),
         ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
     )
     specs = _specs(names, surface)
@@ -132,12 +140,12 @@ def _surface(table: str, schedule: int | None) -> Surface:
     return synthetic(table)
 
 
-def _whole_numbers(texts: Sequence[str]) -> tuple[int, ...]:
+def _whole_numbers(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     try:
         return tuple(int(text) for text in texts)
     except ValueError:
         raise SpecError(
-            f"--budgets {','.join(texts)!r} holds something else than whole numbers; write 20,60"
+            f"{option} {','.join(texts)!r} holds something else than whole numbers; write 20,60"
         ) from None
 
 
@@ -179,7 +187,8 @@ def _kept(output: Path | None, question: Question) -> list[Replay]:
 
 
 def _replay(told: dict[str, Any]) -> Replay:
-    return Replay(told["strategy"], told["seed"], tuple(told["order"]))
+    lists: dict[str, Any] = {key: tuple(told.get(key, ())) for key in ("order", "stopped")}
+    return Replay(**{**told, **lists})
 
 
 def _result(question: Question, replays: Sequence[Replay], reference: str | None) -> dict[str, Any]:
@@ -199,6 +208,8 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "candidates": question.candidates,
         "reward": spec.reward.to_json(),
         "limits": spec.limits.to_json(),
+        "rungs": list(spec.proxy.rungs),
+        "keep": spec.proxy.keep,
         "reference": reference,
         "knows_starts": bool(surface.starts),
         "knows_noise": bool(surface.noise),

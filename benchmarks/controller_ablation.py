@@ -222,6 +222,8 @@ def compare(table: str, folder: Path) -> dict[str, Any]:
         goal="front",
         latency_price=None,
         max_latency_ratio=None,
+        rungs=[],
+        keep=None,
         schedule=None,
         starts=False,
         reference="controller",

@@ -101,6 +101,8 @@ class Cell:
             goal=self.goal,
             latency_price=limit.get("latency_price"),
             max_latency_ratio=limit.get("max_latency_ratio"),
+            rungs=[],
+            keep=None,
             schedule=None,
             starts=self.starts,
             reference=DEFAULT,

@@ -113,6 +113,16 @@ def strategies(
         float | None,
         typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
     ] = None,
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N", help="End trainings after these steps that promise too little."
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(help="With rungs: go on with what may be one of so many best."),
+    ] = None,
     schedule: Annotated[
         int | None,
         typer.Option(help="Steps of the trainings that count.  [default: those of most states]"),
@@ -161,6 +171,8 @@ def strategies(
             goal=goal,
             latency_price=latency_price,
             max_latency_ratio=max_latency_ratio,
+            rungs=[] if rungs is None else common.listed(rungs),
+            keep=keep,
             schedule=schedule,
             starts=not no_starts,
             reference=reference,

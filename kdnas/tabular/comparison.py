@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from multiprocessing import get_context
 from typing import Any, Final
@@ -54,6 +54,13 @@ class Question:
             raise SpecError(
                 f"budgets are {list(self.budgets)}; give numbers of trainings from 1 on, rising"
             )
+        unread = [step for step in self.spec.proxy.rungs if step not in self.surface.readings]
+        if unread:
+            known = ", ".join(map(str, self.surface.readings)) or "none"
+            raise SpecError(
+                f"not every training of {self.surface.name} was read after step {unread[0]}, where "
+                f"a rung is asked for; take of these: {known}"
+            )
 
     @cached_property
     def allowed(self) -> list[int]:
@@ -81,10 +88,14 @@ class Question:
             sorted(surface.starts.items()), list(surface.latency_ms), surface.teacher_ms,
         ]  # fmt: skip
         spec = self.spec
-        asked = [
+        asked: list[Any] = [
             spec.goal, spec.reward.to_json(), spec.limits.to_json(), self.candidates,
             self.budgets[-1],
         ]  # fmt: skip
+        rungs = spec.proxy.rungs
+        if rungs:
+            read = [[list(losses) for losses in surface.readings[step]] for step in rungs]
+            asked += [list(rungs), spec.proxy.keep, read]
         return fingerprint([shown, asked])
 
     def search(self, strategy: ControllerSpec, seed: int) -> SearchSpec:
@@ -105,6 +116,7 @@ class Standing:
             median over the seeds, with its interval.
         trainings: until the problem was solved.
         solved: share of the seeds that came so far.
+        saved: share of the steps of all trainings that rungs have saved.
         covered: by budget: share of the hypervolume of the states that may be taken.
         best_losses: by budget: true losses under :data:`LATENCY_RATIOS` of the teacher's latency.
         p_regrets: by budget: of the paired test against the reference; none of itself.
@@ -115,6 +127,7 @@ class Standing:
     regrets: tuple[Interval, ...]
     trainings: Interval
     solved: float
+    saved: Interval
     covered: tuple[Interval, ...]
     best_losses: tuple[tuple[Interval, ...], ...]
     p_regrets: tuple[float, ...] | None
@@ -126,6 +139,7 @@ class Standing:
             **asdict(self),
             "regrets": [_plain(one) for one in self.regrets],
             "trainings": _plain(self.trainings),
+            "saved": _plain(self.saved),
             "covered": [_plain(one) for one in self.covered],
             "best_losses": [[_plain(one) for one in row] for row in self.best_losses],
         }
@@ -189,7 +203,7 @@ def run_replays(
 def _replayed(question: Question, name: str, spec: SearchSpec, factory: StrategyFactory) -> Replay:
     done = replay(question.surface, spec, factory)
     # An episode may go beyond the largest budget.
-    return Replay(name, spec.seed, done.order[: question.budgets[-1]])
+    return replace(done, strategy=name, order=done.order[: question.budgets[-1]])
 
 
 def _played(
@@ -266,6 +280,7 @@ def standings(question: Question, replays: Sequence[Replay], reference: str) -> 
             tuple(median_interval(lost[budget][name]) for budget in question.budgets),
             median_interval(needed[name]),
             sum(n < most for n in needed[name]) / len(needed[name]),
+            median_interval([one.saved for one in by_name[name]]),
             tuple(
                 median_interval([judge.covered(one, budget) for one in by_name[name]])
                 for budget in question.budgets

@@ -59,13 +59,14 @@ class Judge:
         """What is missing after a budget: reward to the best one, or a share of the hypervolume."""
         if self.spec.goal == "front":
             return 1 - self.covered(replay, budget)
-        told = [(self._told(replay, i), -n, i) for n, i in enumerate(replay.order[:budget])]
+        seen = replay.finished(budget)
+        told = [(self._told(replay, i), -n, i) for n, i in enumerate(seen)]
         return max(self.rewards[i] for i in self.allowed) - self.rewards[max(told)[2]]
 
     def trainings(self, replay: Replay) -> float:
         """Trainings until it has solved its problem; infinite if it never did."""
         if self.spec.goal != "front":
-            goal = self.goal_states
+            goal = self.goal_states.difference(replay.stopped)
             return next((n for n, i in enumerate(replay.order, 1) if i in goal), math.inf)
         before: list[int] = []
         for budget in range(1, len(replay.order) + 1):
@@ -81,13 +82,13 @@ class Judge:
 
     def best_loss(self, replay: Replay, budget: int, latency_ratio: float) -> float:
         """True loss of the state that it would take under a latency; infinite if it has none."""
-        within = [i for i in replay.order[:budget] if self._ratio(i) <= latency_ratio]
+        within = [i for i in replay.finished(budget) if self._ratio(i) <= latency_ratio]
         if not within:
             return math.inf
         return self.surface.truth(min(within, key=lambda i: (self._loss_told(replay, i), i)))
 
     def _front(self, replay: Replay, budget: int) -> list[int]:
-        seen = replay.order[:budget]
+        seen = replay.finished(budget)
         points = [(self._loss_told(replay, i), self._ratio(i)) for i in seen]
         return [seen[place] for place in pareto_front(points)]
 

@@ -13,10 +13,12 @@ from kdnas.records import (
     Losses,
     MiniKDRequest,
     MiniKDResult,
+    Reading,
 )
 from kdnas.search.loop import SearchSetup, run_search
 from kdnas.search.memory_journal import MemoryJournal
 from kdnas.search.protocols import StrategyFactory
+from kdnas.search.rungs import steps_saved
 from kdnas.specs.search import SearchSpec
 from kdnas.tabular.surface import Surface
 
@@ -40,19 +42,31 @@ class ReplayBackend:
         """There is nothing to free."""
 
     def _result(self, request: MiniKDRequest) -> MiniKDResult:
-        index = self._surface.space.index(request.architecture)
-        loss = self._surface.observed(index, self._seed)
-        # The table has no output loss for some; one below 1 says that the student has learned.
-        losses = Losses(training=loss, mean=loss, relative=loss, output=min(loss, 0.999))
+        surface = self._surface
+        index = surface.space.index(request.architecture)
+        readings: list[Reading] = []
+        for step in request.read_after:
+            readings.append(Reading(step, _losses(surface.read(index, self._seed, step))))
+            if any(rung.stops(readings[-1]) for rung in request.rungs):
+                break
+        else:
+            step = surface.steps
+        ended = step == surface.steps
         return MiniKDResult(
             candidate_id=request.candidate_id,
             architecture=request.architecture,
-            losses=losses,
+            losses=_losses(surface.observed(index, self._seed)) if ended else None,
             error=None,
-            steps=0,
+            steps=step,
             train_seconds=0.0,
-            loss_start=self._surface.starts.get(index),
+            loss_start=surface.starts.get(index),
+            readings=tuple(readings),
         )
+
+
+def _losses(loss: float) -> Losses:
+    # The table has no output loss for some; one below 1 says that the student has learned.
+    return Losses(training=loss, mean=loss, relative=loss, output=min(loss, 0.999))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +77,19 @@ class Replay:
         strategy: its name.
         seed: of the strategy, and of the noise that it saw.
         order: the states that it had trained, in the order of its proposals.
+        stopped: those whose training ended at a rung.
+        saved: share of the steps of all these trainings that rungs have saved.
     """
 
     strategy: str
     seed: int
     order: tuple[int, ...]
+    stopped: tuple[int, ...] = ()
+    saved: float = 0.0
+
+    def finished(self, budget: int) -> list[int]:
+        """Those of the first trainings that came to their end, in their order."""
+        return [index for index in self.order[:budget] if index not in self.stopped]
 
 
 def replay(
@@ -107,4 +129,10 @@ def replay(
     done = [c for episode in journal.episodes(record.id) for c in episode.candidates]
     trained = {c.index: c for c in reversed(done)}  # a state that comes again costs nothing
     first = sorted(trained.values(), key=lambda c: (c.episode, c.position))
-    return Replay(spec.controller.strategy.name, spec.seed, tuple(c.index for c in first))
+    return Replay(
+        spec.controller.strategy.name,
+        spec.seed,
+        tuple(c.index for c in first),
+        tuple(c.index for c in first if c.status == "stopped"),
+        steps_saved(first) or 0.0,
+    )

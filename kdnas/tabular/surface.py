@@ -58,6 +58,9 @@ class Surface:
         noise: differences of single trainings from the mean of their state, of all states that
             were trained with several seeds.
         starts: index → loss before the first step, of the states for which it is known.
+        steps: of a whole training.
+        readings: step → the losses that were read after it on the way, as ``losses`` has them; of
+            the steps after which every training was read.
         latency_ms: by index.
         teacher_ms: the teacher's latency.
         params_millions: by index.
@@ -71,6 +74,8 @@ class Surface:
     latency_ms: Sequence[float]
     teacher_ms: float
     params_millions: Sequence[float]
+    steps: int = 1
+    readings: Mapping[int, Sequence[Sequence[float]]] = field(default_factory=dict)
 
     def truth(self, index: int) -> float:
         """The loss of a state, free of noise as far as its seeds go."""
@@ -78,12 +83,22 @@ class Surface:
 
     def observed(self, index: int, seed: int) -> float:
         """The loss that a search of this seed is told of a state; the same whenever it asks."""
-        rng = np.random.default_rng([seed, index])
         known = self.losses[index]
+        rng = np.random.default_rng([seed, index])
         if len(known) > 1:
             return float(known[int(rng.integers(len(known)))])
         noise = self.noise[int(rng.integers(len(self.noise)))] if self.noise else 0.0
         return max(0.0, known[0] + noise)
+
+    def read(self, index: int, seed: int, step: int) -> float:
+        """The loss on the way to the one that :meth:`observed` tells, free of its noise.
+
+        Raises:
+            KeyError: not every training was read after this step.
+        """
+        known = self.readings[step][index]
+        which = int(np.random.default_rng([seed, index]).integers(len(known)))
+        return float(known[which])
 
     @cached_property
     def latencies(self) -> LatencyTable:
@@ -121,14 +136,17 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
             f"table {name} has no state that was trained for {chosen or 'any'} steps to the end; "
             f"it has trainings of: {known}"
         )
-    trained: dict[Architecture, list[float]] = defaultdict(list)
+    trained: dict[Architecture, dict[int, float]] = defaultdict(dict)
     starts: dict[Architecture, list[float]] = defaultdict(list)
+    on_the_way: dict[int, dict[tuple[Architecture, int], float]] = defaultdict(dict)
     for row in ends:
         if row.key.schedule == chosen:
-            trained[row.key.architecture].append(row.loss)
+            trained[row.key.architecture][row.key.seed] = row.loss
     for row in table.rows:
         if row.key.step == 0 and chosen > 0:
             starts[row.key.architecture].append(row.loss)
+        if row.key.schedule == chosen and row.key.step < chosen:
+            on_the_way[row.key.step][row.key.architecture, row.key.seed] = row.loss
     space = PartOfSpace.of(table.space, list(trained))
     states = [table.states[state] for state in space.states]
     sizes = [state.params_millions for state in states]
@@ -136,7 +154,12 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
         raise SpecError(f"table {name} has no teacher_ms, of which rewards take shares; add it")
     if any(size is None for size in sizes):
         raise SpecError(f"table {name} lacks params_millions of a state; fill it in")
-    losses = [trained[state] for state in space.states]
+    losses = [list(trained[state].values()) for state in space.states]
+    readings = {
+        step: [[read[state, seed] for seed in trained[state]] for state in space.states]
+        for step, read in sorted(on_the_way.items())
+        if all((state, seed) in read for state in space.states for seed in trained[state])
+    }
     # A mean takes a part of the spread of its own few values along.
     noise = [
         (loss - float(np.mean(own))) * math.sqrt(len(own) / (len(own) - 1))
@@ -153,6 +176,8 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
         [state.latency_ms for state in states],
         table.teacher_ms,
         [size for size in sizes if size is not None],
+        max(chosen, 1),
+        readings,
     )
 
 
@@ -197,15 +222,17 @@ def synthetic(name: str) -> Surface:
     own, shaken = rng.uniform(-1, 1, len(space)), rng.normal(0, _START_NOISE, len(space))
     truth = [formula(state, float(own[i])) for i, state in enumerate(space.states)]
     times = [_formula_ms(state) for state in space.states]
+    starts = [0.1 + 1.1 * loss + float(shaken[i]) for i, loss in enumerate(truth)]
     return Surface(
         name,
         space,
         [[loss] for loss in truth],
         [float(n) for n in rng.normal(0, _NOISE, 500)],
-        {i: 0.1 + 1.1 * loss + float(shaken[i]) for i, loss in enumerate(truth)},
+        dict(enumerate(starts)),
         times,
         _formula_ms(Architecture(12, 12, 768, 3072)),
         [_formula_params(state) for state in space.states],
+        readings={0: [[loss] for loss in starts]},
     )
 
 

@@ -24,6 +24,9 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield "no strategy knows the losses with which states start"
     if not found["knows_noise"]:
         yield "no state was trained with several seeds: searches are told the truth, without noise"
+    if found["rungs"]:
+        rungs = ", ".join(map(str, found["rungs"]))
+        yield f"trainings that promise too little end after step {rungs}, and count as one each"
     unit = "hypervolume that is missing" if found["goal"] == "front" else "reward"
     yield f"regret in thousandths of {unit}, and trainings to the goal: median (95 % interval)"
     yield _row("strategy", [f"after {n}" for n in budgets], "trainings")
@@ -39,10 +42,13 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"after {budgets[-1]}: share of the hypervolume, and the lowest loss under a latency"
     ratios = [f"under {ratio:g} × teacher's" for ratio in found["latency_ratios"]]
-    yield _row("strategy", ["hypervolume, %", *ratios[:-1]], ratios[-1])
+    saved = ["steps saved, %"] if found["rungs"] else []
+    yield _row("strategy", [*saved, "hypervolume, %", *ratios[:-1]], ratios[-1])
     for row in found["standings"]:
+        shares = [row["saved"]] if saved else []
+        shown = [_interval(value, 100, 1) for value in [*shares, row["covered"][-1]]]
         *losses, last = [_interval(value, 1, 3) for value in row["best_losses"][-1]]
-        yield _row(row["name"], [_interval(row["covered"][-1], 100, 1), *losses], last)
+        yield _row(row["name"], [*shown, *losses], last)
 
 
 def _row(name: str, cells: list[str], last: str) -> str:

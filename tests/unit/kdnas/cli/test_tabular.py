@@ -93,6 +93,17 @@ def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
         run(*QUICK, *NAMES, "--plot", str(tmp_path / "no" / "such.png"))
 
 
+def test_what_rungs_save_is_shown_and_kept(tmp_path: Path) -> None:
+    output = tmp_path / "found.json"
+    asked = (*QUICK, *NAMES, "--budgets", "24", "--rungs", "0", "--keep", "2")
+    shown = run(*asked, "--output", str(output)).splitlines()
+    assert "trainings that promise too little end after step 0, and count as one each" in shown
+    assert any("steps saved, %" in line for line in shown)
+    found = json.loads(run(*asked, "--output", str(output), "--json"))
+    assert (found["rungs"], found["keep"]) == ([0], 2)
+    assert {row["name"]: row["saved"][0] > 0 for row in found["standings"]}["random"]
+
+
 def test_variants_of_the_controller_are_named_by_a_dash() -> None:
     names = ("--strategies", "controller-paper,controller-once")
     shown = run(*QUICK, "--candidates", "4", "--workers", "1", *names)
@@ -157,6 +168,9 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--seeds", "0"), "seeds is 0"),
         (("--budgets", "4,x"), "--budgets '4,x' holds something else than whole numbers"),
         (("--budgets", "8,4"), "budgets are [8, 4]"),
+        (("--rungs", "0,x"), "--rungs '0,x' holds something else than whole numbers"),
+        (("--rungs", "30"), "not every training of rough was read after step 30"),
+        (("--rungs", "0", "--keep", "0"), "proxy.keep: "),
         (("--strategies", "randon"), "unknown name 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),

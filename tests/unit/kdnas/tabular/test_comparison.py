@@ -11,7 +11,7 @@ import pytest
 
 from controller.strategies import build_strategy
 from kdnas.errors import SpecError
-from kdnas.specs.search import ControllerSpec, LimitsSpec, RewardSpec, SearchSpec
+from kdnas.specs.search import ControllerSpec, LimitsSpec, ProxySpec, RewardSpec, SearchSpec
 from kdnas.tabular.comparison import Question, run_replays, standings
 from kdnas.tabular.judge import Judge
 from kdnas.tabular.replay import Replay, ReplayBackend, replay
@@ -135,6 +135,26 @@ def test_standings_tell_who_is_near_the_best() -> None:
         standings(asked, replays, "gp")
 
 
+def with_rungs(keep: int) -> SearchSpec:
+    return SearchSpec(proxy=ProxySpec(rungs=(0,), keep=keep))
+
+
+def test_rungs_end_trainings_and_what_they_save_is_told() -> None:
+    asked = question(spec=with_rungs(2), budgets=(6, 24))
+    one = run_replays(asked, specs("random"), build_strategy)[0]
+    whole = run_replays(question(budgets=(6, 24)), specs("random"), build_strategy)[0]
+    assert one.order == whole.order
+    assert set(one.stopped) < set(one.order)
+    # Nothing is stopped before a rung knows some trainings; the best so far never would be.
+    assert len(one.stopped) > 3
+    assert asked.judge.goal_states.isdisjoint(one.stopped)
+    assert one.saved == pytest.approx(len(one.stopped) / 24)  # at the start no step is made
+    assert (whole.stopped, whole.saved) == ((), 0.0)
+    (standing,) = standings(asked, [one], "random")
+    assert standing.saved == (one.saved,) * 3
+    assert standing.to_json()["saved"] == [one.saved] * 3
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -142,6 +162,11 @@ def test_standings_tell_who_is_near_the_best() -> None:
         ({"budgets": ()}, "budgets are []"),
         ({"budgets": (60, 20)}, "budgets are [60, 20]; give numbers of trainings from 1 on"),
         ({"budgets": (0, 20)}, "budgets are [0, 20]"),
+        (
+            {"spec": SearchSpec(proxy=ProxySpec(rungs=(0, 30)))},
+            "not every training of benchmark was read after step 30, where a rung is asked for; "
+            "take of these: 0",
+        ),
     ],
 )
 def test_a_question_without_sense_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -168,6 +193,8 @@ def test_what_decides_replays_names_the_question() -> None:
         question(spec=limited(0.5)),
         question(spec=SearchSpec(goal="front")),
         question(surface=synthetic("rough")),
+        question(spec=with_rungs(3)),
+        question(spec=with_rungs(2)),
     )
     assert all(one.fingerprint == asked.fingerprint for one in same)
-    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 7
+    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 9

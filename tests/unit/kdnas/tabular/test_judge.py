@@ -85,3 +85,15 @@ def test_the_best_loss_under_a_latency() -> None:
         math.inf, 0.5, 0.3, 0.2,
     ]  # fmt: skip
     assert asked.best_loss(ALL, 2, 0.4) == 0.5
+
+
+def test_what_was_stopped_counts_as_a_training_and_is_not_recommended() -> None:
+    stopped = replace(ALL, stopped=(2,))
+    assert stopped.finished(2) == [0]
+    asked = judge("reward", reward={"latency_price": 0.0})
+    assert [asked.regret(stopped, n) for n in (1, 2, 3)] == pytest.approx([0.3, 0.3, 0.1])
+    assert asked.trainings(stopped) == math.inf
+    assert asked.best_loss(stopped, 3, 1.0) == 0.3
+    front = judge("front")
+    assert front.covered(stopped, 3) == front.covered(replace(ALL, order=(0, 1)), 2) < 0.99
+    assert front.trainings(stopped) == math.inf

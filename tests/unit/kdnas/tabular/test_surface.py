@@ -62,6 +62,19 @@ def test_what_a_search_sees_is_one_of_the_seeds_or_has_the_noise_of_others() -> 
     assert replace(surface, noise=[]).observed(1, 5) == 0.2
 
 
+def test_readings_on_the_way_are_those_that_every_training_has() -> None:
+    """Of each seed its own; a start of another schedule is none of this one's."""
+    surface = surface_of(TABLE, "small")
+    assert (surface.steps, surface.readings) == (60, {})
+    more = (row(A, 1, 60, 0, 0.52), row(A, 0, 60, 30, 0.4), row(B, 0, 60, 30, 0.3))
+    surface = surface_of(replace(TABLE, rows=(*TABLE.rows, *more)), "small")
+    assert surface.readings == {0: [[0.5, 0.52], [0.4]]}
+    pairs = {(surface.read(0, seed, 0), surface.observed(0, seed)) for seed in range(30)}
+    assert pairs == {(0.5, 0.30), (0.52, 0.34)}
+    long = surface_of(TABLE, "small", 480)
+    assert (long.steps, long.readings) == (480, {30: [[0.45]]})
+
+
 @pytest.mark.parametrize(
     ("table", "schedule", "said"),
     [
