@@ -1,0 +1,39 @@
+"""The study of rungs plays each question twice, and says what rungs saved and what was lost."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    for module in ("rung_study", "search_study", "study_files"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    import rung_study
+
+    monkeypatch.setattr(rung_study, "NAMES", ("random",))
+    monkeypatch.setattr(rung_study, "SEEDS", 2)
+    monkeypatch.setattr(rung_study, "BUDGETS", ("20", "40", "60"))
+    return rung_study
+
+
+def test_with_and_without_rungs_the_same_is_asked(study: ModuleType, tmp_path: Path) -> None:
+    whole = study.compare("additive", "limit", [], tmp_path)
+    assert study.read(tmp_path, ["additive"]) == {}
+    ended = study.compare("additive", "limit", ["0"], tmp_path)
+    assert whole["standings"][0]["saved"] == [0, 0, 0]
+    saved = ended["standings"][0]["saved"][0]
+    assert 0.1 < saved < 1
+    found = study.read(tmp_path, ["additive", "rough"])
+    assert list(found) == ["`additive`, `limit`"]
+    row = study.page(found).splitlines()[-3]
+    assert row.startswith("| `additive`, `limit` | `random` | ")
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[2].startswith(f"{saved * 100:.0f} (")
+    regrets = [study.words(one["standings"][0]["regrets"][1], 1000, 1) for one in (whole, ended)]
+    assert cells[3:5] == regrets
