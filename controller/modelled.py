@@ -178,7 +178,7 @@ class Modelled(Stateless):
         """The best, if the larger always loses less; that foretells no reward.
 
         Which state a price makes the best depends on how much the smallest loses, which nobody
-        knows: from nothing, when the fastest is, to all.
+        knows: from all, when the largest is, to nothing.
         """
         losses, wanted = _losses_by_size(self.problem, pool), Wanted(self.problem, {})
         share = -(-count // BY_SIZE[self.problem.goal])
@@ -186,7 +186,7 @@ class Modelled(Stateless):
             best = best_of(wanted, pool, losses / 2, share)
         else:
             best = []
-            for most in np.linspace(0, 1, min(max(2, share), count, len(pool))):
+            for most in np.linspace(1, 0, min(max(2, share), count, len(pool))):
                 worth = wanted.worth(pool, most * losses)
                 worth[best] = -math.inf
                 best.append(int(np.argmax(worth)))

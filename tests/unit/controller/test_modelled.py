@@ -139,7 +139,7 @@ def test_first_picks_by_size_for_a_front_are_of_every_latency(kind: type[Modelle
     assert set(np.searchsorted(third, ratios)) == {0, 1, 2}
 
 
-def test_first_picks_by_size_for_a_reward_are_from_the_fastest_to_the_largest(
+def test_first_picks_by_size_for_a_reward_are_from_the_largest_to_the_fastest(
     kind: type[Modelled],
 ) -> None:
     """How much the smallest loses is not known, and that decides which of them a price favours."""
@@ -148,8 +148,8 @@ def test_first_picks_by_size_for_a_reward_are_from_the_fastest_to_the_largest(
     proposals = strategy.ask(1, 12, ALL, History())
     by_size = [p.index for p in proposals if p.source == "size"]
     assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 9
-    assert facts[by_size[0]].latency_ratio == min(one.latency_ratio for one in facts)
-    largest = BENCHMARK_SPACE[by_size[-1]]
+    assert facts[by_size[-1]].latency_ratio == min(one.latency_ratio for one in facts)
+    largest = BENCHMARK_SPACE[by_size[0]]
     assert largest.layers == max(BENCHMARK_SPACE.layers)
     assert largest.hidden == max(BENCHMARK_SPACE.hidden)
     assert len(strategy.ask(1, 1, ALL, History())) == 1
