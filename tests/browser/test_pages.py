@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,11 @@ PAGES = [
     "/evaluations/new",
     "/latency",
 ]
+GOES_BY = {
+    "reward": "best reward so far",
+    "limit": "lowest loss so far, within the limits",
+    "front": "hypervolume so far",
+}
 CHARTS = ["rewards", "tradeoff", "predicted", "coverage", "parallel"]
 
 
@@ -144,6 +150,21 @@ def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) 
     page.goto(f"{service.url}/compare?search=of-limit&search=of-front")
     found = page.locator("#figures tr", has_text="Found").locator("td")
     expect(found).to_have_text([re.compile(r"loss$"), re.compile(rf"^{covered} hypervolume$")])
+    best = page.locator("#best")
+    expect(best.locator(".empty")).to_have_text(
+        "These searches have different goals (limit, front), and what each goes by cannot be put "
+        "on one axis; their Pareto fronts can be compared."
+    )
+    drawn(page, "fronts")
+    for goal, axis in GOES_BY.items():
+        name = {"reward": "distil-bert-week-09"}.get(goal, f"of-{goal}")
+        page.goto(f"{service.url}/compare?search={name}")
+        drawn(page, "best")
+        expect(best.locator(".ytitle")).to_have_text(axis)
+        figures = best.locator("[data-plot]").evaluate("(plot) => [...plot.data[0].y]")
+        steps = [after - before for before, after in itertools.pairwise(figures)]
+        assert all(step <= 0 if goal == "limit" else step >= 0 for step in steps)
+        expect(page.locator("#figures tr", has_text="Found")).to_contain_text(f"{figures[-1]:.3f}")
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         for search_id in made.values():
