@@ -192,7 +192,7 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("distil-bert-week-09")
     expect(page.locator("#summary")).to_contain_text("Episode 15 of 15")
     drawn(page, *CHARTS)
-    expect(page.locator("#rewards .legend")).to_contain_text("controller's picks")
+    expect(page.locator("#rewards .legend")).to_contain_text("controller picks")
     expect(page.locator("#rewards .legend")).to_contain_text("ε")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
     assert page.locator("#tradeoff .points path").count() > 250
@@ -204,6 +204,37 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     assert sum(map(int, cells)) == 300
     page.locator("#coverage [data-across]").select_option("activation")
     assert len(page.locator("#coverage td").all_inner_texts()) == 12
+
+
+def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service) -> None:
+    asked = demo_data.spec("sources", episodes=2, strategy="gp")
+    first = [(n, ("size", "reading", "random")[n % 3], 0.8) for n in range(20, 29)]
+    with service.database.write() as session:
+        made = searches.create_search(session, asked, name="sources")
+        jobs.set_status(session, made.id, "running")
+    demo_data.add_episode(service.database, made.id, 1, first)
+    demo_data.add_episode(service.database, made.id, 2, [(n, "gp", 0.8) for n in range(30, 34)])
+    with service.database.write() as session:
+        jobs.set_status(session, made.id, "succeeded")
+    page.goto(f"{service.url}/searches/sources")
+    drawn(page, "rewards", "tradeoff", "predicted")
+    found: dict[str, set[str]] = {}
+    for name in ("rewards", "tradeoff", "predicted"):
+        traces = page.locator(f"#{name} [data-plot]").evaluate(
+            "(plot) => plot.data.filter((t) => t.showlegend !== false)"
+            ".map((t) => [t.name, t.marker?.color ?? t.line.color])"
+        )
+        for source, tint in traces:
+            found.setdefault(source, set()).add(tint[:7])  # without its transparency
+    sources = {"size picks", "reading picks", "random picks", "gp picks"}
+    tints = [found.pop(source) for source in sorted(sources)]
+    assert [len(one) for one in tints] == [1] * 4
+    assert len(set.union(*tints)) == 4
+    others = found["mean"] | found["best"] | found["best so far"]
+    assert not others & set.union(*tints)
+    page.goto("about:blank")  # or it would go on reading what is gone
+    with service.database.write() as session:
+        jobs.delete_job(session, made.id)
 
 
 def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
