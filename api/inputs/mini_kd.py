@@ -110,7 +110,7 @@ def prepare_proxies(
     epoch = BatchPlan(pinned.corpus.lengths, chosen, proxy.batch_size, proxy.seed)
     problem = proxy.rungs_problem(total_steps(proxy, epoch.num_batches_per_epoch))
     if problem is not None:
-        raise SpecError(f"proxy: {problem}")
+        raise SpecError(f"proxy.rungs: {problem}")
     shape = pinned.teacher.shape
     student, about_the_start = possible_start(spec.student, spec.objective, pinned)
     space = build_space(spec.space, pinned.teacher, spec.objective, student.init)

@@ -56,14 +56,7 @@ def read_job(session: Session, reference: str, kind: JobKind = ANY) -> Row:
 def read_jobs(session: Session, ids: Collection[str], kind: JobKind = ANY) -> list[Row]:
     """Read jobs in the detail that their kind has, in the order given."""
     rows = job_pages.read_in_full(session, ids, _listing(kind))
-    return [
-        {
-            **row,
-            "num_failed": session.get_one(Job, row["id"]).num_failed(session),
-            "href": page_of(kinds().get(row["kind"]), row["id"]),
-        }
-        for row in rows
-    ]
+    return [{**row, "href": page_of(kinds().get(row["kind"]), row["id"])} for row in rows]
 
 
 def page_of(kind: JobKind | None, job_id: str) -> str:

@@ -34,6 +34,10 @@ class JobShape(Shape):
     phase_since: datetime | None
     done: int | None = Field(description="In the kind's own unit, such as steps.")
     total: int | None
+    num_failed: int = Field(
+        description="How many of what is done came to nothing, such as states of a sweep; `resume` "
+        "tries them again, also where the job has succeeded."
+    )
     remaining_seconds: float | None = Field(
         description="From how fast it has come so far; null where that says nothing."
     )
@@ -57,10 +61,6 @@ class JobDetail(JobShape):
     resolved: dict[str, Any] | None = Field(description="Null until it was prepared.")
     spec: dict[str, Any] = Field(
         description="The same as far as it is resolved; see `GET /api/v1/schemas/{kind}`."
-    )
-    num_failed: int = Field(
-        description="How many of what is done came to nothing, such as states of a sweep; `resume` "
-        "tries them again, also where the job has succeeded."
     )
     href: str = Field(description="Its page in the dashboard.")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query
@@ -33,6 +35,7 @@ from kdnas.errors import SpecError
 from kdnas.records import ExploredState, LossName, SearchRecord
 from kdnas.search.analysis.findings import Noise, within_noise
 from kdnas.search.coverage import coverage, known_axes
+from kdnas.search.hypervolume import Covered
 from kdnas.search.reranking import Reranked, front_of, rerank
 from kdnas.search.reward import RewardFunction, depth_warning
 from kdnas.search.summary import pareto_states
@@ -51,9 +54,13 @@ def list_episodes(
     """List a search's episodes in order, each with the rewards of its candidates."""
 
     def find(session: Session, record: SearchRecord) -> PageOf[Row]:
-        return search_pages.list_episodes(
+        page = search_pages.list_episodes(
             session, record.id, limit=query.limit, cursor=query.cursor
         )
+        is_front = record.spec.get("goal", "reward") == "front"
+        states = explored_states(session, record.id) if is_front else []
+        rows = _with_hypervolume(page.items, states, _reward(record).loss)
+        return PageOf(list(rows), page.next_cursor)
 
     return answer_remembered(database, search, ("episodes", query.limit, query.cursor), find)
 
@@ -177,6 +184,19 @@ def read_coverage(search: Reference, database: DatabaseDep) -> Response:
         return coverage(explored.tried_states(session, record.id), known_axes(space))
 
     return answer_remembered(database, search, ("coverage",), find)
+
+
+def _with_hypervolume(
+    episodes: Sequence[Row], states: Iterable[ExploredState], loss: LossName
+) -> Iterator[Row]:
+    """Add to each episode, in their order, what all states up to it cover; None without any."""
+    left, covered, volume = deque(sorted(states, key=lambda s: s.episode)), Covered(), None
+    for row in episodes:
+        while left and left[0].episode <= row["number"]:
+            state = left.popleft()
+            covered.add(state.losses.named(loss), -math.log2(state.latency_ratio))
+            volume = covered.volume
+        yield {**row, "hypervolume": volume}
 
 
 def _reward(record: SearchRecord) -> RewardSpec:

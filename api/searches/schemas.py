@@ -114,6 +114,10 @@ class EpisodeShape(Shape):
     num_finished: int
     best_reward: float | None
     mean_reward: float | None
+    hypervolume: float | None = Field(
+        description="Of goal `front`: of all states by then; null with other goals, and before the "
+        "first state."
+    )
     by_source: dict[str, SourceRewards]
 
 

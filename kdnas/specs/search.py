@@ -80,27 +80,30 @@ class ProxySpec(TrainingSpec):
 
     @field_validator("rungs")
     @classmethod
-    def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
+    def _rising_before_the_end(
+        cls, rungs: tuple[int, ...], info: ValidationInfo
+    ) -> tuple[int, ...]:
         if list(rungs) != sorted(set(rungs)):
             raise ValueError(f"give each rung once and in rising order, not {list(rungs)}")
-        return rungs
-
-    @model_validator(mode="after")
-    def _rungs_before_the_end(self) -> ProxySpec:
-        problem = None if self.steps is None else self.rungs_problem(self.steps)
+        steps = info.data.get("steps")
+        problem = None if steps is None else _too_late(rungs, steps)
         if problem is not None:
             raise ValueError(problem)
-        return self
+        return rungs
 
     def rungs_problem(self, steps: int) -> str | None:
         """Say what is wrong with the rungs of a training of so many steps; None if nothing is."""
-        late = [rung for rung in self.rungs if rung >= steps]
-        if not late:
-            return None
-        return (
-            f"rungs lie before the last step of a training, which has {steps} steps, and {late} do "
-            "not; give smaller ones"
-        )
+        return _too_late(self.rungs, steps)
+
+
+def _too_late(rungs: tuple[int, ...], steps: int) -> str | None:
+    late = [rung for rung in rungs if rung >= steps]
+    if not late:
+        return None
+    return (
+        f"rungs lie before the last step of a training, which has {steps} steps, and {late} do "
+        "not; give smaller ones"
+    )
 
 
 class RewardSpec(Spec):

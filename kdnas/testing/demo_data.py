@@ -40,7 +40,7 @@ from kdnas.records import (
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.search import Goal, SearchSpec
+from kdnas.specs.search import Goal, RewardSpec, SearchSpec
 
 CONTEXT = "made-up"
 TEACHER_NAME = "bert-base-uncased"
@@ -160,10 +160,10 @@ def add_search(
     picks = _picks(episodes, candidates_each, strategy, random.Random(seed))
     for number in range(1, whole + 1):
         epsilon = max(0.05, 1 - 0.05 * (number - 1)) if strategy == "controller" else None
-        add_episode(database, search_id, number, picks[number - 1], epsilon=epsilon)
+        add_episode(database, search_id, number, picks[number - 1], epsilon=epsilon, goal=goal)
     if whole < episodes:
-        epsilon = 1 - 0.05 * whole
-        add_episode(database, search_id, whole + 1, picks[whole], epsilon=epsilon, finished=11)
+        epsilon, last = 1 - 0.05 * whole, picks[whole]
+        add_episode(database, search_id, whole + 1, last, epsilon=epsilon, finished=11, goal=goal)
     else:
         with database.write() as session:
             jobs.set_status(session, search_id, "succeeded")
@@ -179,6 +179,7 @@ def add_episode(
     *,
     epsilon: float | None = None,
     finished: int | None = None,
+    goal: Goal = "reward",
 ) -> list[str]:
     """Write an episode, whole or up to ``finished`` candidates; returns the candidates' ids."""
     with database.write() as session:
@@ -190,14 +191,14 @@ def add_episode(
             worker = f"node-{start // 4 % 2 + 1}/0"
             candidates.start_attempts(session, ids[start : start + 4], worker)
         for candidate in episode.candidates[:finished]:
-            finish(session, candidate.id, candidate.index)
+            finish(session, candidate.id, candidate.index, goal)
         if finished is None:
             loss = 0.02 + 0.05 * math.exp(-number / 4)
             candidates.end_episode(session, search_id, number, loss, b"made up")
     return ids
 
 
-def finish(session: Session, candidate_id: str, index: int) -> None:
+def finish(session: Session, candidate_id: str, index: int, goal: Goal = "reward") -> None:
     """Finish a running candidate with the landscape's losses; one state in 97 diverges."""
     architecture = _states()[index]
     losses = None if index % 97 == 13 else landscape(architecture)
@@ -214,7 +215,8 @@ def finish(session: Session, candidate_id: str, index: int) -> None:
         )
         start = 0.4 + 0.6 * losses.relative
         result = MiniKDResult(candidate_id, architecture, losses, None, 600, 14.2, curve, start)
-        value, note = REWARD(losses, latency_ms(architecture) / latency_ms(TEACHER))
+        reward = RewardFunction.from_spec(RewardSpec().under(goal))
+        value, note = reward(losses, latency_ms(architecture) / latency_ms(TEACHER))
     candidates.finish_candidate(session, candidate_id, CONTEXT, result, value, note)
 
 
@@ -381,7 +383,7 @@ def latency_ms(architecture: Architecture) -> float:
     return 0.45 + a.layers * (0.14 + 0.012 * a.heads + work * 2.9e-7) + 3e-4 * a.hidden
 
 
-REWARD = RewardFunction("relative", math.log2(0.9), 0.6)
+REWARD = RewardFunction.from_spec(RewardSpec())
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 from playwright.sync_api import expect
 
+from kdnas.cli.search import search
 from kdnas.db.lists import job_pages, latency_pages
 from kdnas.db.models import LatencyBuild, Search
 from kdnas.db.repository import distillations, jobs, searches
@@ -116,6 +118,36 @@ def test_a_goal_without_its_limit_is_told_at_the_limit(
         "Goal limit asks for the lowest loss within limits, and there is none"
     )
     expect(ratio.locator("input")).to_be_focused()
+
+
+def test_rungs_are_asked_for_and_told_at_their_field(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("422")
+    page.goto(f"{service.url}/searches/new")
+    page.get_by_text("The request as JSON").click()
+    rungs, keep = (page.locator(f'[data-path="proxy.{name}"]') for name in ("rungs", "keep"))
+    options = get_type_hints(search, include_extras=True)
+    for field, name in ((rungs, "rungs"), (keep, "keep")):
+        expect(field.locator(".help")).to_have_text(options[name].__metadata__[0].help)
+    rungs.locator("textarea").fill("30, 120")
+    keep.locator("input").fill("3")
+    body = page.locator("#form pre")
+    assert json.loads(body.inner_text()) == {"proxy": {"rungs": [30, 120], "keep": 3}}
+    rungs.locator("textarea").fill("30\n1.5")
+    page.get_by_role("button", name="Start the search").click()
+    expect(rungs.locator(".error")).to_have_text("A whole number, not 1.5.")
+    page.get_by_text("All other settings").click()
+    page.get_by_text("Short training of a candidate").click()
+    page.locator('[data-path="proxy.steps"] input').fill("120")
+    for typed, said in (
+        ("120,30", "give each rung once and in rising order, not [120, 30]"),
+        ("30,120", "and [120] do not; give smaller ones"),
+    ):
+        rungs.locator("textarea").fill(typed)
+        page.get_by_role("button", name="Start the search").click()
+        expect(rungs.locator(".error")).to_contain_text(re.compile(re.escape(said), re.I))
+        expect(rungs.locator("textarea")).to_be_focused()
 
 
 def test_a_strategy_has_fields_of_its_own(page: Page, service: Service) -> None:

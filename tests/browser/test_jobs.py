@@ -108,6 +108,8 @@ def test_a_sweep_says_how_many_states_failed_and_tries_them_again(
         jobs.set_status(session, made.id, "running")
         jobs.note_progress(session, made.id, 3, 3)
         jobs.set_status(session, made.id, "succeeded")
+    page.goto(f"{here.url}/jobs")
+    expect(page.locator("tr", has_text="swept").first).to_contain_text("100 % 2 failed")
     page.goto(f"{here.url}/jobs/{made.id}")
     expect(page.locator("#summary")).to_contain_text("2 of 3 failed, and the others are kept")
     page.get_by_role("button", name="Resume").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,11 @@ PAGES = [
     "/evaluations/new",
     "/latency",
 ]
+GOES_BY = {
+    "reward": "best reward so far",
+    "limit": "lowest loss so far, within the limits",
+    "front": "hypervolume so far",
+}
 CHARTS = ["rewards", "tradeoff", "predicted", "coverage", "parallel"]
 
 
@@ -144,6 +150,21 @@ def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) 
     page.goto(f"{service.url}/compare?search=of-limit&search=of-front")
     found = page.locator("#figures tr", has_text="Found").locator("td")
     expect(found).to_have_text([re.compile(r"loss$"), re.compile(rf"^{covered} hypervolume$")])
+    best = page.locator("#best")
+    expect(best.locator(".empty")).to_have_text(
+        "These searches have different goals (limit, front), and what each goes by cannot be put "
+        "on one axis; their Pareto fronts can be compared."
+    )
+    drawn(page, "fronts")
+    for goal, axis in GOES_BY.items():
+        name = {"reward": "distil-bert-week-09"}.get(goal, f"of-{goal}")
+        page.goto(f"{service.url}/compare?search={name}")
+        drawn(page, "best")
+        expect(best.locator(".ytitle")).to_have_text(axis)
+        figures = best.locator("[data-plot]").evaluate("(plot) => [...plot.data[0].y]")
+        steps = [after - before for before, after in itertools.pairwise(figures)]
+        assert all(step <= 0 if goal == "limit" else step >= 0 for step in steps)
+        expect(page.locator("#figures tr", has_text="Found")).to_contain_text(f"{figures[-1]:.3f}")
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         for search_id in made.values():
@@ -171,7 +192,7 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("distil-bert-week-09")
     expect(page.locator("#summary")).to_contain_text("Episode 15 of 15")
     drawn(page, *CHARTS)
-    expect(page.locator("#rewards .legend")).to_contain_text("controller's picks")
+    expect(page.locator("#rewards .legend")).to_contain_text("controller picks")
     expect(page.locator("#rewards .legend")).to_contain_text("ε")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
     assert page.locator("#tradeoff .points path").count() > 250
@@ -183,6 +204,37 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     assert sum(map(int, cells)) == 300
     page.locator("#coverage [data-across]").select_option("activation")
     assert len(page.locator("#coverage td").all_inner_texts()) == 12
+
+
+def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service) -> None:
+    asked = demo_data.spec("sources", episodes=2, strategy="gp")
+    first = [(n, ("size", "reading", "random")[n % 3], 0.8) for n in range(20, 29)]
+    with service.database.write() as session:
+        made = searches.create_search(session, asked, name="sources")
+        jobs.set_status(session, made.id, "running")
+    demo_data.add_episode(service.database, made.id, 1, first)
+    demo_data.add_episode(service.database, made.id, 2, [(n, "gp", 0.8) for n in range(30, 34)])
+    with service.database.write() as session:
+        jobs.set_status(session, made.id, "succeeded")
+    page.goto(f"{service.url}/searches/sources")
+    drawn(page, "rewards", "tradeoff", "predicted")
+    found: dict[str, set[str]] = {}
+    for name in ("rewards", "tradeoff", "predicted"):
+        traces = page.locator(f"#{name} [data-plot]").evaluate(
+            "(plot) => plot.data.filter((t) => t.showlegend !== false)"
+            ".map((t) => [t.name, t.marker?.color ?? t.line.color])"
+        )
+        for source, tint in traces:
+            found.setdefault(source, set()).add(tint[:7])  # without its transparency
+    sources = {"size picks", "reading picks", "random picks", "gp picks"}
+    tints = [found.pop(source) for source in sorted(sources)]
+    assert [len(one) for one in tints] == [1] * 4
+    assert len(set.union(*tints)) == 4
+    others = found["mean"] | found["best"] | found["best so far"]
+    assert not others & set.union(*tints)
+    page.goto("about:blank")  # or it would go on reading what is gone
+    with service.database.write() as session:
+        jobs.delete_job(session, made.id)
 
 
 def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:

@@ -150,7 +150,7 @@ def test_rungs_must_lie_before_the_end_also_of_epochs(program: Program) -> None:
     (program.folder / "epochs.yaml").write_text(text)
     result = program.run("search", "--config", "epochs.yaml", "--rungs", "5,1000")
     assert result.code == 2
-    assert "proxy: rungs lie before the last step of a training, which has " in result.err
+    assert "proxy.rungs: rungs lie before the last step of a training, which has " in result.err
     assert "[1000] do not" in result.err
 
 

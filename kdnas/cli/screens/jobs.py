@@ -146,11 +146,12 @@ def how_to_go_on(row: Row, job: Job) -> str | None:
 
 
 def _cells(row: Row, now: datetime) -> Cells:
+    failed = f", {row['num_failed']} failed" if row["num_failed"] else ""
     return {
         "name": row["name"] or "",
         "kind": row["kind"],
         "status": _status(row, now),
-        "done": _of(row["done"], row["total"]),
+        "done": _of(row["done"], row["total"]) + failed,
         "labels": ", ".join(row["labels"]),
         "created": f"{age(now - row['created_at'])} ago",
         "id": row["id"],

@@ -193,7 +193,18 @@ def _rows(session: Session, found: Sequence[Any], listing: Listing) -> list[Row]
     at_work = any(job.lease_token or job.status in {"queued", "running"} for job in found)
     now = leases.database_time(session) if at_work else utc_now()
     attended = at_work and coordinators.count_alive(session, now) > 0
-    return listing.complete(session, [_row(job, now, attended) for job in found])
+    failed = _num_failed(session, found)
+    rows = [{**_row(job, now, attended), "num_failed": failed.get(job.id, 0)} for job in found]
+    return listing.complete(session, rows)
+
+
+def _num_failed(session: Session, found: Sequence[Any]) -> dict[str, int]:
+    """How much of what they have done came to nothing, asked of each kind once."""
+    failed: dict[str, int] = {}
+    for kind in {job.kind for job in found}:
+        table = Job.__mapper__.polymorphic_map[kind].class_
+        failed |= table.count_failed(session, [job.id for job in found if job.kind == kind])
+    return failed
 
 
 def _shown(rows: Sequence[Row]) -> list[Row]:

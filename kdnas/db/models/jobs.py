@@ -6,7 +6,7 @@ State, lease, request and progress are in ``jobs`` alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -111,7 +111,12 @@ class Job(LeaseColumns, Dated, Base):
 
     def num_failed(self, session: Session) -> int:
         """How much of what it has done came to nothing and is tried again when it is resumed."""
-        return 0
+        return self.count_failed(session, [self.id]).get(self.id, 0)
+
+    @classmethod
+    def count_failed(cls, session: Session, ids: Collection[str]) -> Mapping[str, int]:
+        """Count that of several of its kind: id → number, of those that have any."""
+        return {}
 
     def try_again(self, session: Session) -> None:
         """Note that whoever goes on is to try again what failed, since a user has resumed it."""

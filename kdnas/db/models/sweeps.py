@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, func, select
+from sqlalchemy import ForeignKey, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from kdnas.db.base import Base, utc_now
@@ -29,20 +30,23 @@ class Sweep(Job):
 
     def progress_mark(self, session: Session) -> int:
         """Count the states that are done."""
-        return self._count(session)
+        query = select(func.count()).where(SweepState.sweep_id == self.id)
+        return session.scalar(query) or 0
 
-    def num_failed(self, session: Session) -> int:
+    @classmethod
+    def count_failed(cls, session: Session, ids: Collection[str]) -> Mapping[str, int]:
         """Count the states that failed."""
-        return self._count(session, SweepState.error.is_not(None))
+        query = (
+            select(SweepState.sweep_id, func.count())
+            .where(SweepState.sweep_id.in_(ids), SweepState.error.is_not(None))
+            .group_by(SweepState.sweep_id)
+        )
+        return dict(session.execute(query).all())
 
     def try_again(self, session: Session) -> None:
         """Note it beside the facts; the states are forgotten no sooner than it can go on."""
         if self.facts is not None:
             self.facts = {**self.facts, "try_again": True}
-
-    def _count(self, session: Session, *wanted: ColumnElement[bool]) -> int:
-        query = select(func.count()).where(SweepState.sweep_id == self.id, *wanted)
-        return session.scalar(query) or 0
 
 
 class SweepState(Base):

@@ -35,6 +35,7 @@ from kdnas.db.lists.candidate_pages import FIELDS
 from kdnas.db.models import Search
 from kdnas.db.repository import events, jobs, latencies, searches
 from kdnas.records import Reading, SearchFacts
+from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
 from kdnas.specs.search import SearchSpec
@@ -175,7 +176,22 @@ def test_a_front_is_listed_with_its_hypervolume(client: TestClient, database: Da
         assert ranked["hypervolume"] > 0
         for volume in (volumes[name], found["hypervolume"], found["summary"]["hypervolume"]):
             assert volume == pytest.approx(ranked["hypervolume"])
+        page = client.get(f"{SEARCHES}/{name}/episodes?limit=1").json()
+        cursor = page["next_cursor"]
+        rest = client.get(f"{SEARCHES}/{name}/episodes?limit=1&cursor={cursor}").json()
+        episodes = page["items"] + rest["items"]
+        points = client.get(f"{SEARCHES}/{name}/points").json()["items"]
+        by_then = [
+            hypervolume(
+                [(p["loss_relative"], p["latency_ratio"]) for p in points if p["episode"] <= last]
+            )
+            for last in (1, 2)
+        ]
+        assert [row["hypervolume"] for row in episodes] == pytest.approx(by_then)
+        assert by_then[1] == pytest.approx(found["hypervolume"])
     assert volumes["first"] != volumes["second"]
+    others = client.get(f"{SEARCHES}/other/episodes").json()["items"]
+    assert [row["hypervolume"] for row in others] == [None, None]
 
 
 def test_any_number_of_episodes_is_listed(client: TestClient, database: Database) -> None:

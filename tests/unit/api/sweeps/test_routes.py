@@ -105,6 +105,11 @@ def test_one_that_has_succeeded_is_resumed_for_what_failed_alone(
     read_one(database, made["id"], 4, error="out of memory")
     for path in (f"{SWEEPS}/all", f"/api/v1/jobs/{made['id']}"):
         assert client.get(path).json()["num_failed"] == 1
+    client.post(SWEEPS, json={"name": "untouched"})
+    for path in (SWEEPS, "/api/v1/jobs"):
+        listed = client.get(path).json()["items"]
+        failed = {"all": 1, "untouched": 0}
+        assert {row["name"]: row["num_failed"] for row in listed} == failed
     resumed = client.patch(f"{SWEEPS}/all", json={"action": "resume"}).json()
     assert (resumed["status"], resumed["finished_at"], resumed["num_failed"]) == ("queued", None, 1)
     with database.write() as session:

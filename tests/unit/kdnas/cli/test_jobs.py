@@ -20,10 +20,13 @@ from kdnas.cli.screens.event_words import OF_EVERY_KIND, SENTENCES
 from kdnas.db.engine import Database
 from kdnas.db.models import Job
 from kdnas.db.queue import coordinators, leases
-from kdnas.db.repository import jobs, searches
+from kdnas.db.repository import jobs, searches, sweeps
 from kdnas.errors import ConflictError, KdnasError, NotFoundError, RequestError, SpecError
+from kdnas.records import MiniKDResult
 from kdnas.settings import Settings
+from kdnas.specs.sweep import SweepSpec
 from kdnas.testing import demo_data, demo_pipelines
+from kdnas.testing.benchmark_space import BENCHMARK_SPACE
 
 ROOT = Path(__file__).parents[4]
 
@@ -162,6 +165,18 @@ def test_a_line_each(settings: Settings, database: Database) -> None:
     does = r"failed \d+ s ago; (\d+) of \1 parts ended"
     assert re.fullmatch(rf"week +pipeline +{does} +\d+ \w+ ago +{pipeline}", second)
     assert "… the newest 3; more with --limit" in run("jobs", "list", "--all", "--limit", "3")
+
+
+def test_a_line_says_what_failed_of_a_sweep(settings: Settings, database: Database) -> None:
+    with database.write() as session:
+        made = sweeps.create_sweep(session, SweepSpec().to_json(), name="swept")
+        for index, error in enumerate((None, "out of memory")):
+            found = MiniKDResult(str(index), BENCHMARK_SPACE[index], None, error, 60, 1.0)
+            sweeps.add_state(session, made.id, 0, index, found, None)
+        jobs.set_status(session, made.id, "running")
+        jobs.note_progress(session, made.id, 2, 2)
+        jobs.set_status(session, made.id, "succeeded")
+    assert re.search(r"^swept +sweep .* 2/2, 1 failed  ", run("jobs", "list"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 300])

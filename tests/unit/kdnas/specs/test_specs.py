@@ -202,8 +202,8 @@ def test_all_problems_are_listed_at_once_with_nearest_names() -> None:
         ({"proxy": {"rungs": list(range(1, 22))}}, "at most 20"),
         (
             {"proxy": {"steps": 120, "rungs": [30, 120]}},
-            "proxy: rungs lie before the last step of a training, which has 120 steps, and [120] "
-            "do not; give smaller ones",
+            "proxy.rungs: rungs lie before the last step of a training, which has 120 steps, and "
+            "[120] do not; give smaller ones",
         ),
         ({"proxy": {"rungs": [30], "keep": 0}}, "greater than or equal to 1 (given: 0)"),
         ({"proxy": {"learning_rate": math.nan}}, "proxy.learning_rate"),

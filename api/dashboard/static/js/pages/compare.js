@@ -6,7 +6,7 @@ import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
 import { chip, strategyOf } from "../parts.js";
-import { bestOf, foundBy } from "../search/found.js";
+import { bestOf, figureOf, foundBy, soFar } from "../search/found.js";
 import { plainTable } from "../table.js";
 
 const MOST = 4;
@@ -16,6 +16,11 @@ const MOST_OFFERED = 200;
 const stepped = (i) => ({ color: seriesColour(i), dash: DASHES[i], shape: "hv" });
 
 const best = new Chart(byId("best"), (all) => {
+  const goals = [...new Set(all.map(({ search }) => search.goal))];
+  if (goals.length > 1) {
+    return { empty: `These searches have different goals (${goals.join(", ")}), and what each goes by cannot be put on one axis; their Pareto fronts can be compared.` };
+  }
+  const [goal] = goals;
   const traces = all.map(({ search, episodes }, i) => {
     let [trained, top] = [0, -Infinity];
     const points = episodes
@@ -23,15 +28,16 @@ const best = new Chart(byId("best"), (all) => {
       .map((e) => {
         trained += e.num_finished;
         top = Math.max(top, e.best_reward);
-        return [trained, top];
+        const found = { reward: top, loss: 1 - top }; // the loss of goal limit, whose reward has no price
+        return [trained, figureOf({ goal, best: found, hypervolume: e.hypervolume })];
       });
     return curve(search.name, points.map((p) => p[0]), points.map((p) => p[1]), stepped(i), { hovertemplate: "%{y:.3f} after %{x} candidates<extra></extra>" });
   });
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a result yet." };
   return {
     traces,
-    layout: { xaxis: { title: { text: "finished candidates" }, rangemode: "tozero" }, yaxis: { title: { text: "best reward so far" } } },
-    label: `Best reward of ${all.map(({ search }) => `${search.name} ${fixed(search.best?.reward)}`).join(", ")}`,
+    layout: { xaxis: { title: { text: "finished candidates" }, rangemode: "tozero" }, yaxis: { title: { text: soFar(goal) } } },
+    label: `${soFar(goal)}: ${all.map(({ search }) => `${search.name} ${fixed(figureOf(search))}`).join(", ")}`,
   };
 });
 
@@ -61,14 +67,13 @@ const ROWS = [
   ["Strategy", ({ search }) => strategyOf(search.spec.controller)],
   ["Teacher", ({ search }) => search.spec.teacher.ref],
   ["Objective", ({ search }) => search.spec.objective.name],
-  ["Goal", ({ search }) => goalOf(search.spec)],
+  ["Goal", ({ search }) => search.goal],
   ["Reward from", ({ search }) => `${search.spec.reward.loss} loss`],
-  ["Price of latency", ({ search }) => (goalOf(search.spec) === "limit" ? "none" : priceOf(search.spec.reward))],
+  ["Price of latency", ({ search }) => (search.goal === "limit" ? "none" : priceOf(search.spec.reward))],
   ["Target latency β", ({ search }) => `${percent(search.spec.reward.beta)} of the teacher's`],
   ["Time", ({ search }) => timeOf(search)],
 ];
 
-const goalOf = ({ goal = "reward" }) => goal; // those of before goals have none
 const priceOf = (reward) => (reward.alpha == null ? percent(reward.latency_price) : `α ${fixed(reward.alpha, 2)}`);
 
 function timeOf(search) {
@@ -83,11 +88,11 @@ function figures(all) {
   return plainTable([{ label: "", head: true, cell: ([label]) => label }, ...columns], ROWS, "The searches in figures");
 }
 
-/** Why rewards may not be set beside each other, or null. */
+/** Why what was found may not be set beside each other, or null. */
 function caution(all) {
-  const kinds = new Set(all.map(({ search: { spec } }) => JSON.stringify([goalOf(spec), spec.reward, spec.teacher.ref, spec.objective.name])));
+  const kinds = new Set(all.map(({ search: { goal, spec } }) => JSON.stringify([goal, goal === "reward" ? spec.reward : spec.reward.loss, spec.teacher.ref, spec.objective.name])));
   if (kinds.size <= 1) return null;
-  return el("p", { class: "notice warn" }, "These searches differ in goal, reward, teacher or objective, so their rewards do not mean the same.");
+  return el("p", { class: "notice warn" }, "These searches differ in goal, reward, teacher or objective, so what they have found does not mean the same.");
 }
 
 function chosen() {

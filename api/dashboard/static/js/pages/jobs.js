@@ -25,7 +25,8 @@ function doing(job) {
 function progress(job) {
   if (!job.total) return job.num_children ? `${whole(job.num_children_ended)} of ${whole(job.num_children)} parts` : "–";
   const share = job.status === "succeeded" ? 1 : job.done / job.total;
-  return el("span", { title: `${whole(job.done)} of ${whole(job.total)}` }, bar(share, `Progress of ${job.name ?? job.id}`, true), percent(share));
+  const failures = job.num_failed ? el("small", { class: "muted" }, ` ${whole(job.num_failed)} failed`) : null;
+  return el("span", { title: `${whole(job.done)} of ${whole(job.total)}` }, bar(share, `Progress of ${job.name ?? job.id}`, true), percent(share), failures);
 }
 
 function fold(job) {

@@ -13,11 +13,32 @@ const hover = (point, loss) =>
     ms(point.latency_ms),
   ].join("<br>");
 
+// Colours of who proposes: of what several strategies have, and of a strategy's own names, mostly one.
+const SHARED = { random: "series-2", size: "series-3", reading: "series-4" };
+const OWN = ["series-1", "ink-soft", "series-dim"];
+
+/**
+ * Who proposed, each with a name and the colour that it has in every chart: a search has one strategy,
+ * and beside it those that strategies share. Later ones lie above: there are more random picks, and
+ * they say less.
+ */
+function sourcesOf(found) {
+  const known = [...new Set(found)].sort((a, b) => (b === "random") - (a === "random") || a.localeCompare(b));
+  const own = known.filter((source) => !(source in SHARED));
+  const tint = (source) => colour(SHARED[source] ?? OWN[own.indexOf(source) % OWN.length]);
+  return known.map((source) => ({ source, name: `${source} picks`, tint: tint(source) }));
+}
+
 /** Points of architectures that can be chosen, each with what is said where one points at it. */
 const marks = (name, own, loss, x, y, more) => ({
   type: "scatter", mode: "markers", name, x: own.map(x), y: own.map(y),
   customdata: own.map((p) => p.id), text: own.map((p) => hover(p, loss)), hovertemplate: "%{text}<extra></extra>", ...more,
 });
+
+/** Such points of all who proposed, each in its colour. */
+const marksBySource = (points, loss, x, y, more = {}) =>
+  sourcesOf(points.map((p) => p.source)).map(({ source, name, tint }) =>
+    marks(name, points.filter((p) => p.source === source), loss, x, y, { marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } }, ...more }));
 
 /** Reward of each episode: best, mean, the strategy's picks against chance, and ε. */
 export function rewardChart(figure) {
@@ -28,23 +49,20 @@ export function rewardChart(figure) {
     let best = -Infinity;
     const sofar = known.map((e) => (best = Math.max(best, e.best_reward)));
     const line = (name, y, tint, look = {}, more = {}) =>
-      curve(name, x, y, { color: colour(tint), ...look }, {
-        mode: x.length > 60 ? "lines" : "lines+markers", marker: { size: 5, color: colour(tint) },
+      curve(name, x, y, { color: tint, ...look }, {
+        mode: x.length > 60 ? "lines" : "lines+markers", marker: { size: 5, color: tint },
         hovertemplate: `${name} %{y:.3f}<extra>episode %{x}</extra>`, ...more,
       });
-    const of = (source) => known.map((e) => e.by_source?.[source]?.mean_reward ?? null);
+    const of = (source) => known.map((e) => e.by_source[source]?.mean_reward ?? null);
     const traces = [
-      line("best so far", sofar, "ink", { shape: "hv" }, { mode: "lines" }),
-      line("best", known.map((e) => e.best_reward), "series-4", {}, { visible: "legendonly" }),
-      line("mean", known.map((e) => e.mean_reward), "series-3", { dash: "dot" }),
+      line("best so far", sofar, colour("ink"), { shape: "hv" }, { mode: "lines" }),
+      line("best", known.map((e) => e.best_reward), colour("ink-soft"), {}, { visible: "legendonly" }),
+      line("mean", known.map((e) => e.mean_reward), colour("ink-soft"), { dash: "dot" }),
+      ...sourcesOf(known.flatMap((e) => Object.keys(e.by_source))).map(({ source, name, tint }) => line(name, of(source), tint)),
     ];
-    const sources = new Set(known.flatMap((e) => Object.keys(e.by_source ?? {})));
-    const own = [...sources].filter((s) => s !== "random");
-    traces.push(...own.map((s) => line(`${s}'s picks`, of(s), s === own.at(-1) ? "series-1" : "series-3")));
-    if (sources.has("random")) traces.push(line("random picks", of("random"), "series-2"));
     if (known.some((e) => e.epsilon !== null)) {
       const more = { mode: "lines", yaxis: "y2", hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>" };
-      traces.push(line("ε", known.map((e) => e.epsilon), "series-dim", { width: 1, dash: "dash" }, more));
+      traces.push(line("ε", known.map((e) => e.epsilon), colour("series-dim"), { width: 1, dash: "dash" }, more));
     }
     return {
       traces,
@@ -65,16 +83,7 @@ export function tradeoffChart(figure, choose) {
     ({ points, front, loss, noise }) => {
       const shown = points.filter((p) => lossOf(p, loss) != null && p.latency_ms != null);
       if (!shown.length) return { empty: "No architecture has been trained yet." };
-      const trace = (name, source, tint) => {
-        const own = shown.filter((p) => (source === null ? true : p.source === source));
-        return marks(name, own, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), { marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } } });
-      };
-      // Later ones lie above: there are more random picks, and they say less.
-      const sources = [...new Set(shown.map((p) => p.source))].sort(
-        (a, b) => (b === "random") - (a === "random") || a.localeCompare(b),
-      );
-      const tints = { controller: colour("series-1"), random: colour("series-2") };
-      const traces = sources.map((s) => trace(s === "random" ? "random picks" : `${s}'s picks`, s, tints[s] ?? colour("series-3")));
+      const traces = marksBySource(shown, loss, (p) => p.latency_ms, (p) => lossOf(p, loss));
       traces.push(
         marks(noise ? "Pareto front ± noise" : "Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
           mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },
@@ -104,19 +113,11 @@ export function predictedChart(figure, choose) {
       if (!known.length) return { empty: "Predictions begin when the strategy has learned something." };
       const values = known.flatMap((p) => [p.predicted_reward, p.reward]);
       const [low, high] = [Math.min(...values), Math.max(...values)];
-      const picked = [...new Set(known.map((p) => p.source))].filter((s) => s !== "random");
-      const trace = (drawn, tint) => {
-        const own = known.filter((p) => (p.source === "random") === drawn);
-        return marks(drawn ? "random picks" : `picks by ${picked.join(", ")}`, own, "relative", (p) => p.predicted_reward, (p) => p.reward, {
-          hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>", marker: { size: 7, color: faded(tint, 0.55) },
-        });
-      };
       return {
         traces: [
           curve("a perfect guess", [low, high], [low, high], { color: colour("line-strong"), width: 1.5, dash: "dash" }, { hoverinfo: "skip", showlegend: false }),
-          trace(true, colour("series-2")),
-          trace(false, colour("series-1")),
-        ].filter((t) => t.x.length),
+          ...marksBySource(known, "relative", (p) => p.predicted_reward, (p) => p.reward, { hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>" }),
+        ],
         layout: {
           xaxis: { title: { text: "predicted reward" } },
           yaxis: { title: { text: "true reward" } },
