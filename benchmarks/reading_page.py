@@ -93,6 +93,10 @@ def rules(table: Table) -> list[Ranking]:
             "by layers × hidden (rule of thumb)",
             {a: float(-a.layers * a.hidden) for a in table.states},
         ),
+        Ranking(
+            "by layers × hidden × ⁶√(intermediate × heads) (rule of thumb)",
+            {a: -a.layers * a.hidden * (a.intermediate * a.heads) ** (1 / 6) for a in table.states},
+        ),
     ]
 
 
@@ -235,7 +239,8 @@ def _how_to_read() -> Iterator[str]:
         "groups, drawn within them. The last columns are for halving: of the best "
         f"{BEST} % in the end, how many are among the best {', '.join(map(str, WITHIN[:-1]))} and "
         f"{WITHIN[-1]} % by what ranks them; with like latency, of each group's. Chance alone "
-        "has as many per cent as it goes on with. A rule of thumb takes the larger for better. A "
+        "has as many per cent as it goes on with. A rule of thumb takes the larger for better; "
+        "the last one is what searches begin with, its root chosen on the end of 60 steps. A "
         "reading of several seeds is that of the first, and the end the mean over them."
     )
 

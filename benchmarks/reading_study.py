@@ -36,13 +36,13 @@ from kdnas.db.engine import Database
 from kdnas.db.records import DistillationRecord
 from kdnas.db.repository import distillations
 from kdnas.distill.full import FullProgress
-from kdnas.errors import ConflictError, NotFoundError
+from kdnas.errors import ConflictError, NotFoundError, SpecError
 from kdnas.records import fingerprint
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.load import load_preset, merge
 from kdnas.specs.sweep import SweepSpec
-from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
+from kdnas.tabular.files import named_table, packaged_tables
 from kdnas.tabular.table import Table, merged
 
 TABLES: Final = ("minilm-rungs", "minilm")
@@ -54,14 +54,10 @@ SEEDS: Final = (1, 2)
 
 def table_of(names: str) -> Table:
     """The tables of these names or files as one."""
-    ours = packaged_tables()
-    for name in names.split(","):
-        if name not in ours and Path(name).suffix not in ENDINGS:
-            raise SystemExit(
-                f"--tables: {name!r} is neither a .parquet or .csv file nor one of "
-                f"{', '.join(ours)}"
-            )
-    table = merged(read_table(ours.get(name, Path(name))) for name in names.split(","))
+    try:
+        table = merged(map(named_table, names.split(",")))
+    except SpecError as error:
+        raise SystemExit(f"--tables: {error}") from None
     if not table.card:
         raise SystemExit(f"--tables {names} has no card that says how it was made; give Parquet")
     return table

@@ -23,9 +23,9 @@ from study_files import publish
 
 from api.tabular import compare_strategies
 from kdnas.cli.screens.plot import plot_regrets
-from kdnas.tabular.files import packaged_tables
 from kdnas.tabular.surface import SYNTHETIC
 
+TABLES: Final = ("minilm", *SYNTHETIC)
 SEEDS: Final = 20
 BUDGETS: Final = "20,60,100,300"
 CANDIDATES: Final = 20
@@ -247,7 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--tables", default=",".join([*packaged_tables(), *SYNTHETIC]))
+    parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--budgets", default=BUDGETS)
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")

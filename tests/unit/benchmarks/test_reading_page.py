@@ -91,6 +91,7 @@ def test_every_reading_and_rule_is_set_beside_the_last_reading(study: ModuleType
         "after 30 of 60 steps",
         "by parameters (rule of thumb)",
         "by layers × hidden (rule of thumb)",
+        "by layers × hidden × ⁶√(intermediate × heads) (rule of thumb)",
     ]
     assert rows["before the first step"]["whole"]["spearman"].value == pytest.approx(-1)
     near = rows["after 30 of 60 steps"]
