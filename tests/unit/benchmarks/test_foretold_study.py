@@ -1,0 +1,43 @@
+"""The study of predictions looks at what was not explored, and says which bars are missed."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    for module in ("foretold_study", "search_study", "study_files"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    import foretold_study
+
+    monkeypatch.setattr(foretold_study, "EPISODES", 2)
+    return foretold_study
+
+
+@pytest.mark.parametrize("strategy", ["gp", "controller"])
+def test_what_a_search_foretells_is_looked_at_after_each_episode(
+    study: ModuleType, strategy: str
+) -> None:
+    found = study.foretold(study.Asked("additive", False, strategy, 0))
+    assert len(found) == 2
+    assert all(0.8 < one["predicted"] <= 1 for one in found)
+    assert all(0.8 < one["start"] < one["predicted"] for one in found[1:])
+
+
+def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
+    def searches(name: str, predicted: float) -> list[object]:
+        worth = {"predicted": predicted, "start": 0.9}
+        return [(study.Asked("a", True, name, seed), [worth, worth]) for seed in range(3)]
+
+    told = study.page([*searches("low", 0.7), *searches("even", 0.9), *searches("high", 0.95)])
+    low, even, high = [line for line in told.splitlines() if line.startswith("| `a`")]
+    assert low.endswith("| **missed**: below 0.8, not above the start (-0.2000) |")
+    assert even.endswith("| **missed**: not above the start (0.0000) |")
+    assert high.endswith("| 0.900 | met |")
+    assert "Medians over 3 searches" in told
