@@ -220,7 +220,9 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     assert len(page.locator("#coverage td").all_inner_texts()) == 12
 
 
-def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service) -> None:
+def test_each_source_has_its_colour_in_every_chart_and_is_a_filter(
+    page: Page, service: Service
+) -> None:
     asked = demo_data.spec("sources", episodes=2, strategy="gp")
     first = [(n, ("size", "reading", "random")[n % 3], 0.8) for n in range(20, 29)]
     with service.database.write() as session:
@@ -246,6 +248,18 @@ def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service)
     assert len(set.union(*tints)) == 4
     others = found["mean"] | found["best"] | found["best so far"]
     assert not others & set.union(*tints)
+
+    chooser, rows = page.locator("#candidates [name=source]"), page.locator("#candidates tbody tr")
+    expect(chooser.locator("option")).to_have_text(["all", "gp", "random", "reading", "size"])
+    expect(rows).to_have_count(13)
+    chooser.select_option("size")
+    expect(rows).to_have_count(3)
+    expect(rows.locator("td:last-child")).to_have_text(["size"] * 3)
+    chooser.select_option("reading")
+    demo_data.add_episode(service.database, made.id, 3, [(40, "reading", 0.8), (41, "mine", 0.8)])
+    expect(chooser.locator("option").last).to_have_text("mine")
+    expect(rows).to_have_count(4)
+    expect(chooser).to_have_value("reading")  # what was chosen stays as others come
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         jobs.delete_job(session, made.id)

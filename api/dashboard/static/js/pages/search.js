@@ -41,6 +41,7 @@ async function readSearch() {
 
 async function readEpisodes() {
   episodes = await getAll(`${path}/episodes`, {}, MOST_EPISODES);
+  candidates.offer(episodes.flatMap((e) => Object.keys(e.by_source)));
   const { goal } = search ?? (await get(path));
   await progress.update({ goal, episodes });
 }
