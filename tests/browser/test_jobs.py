@@ -109,11 +109,15 @@ def test_a_sweep_says_how_many_states_failed_and_tries_them_again(
         jobs.note_progress(session, made.id, 3, 3)
         jobs.set_status(session, made.id, "succeeded")
     page.goto(f"{here.url}/jobs")
-    expect(page.locator("tr", has_text="swept").first).to_contain_text("100 % 2 failed")
+    row = page.locator("tr", has_text="swept").first
+    expect(row).to_contain_text("100 % 2 failed")
+    expect(row.get_by_role("button", name="Resume")).to_be_visible()
     page.goto(f"{here.url}/jobs/{made.id}")
     expect(page.locator("#summary")).to_contain_text("2 of 3 failed, and the others are kept")
-    page.get_by_role("button", name="Resume").click()
-    expect(page.locator("#summary .chip")).to_have_text("queued")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.goto(f"{here.url}/jobs")
+    row.get_by_role("button", name="Resume").click()
+    expect(row.locator(".chip")).to_have_text("queued")
     with here.database.read() as session:
         assert jobs.status_of(session, made.id) == "queued"
 

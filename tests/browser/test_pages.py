@@ -43,11 +43,11 @@ PAGES = [
     "/latency",
 ]
 GOES_BY = {
-    "reward": "best reward so far",
-    "limit": "lowest loss so far, within the limits",
-    "front": "hypervolume so far",
+    "reward": ("reward", "best reward so far"),
+    "limit": ("loss", "lowest loss so far, within the limits"),
+    "front": ("hypervolume", "hypervolume so far"),
 }
-CHARTS = ["rewards", "tradeoff", "predicted", "coverage", "parallel"]
+CHARTS = ["episodes", "tradeoff", "predicted", "coverage", "parallel"]
 
 
 def column(page: Page, table: str, number: int) -> list[str]:
@@ -156,7 +156,7 @@ def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) 
         "on one axis; their Pareto fronts can be compared."
     )
     drawn(page, "fronts")
-    for goal, axis in GOES_BY.items():
+    for goal, (word, axis) in GOES_BY.items():
         name = {"reward": "distil-bert-week-09"}.get(goal, f"of-{goal}")
         page.goto(f"{service.url}/compare?search={name}")
         drawn(page, "best")
@@ -165,6 +165,20 @@ def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) 
         steps = [after - before for before, after in itertools.pairwise(figures)]
         assert all(step <= 0 if goal == "limit" else step >= 0 for step in steps)
         expect(page.locator("#figures tr", has_text="Found")).to_contain_text(f"{figures[-1]:.3f}")
+
+        page.goto(f"{service.url}/searches/{name}")
+        drawn(page, "episodes")
+        chart = page.locator("#episodes")
+        expect(chart.get_by_role("heading")).to_have_text(f"{word.capitalize()} by episode")
+        expect(chart.locator(".ytitle")).to_have_text(word)
+        lines = chart.locator("[data-plot]").evaluate(
+            "(plot) => Object.fromEntries(plot.data.map((t) => [t.name, [...t.y]]))"
+        )
+        assert lines.pop(axis if goal == "front" else "best so far") == figures
+        assert lines.pop("ε")[0] == 1
+        assert (lines == {}) == (goal == "front")  # no candidate alone has a hypervolume
+        for mean, top in zip(lines.get("mean", []), lines.get("best", []), strict=True):
+            assert mean > top if goal == "limit" else mean < top
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         for search_id in made.values():
@@ -192,8 +206,8 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("distil-bert-week-09")
     expect(page.locator("#summary")).to_contain_text("Episode 15 of 15")
     drawn(page, *CHARTS)
-    expect(page.locator("#rewards .legend")).to_contain_text("controller picks")
-    expect(page.locator("#rewards .legend")).to_contain_text("ε")
+    expect(page.locator("#episodes .legend")).to_contain_text("controller picks")
+    expect(page.locator("#episodes .legend")).to_contain_text("ε")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
     assert page.locator("#tradeoff .points path").count() > 250
     assert page.locator("#predicted .points path").count() > 200
@@ -206,7 +220,9 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     assert len(page.locator("#coverage td").all_inner_texts()) == 12
 
 
-def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service) -> None:
+def test_each_source_has_its_colour_in_every_chart_and_is_a_filter(
+    page: Page, service: Service
+) -> None:
     asked = demo_data.spec("sources", episodes=2, strategy="gp")
     first = [(n, ("size", "reading", "random")[n % 3], 0.8) for n in range(20, 29)]
     with service.database.write() as session:
@@ -217,9 +233,9 @@ def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service)
     with service.database.write() as session:
         jobs.set_status(session, made.id, "succeeded")
     page.goto(f"{service.url}/searches/sources")
-    drawn(page, "rewards", "tradeoff", "predicted")
+    drawn(page, "episodes", "tradeoff", "predicted")
     found: dict[str, set[str]] = {}
-    for name in ("rewards", "tradeoff", "predicted"):
+    for name in ("episodes", "tradeoff", "predicted"):
         traces = page.locator(f"#{name} [data-plot]").evaluate(
             "(plot) => plot.data.filter((t) => t.showlegend !== false)"
             ".map((t) => [t.name, t.marker?.color ?? t.line.color])"
@@ -232,6 +248,18 @@ def test_each_source_has_its_colour_in_every_chart(page: Page, service: Service)
     assert len(set.union(*tints)) == 4
     others = found["mean"] | found["best"] | found["best so far"]
     assert not others & set.union(*tints)
+
+    chooser, rows = page.locator("#candidates [name=source]"), page.locator("#candidates tbody tr")
+    expect(chooser.locator("option")).to_have_text(["all", "gp", "random", "reading", "size"])
+    expect(rows).to_have_count(13)
+    chooser.select_option("size")
+    expect(rows).to_have_count(3)
+    expect(rows.locator("td:last-child")).to_have_text(["size"] * 3)
+    chooser.select_option("reading")
+    demo_data.add_episode(service.database, made.id, 3, [(40, "reading", 0.8), (41, "mine", 0.8)])
+    expect(chooser.locator("option").last).to_have_text("mine")
+    expect(rows).to_have_count(4)
+    expect(chooser).to_have_value("reading")  # what was chosen stays as others come
     page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         jobs.delete_job(session, made.id)
@@ -489,7 +517,7 @@ def test_an_unknown_search_is_said_to_be_unknown(
 def test_a_queued_search_has_nothing_to_show_yet(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/searches/wide-students")
     expect(page.locator("#summary .chip")).to_have_text("queued")
-    for chart in ("rewards", "tradeoff", "parallel", "candidates", "ranking"):
+    for chart in ("episodes", "tradeoff", "parallel", "candidates", "ranking"):
         expect(page.locator(f"#{chart} .empty")).to_be_visible()
 
 

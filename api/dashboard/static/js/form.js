@@ -2,6 +2,7 @@
 
 import { newKey, send } from "./api.js";
 import { announce, el, isOperator, problem, show } from "./dom.js";
+import { capital } from "./format.js";
 import { Schema, read } from "./schema.js";
 
 /**
@@ -330,8 +331,6 @@ function isSimple(node) {
   if (node.type === "array") return ["string", "integer"].includes(node.items?.type);
   return !(node.anyOf ?? []).some((choice) => choice.type === "object" || choice.$ref);
 }
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The same as a sentence: begun with a capital, ended with a stop. */
 function sentence(text) {

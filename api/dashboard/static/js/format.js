@@ -23,6 +23,7 @@ export const percent = (share, digits = 0) =>
 /** A difference of scores, in points with its sign. */
 export const signed = (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`;
 export const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const moments = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", hour: "2-digit", minute: "2-digit",

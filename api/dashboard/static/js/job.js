@@ -37,7 +37,8 @@ export const pageOf = (job) => {
 };
 
 /** The head of a job's page: its name and state, what may be done, `line`, then the rest. */
-export function showHead({ name, status, error, done, num_failed: numFailed }, { path, about, changed, buttons = null }, ...rest) {
+export function showHead(job, { path, about, changed, buttons = null }, ...rest) {
+  const { name, status, error, done, num_failed: numFailed } = job;
   const focused = document.activeElement?.dataset?.action;
   document.title = `${name} · kdnas`;
   show(
@@ -46,7 +47,7 @@ export function showHead({ name, status, error, done, num_failed: numFailed }, {
       "div",
       { class: "head" },
       el("div", {}, el("div", { class: "title" }, el("h1", {}, name), chip(status)), el("p", { class: "muted" }, about)),
-      el("div", { class: "actions" }, buttons, actionButtons(path, status, changed, numFailed)),
+      el("div", { class: "actions" }, buttons, actionButtons(path, job, changed)),
     ),
     line,
     error && el("p", { class: "notice bad", role: "alert" }, error),

@@ -56,8 +56,8 @@ const buttons = new Map();
 /** Say at the head of the page what did not work. */
 export const failed = (error) => show(byId("problem"), problem(error));
 
-/** The buttons that the state of a piece of work allows; cancelling is asked twice. */
-export function actionButtons(path, status, done, numFailed = 0) {
+/** The buttons that the state of a job allows; cancelling is asked twice. */
+export function actionButtons(path, { status, num_failed: numFailed }, done) {
   if (!isOperator()) return [];
   const actions = status === "succeeded" && numFailed ? ["resume"] : ACTIONS[status];
   return (actions ?? []).map((action) => {

@@ -6,7 +6,7 @@ import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, ms, percent, whole } from "../format.js";
 import { chip, strategyOf } from "../parts.js";
-import { bestOf, figureOf, foundBy, soFar } from "../search/found.js";
+import { bestOf, figureOf, figuresSoFar, foundBy, soFar } from "../search/found.js";
 import { plainTable } from "../table.js";
 
 const MOST = 4;
@@ -22,16 +22,9 @@ const best = new Chart(byId("best"), (all) => {
   }
   const [goal] = goals;
   const traces = all.map(({ search, episodes }, i) => {
-    let [trained, top] = [0, -Infinity];
-    const points = episodes
-      .filter((e) => e.best_reward != null)
-      .map((e) => {
-        trained += e.num_finished;
-        top = Math.max(top, e.best_reward);
-        const found = { reward: top, loss: 1 - top }; // the loss of goal limit, whose reward has no price
-        return [trained, figureOf({ goal, best: found, hypervolume: e.hypervolume })];
-      });
-    return curve(search.name, points.map((p) => p[0]), points.map((p) => p[1]), stepped(i), { hovertemplate: "%{y:.3f} after %{x} candidates<extra></extra>" });
+    let trained = 0;
+    const known = episodes.filter((e) => e.best_reward != null);
+    return curve(search.name, known.map((e) => (trained += e.num_finished)), figuresSoFar(goal, known), stepped(i), { hovertemplate: "%{y:.3f} after %{x} candidates<extra></extra>" });
   });
   if (traces.every((t) => !t.x.length)) return { empty: "None of them has a result yet." };
   return {

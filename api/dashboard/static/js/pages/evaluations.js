@@ -42,7 +42,7 @@ const table = new PagedTable(
     { label: "Status", sort: "status", cell: progress },
     { label: "Result (per cent)", wrap: true, cell: result },
     { label: "Created", sort: "created_at", cell: (e) => moment(e.created_at) },
-    { label: "", cell: (e) => el("span", { class: "row-actions" }, actionButtons(`/evaluations/${e.id}`, e.status, () => reload())) },
+    { label: "", cell: (e) => el("span", { class: "row-actions" }, actionButtons(`/evaluations/${e.id}`, e, () => reload())) },
   ],
   { sort: "-created_at", caption: "Evaluations" },
 );

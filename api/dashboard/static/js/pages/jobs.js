@@ -62,7 +62,7 @@ const columns = [
   { label: "Done", cell: progress },
   { label: "Created", sort: "created_at", cell: (job) => moment(job.created_at) },
   { label: "", root: true, cell: fold },
-  { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job.status, () => table.load())) },
+  { label: "", cell: (job) => el("span", { class: "row-actions" }, actionButtons(`/jobs/${job.id}`, job, () => table.load())) },
 ];
 
 const table = listPage("/jobs", "Jobs", columns, () => true);

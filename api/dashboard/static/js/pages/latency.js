@@ -181,7 +181,7 @@ async function watchBuilds() {
     { label: "Status", cell: (b) => chip(b.status) },
     { label: "Done", wrap: true, cell: (b) => (isOpen(b) ? bar(b.done / b.total, "Share of the table that is measured", true) : b.error) },
     { label: "Asked for", cell: (b) => moment(b.created_at) },
-    { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b.status, watchBuilds)) },
+    { label: "", cell: (b) => el("span", { class: "actions" }, actionButtons(`/latency-builds/${b.id}`, b, watchBuilds)) },
   ];
   const focused = document.activeElement;
   show(box.querySelector("[data-rows]"), plainTable(columns, builds, "Latency tables being measured"));

@@ -7,7 +7,7 @@ import { CandidateTable } from "../search/candidates.js";
 import { Coverage } from "../search/coverage.js";
 import { Panel } from "../search/panel.js";
 import { Parallel } from "../search/parallel.js";
-import { predictedChart, rewardChart, tradeoffChart } from "../search/plots.js";
+import { episodeChart, predictedChart, tradeoffChart } from "../search/plots.js";
 import { Ranking } from "../search/ranking.js";
 import { Sureness } from "../search/sureness.js";
 import { showSummary } from "../search/summary.js";
@@ -18,7 +18,7 @@ const MOST_EPISODES = 10_000;
 
 const panel = new Panel(reference);
 const chooseId = (id) => panel.open(id);
-const rewards = rewardChart(byId("rewards"));
+const progress = episodeChart(byId("episodes"));
 const tradeoff = tradeoffChart(byId("tradeoff"), chooseId);
 const predicted = predictedChart(byId("predicted"), chooseId);
 const parallel = new Parallel(byId("parallel"), chooseId);
@@ -41,7 +41,9 @@ async function readSearch() {
 
 async function readEpisodes() {
   episodes = await getAll(`${path}/episodes`, {}, MOST_EPISODES);
-  await rewards.update({ episodes });
+  candidates.offer(episodes.flatMap((e) => Object.keys(e.by_source)));
+  const { goal } = search ?? (await get(path));
+  await progress.update({ goal, episodes });
 }
 
 async function readPoints() {
@@ -75,7 +77,7 @@ const readState = throttled(
     }),
   1000,
 );
-const readProgress = throttled(() => tried(readEpisodes, (error) => rewards.fail(error)), 1500);
+const readProgress = throttled(() => tried(readEpisodes, (error) => progress.fail(error)), 1500);
 const readCharts = throttled(
   () =>
     tried(readPoints, (error) => {

@@ -54,6 +54,14 @@ export class CandidateTable {
     return isFirst ? this.#table.filter(this.#filters()) : this.#table.load();
   }
 
+  /** Let one filter by these who proposed. */
+  offer(sources) {
+    const { source: select } = this.#form.elements;
+    const offered = [...select.options].map(({ value }) => value);
+    const more = [...new Set(sources)].filter((source) => !offered.includes(source)).sort();
+    select.append(...more.map((source) => el("option", {}, source)));
+  }
+
   #filters() {
     const filters = {};
     for (const [name, value] of new FormData(this.#form)) filters[name] = value.trim();

@@ -14,11 +14,24 @@ const FIGURES = {
 
 export const figureOf = (search) => FIGURES[search.goal][1](search);
 
+/** What the figure is called. */
+export const figureName = (goal) => FIGURES[goal][0];
+
 /** The figure of a search that goes on, in words. */
 export const soFar = (goal) => FIGURES[goal][2];
+
+/** The figure that a reward stands for, if it stands for one; that of goal limit has no price. */
+export const figureOfReward = (goal, reward, hypervolume) =>
+  reward == null ? null : figureOf({ goal, best: { reward, loss: 1 - reward }, hypervolume }) ?? null;
+
+/** The figure after each of these episodes. */
+export function figuresSoFar(goal, episodes) {
+  let top = -Infinity;
+  return episodes.map((e) => figureOfReward(goal, (top = Math.max(top, e.best_reward)), e.hypervolume));
+}
 
 /** The figure with its name. */
 export function foundBy(search) {
   const value = figureOf(search);
-  return value == null ? "–" : el("span", {}, fixed(value), el("small", { class: "muted under" }, ` ${FIGURES[search.goal][0]}`));
+  return value == null ? "–" : el("span", {}, fixed(value), el("small", { class: "muted under" }, ` ${figureName(search.goal)}`));
 }

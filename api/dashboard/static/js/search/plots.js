@@ -1,7 +1,8 @@
 // The charts of a search.
 
 import { Chart, colour, curve, faded } from "../charts.js";
-import { fixed, ms, whole } from "../format.js";
+import { capital, fixed, ms, whole } from "../format.js";
+import { figureName, figureOfReward, figuresSoFar, soFar } from "./found.js";
 
 const lossOf = (point, loss) => point[`loss_${loss}`] ?? point.loss;
 
@@ -40,26 +41,27 @@ const marksBySource = (points, loss, x, y, more = {}) =>
   sourcesOf(points.map((p) => p.source)).map(({ source, name, tint }) =>
     marks(name, points.filter((p) => p.source === source), loss, x, y, { marker: { size: 7, color: faded(tint, 0.55), line: { width: 0 } }, ...more }));
 
-/** Reward of each episode: best, mean, the strategy's picks against chance, and ε. */
-export function rewardChart(figure) {
-  return new Chart(figure, ({ episodes }) => {
-    const known = episodes.filter((e) => e.best_reward !== null && e.best_reward !== undefined);
+/** What the goal goes by so far, of each episode the best, the mean and the strategy's picks against chance, and ε. */
+export function episodeChart(figure) {
+  return new Chart(figure, ({ goal, episodes }) => {
+    const word = figureName(goal);
+    figure.querySelector("h2").textContent = `${capital(word)} by episode`;
+    const known = episodes.filter((e) => e.best_reward != null);
     if (!known.length) return { empty: "The first results come with the first finished candidates." };
     const x = known.map((e) => e.number);
-    let best = -Infinity;
-    const sofar = known.map((e) => (best = Math.max(best, e.best_reward)));
+    const found = figuresSoFar(goal, known);
     const line = (name, y, tint, look = {}, more = {}) =>
       curve(name, x, y, { color: tint, ...look }, {
         mode: x.length > 60 ? "lines" : "lines+markers", marker: { size: 5, color: tint },
         hovertemplate: `${name} %{y:.3f}<extra>episode %{x}</extra>`, ...more,
       });
-    const of = (source) => known.map((e) => e.by_source[source]?.mean_reward ?? null);
+    const of = (reward) => known.map((e) => figureOfReward(goal, reward(e)));
     const traces = [
-      line("best so far", sofar, colour("ink"), { shape: "hv" }, { mode: "lines" }),
-      line("best", known.map((e) => e.best_reward), colour("ink-soft"), {}, { visible: "legendonly" }),
-      line("mean", known.map((e) => e.mean_reward), colour("ink-soft"), { dash: "dot" }),
-      ...sourcesOf(known.flatMap((e) => Object.keys(e.by_source))).map(({ source, name, tint }) => line(name, of(source), tint)),
-    ];
+      line(goal === "front" ? soFar(goal) : "best so far", found, colour("ink"), { shape: "hv" }),
+      line("best", of((e) => e.best_reward), colour("ink-soft"), {}, { visible: "legendonly" }),
+      line("mean", of((e) => e.mean_reward), colour("ink-soft"), { dash: "dot" }),
+      ...sourcesOf(known.flatMap((e) => Object.keys(e.by_source))).map(({ source, name, tint }) => line(name, of((e) => e.by_source[source]?.mean_reward), tint)),
+    ].filter(({ y }) => y.some((figure) => figure !== null));
     if (known.some((e) => e.epsilon !== null)) {
       const more = { mode: "lines", yaxis: "y2", hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>" };
       traces.push(line("ε", known.map((e) => e.epsilon), colour("series-dim"), { width: 1, dash: "dash" }, more));
@@ -68,10 +70,10 @@ export function rewardChart(figure) {
       traces,
       layout: {
         xaxis: { title: { text: "episode" }, dtick: x.at(-1) <= 20 ? 1 : undefined },
-        yaxis: { title: { text: "reward" } },
+        yaxis: { title: { text: word } },
         yaxis2: { title: { text: "ε" }, overlaying: "y", side: "right", range: [0, 1.02], dtick: 0.5 },
       },
-      label: `Reward of ${known.length} episodes; the best so far is ${fixed(best)}`,
+      label: `${soFar(goal)}, after ${known.length} episodes: ${fixed(found.at(-1))}`,
     };
   });
 }
