@@ -71,15 +71,27 @@ class Untrained(_Patched):
 
 
 class LongerTraining(_Patched):
-    """Five times as many epochs."""
+    """Three times as many epochs."""
 
-    constants: ClassVar = {"lstm.EPOCHS": 200}
+    constants: ClassVar = {"lstm.EPOCHS": 180}
+
+
+class ShorterTraining(_Patched):
+    """A third of the epochs."""
+
+    constants: ClassVar = {"lstm.EPOCHS": 20}
 
 
 class MoreCells(_Patched):
     """Twice as many cells."""
 
-    constants: ClassVar = {"lstm.CELLS": 32}
+    constants: ClassVar = {"lstm.CELLS": 64}
+
+
+class FewerCells(_Patched):
+    """Half as many cells."""
+
+    constants: ClassVar = {"lstm.CELLS": 16}
 
 
 class NoDoubt(_Patched):
@@ -199,8 +211,8 @@ class RandomShare(LearningController):
 
 
 VARIANTS: Final = (
-    NoSequence, Untrained, LongerTraining, MoreCells, OneMember, AtOnce, OneHot, NoDoubt, Greedy,
-    LikePicks, LastEpisode, PredictsReward, RandomShare,
+    NoSequence, Untrained, LongerTraining, ShorterTraining, MoreCells, FewerCells, OneMember,
+    AtOnce, OneHot, NoDoubt, Greedy, LikePicks, LastEpisode, PredictsReward, RandomShare,
 )  # fmt: skip
 BESIDE: Final = ("controller", "gp", "random", "controller-once")
 

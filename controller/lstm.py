@@ -14,8 +14,8 @@ import numpy as np
 from controller.encoding import Array, sigmoid
 
 MEMBERS: Final = 4
-CELLS: Final = 16
-EPOCHS: Final = 40
+CELLS: Final = 32
+EPOCHS: Final = 60
 LEARNING_RATE: Final = 1e-2
 WEIGHT_DECAY: Final = 1e-3
 _MOMENTA: Final = (0.9, 0.99)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 from controller.exploration import Purpose, draw, generator
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.learning import LearningController
 from controller.modelled import Modelled
+from controller.wanted import Wanted, known_losses
 from kdnas.records import Proposal
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.protocols import History, Observation
@@ -77,17 +79,30 @@ def test_a_front_is_covered_with_few_trainings(kind: type[Modelled]) -> None:
     assert found > np.quantile(drawn, 0.9)
 
 
-def test_a_pick_makes_those_like_it_less_uncertain(kind: type[Modelled]) -> None:
+def test_a_pick_makes_those_like_it_less_uncertain(
+    kind: type[Modelled], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where nothing counts but what is not known, picks of one episode lie apart."""
     strategy = kind(spec(kind, confidence=1e6), BENCHMARK_SPACE, 0)
     free = replace(benchmark_problem(with_starts=False), reward=lambda loss, ratio: 1 - loss)
     strategy.begin(free)
     drawn = draw(generator(0, 1, Purpose.EXPLORATION), list(ALL), 6)
     history = observed(History(), 1, [Proposal(index, "random") for index in drawn])
-    picked = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 6, ALL, history)]
-    one_by_one = [BENCHMARK_SPACE[p.index] for p in strategy.ask(2, 1, ALL, history)]
-    assert picked[:1] == one_by_one
-    assert len({(a.layers, a.hidden) for a in picked}) >= 4
+
+    def picks(count: int) -> list[int]:
+        return [proposal.index for proposal in strategy.ask(2, count, ALL, history)]
+
+    def apart(picked: list[int]) -> float:
+        return float(np.median(pdist(strategy.features[picked])))
+
+    picked = picks(6)
+    assert picked[:1] == picks(1)
+    wanted = Wanted(free, history.trained)
+    _, belief = strategy.believe(known_losses(history), ALL, wanted, 2, len(ALL))
+    monkeypatch.setattr(type(belief), "look", lambda belief, position: None)
+    most_uncertain = picks(6)
+    assert most_uncertain[0] == picked[0]
+    assert apart(picked) > apart(most_uncertain)
 
 
 @pytest.mark.parametrize("goal", ["reward", "front"])
