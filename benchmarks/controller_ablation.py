@@ -223,12 +223,12 @@ def names() -> list[str]:
     return [*BESIDE, *(f"{module}:{variant.__name__}" for variant in VARIANTS)]
 
 
-def compare(table: str, folder: Path) -> dict[str, Any]:
+def compare(table: str, folder: Path, seeds: int = SEEDS) -> dict[str, Any]:
     """Compare all variants on one table; resumes what is in the folder."""
     return compare_strategies(
         table,
         names=names(),
-        seeds=SEEDS,
+        seeds=seeds,
         budgets=BUDGETS,
         candidates=CANDIDATES,
         goal="front",
@@ -257,11 +257,11 @@ def page(found: Mapping[str, Mapping[str, Any]]) -> str:
             "",
             "The learning controller as it is, and with one thing changed at a time; beside it the "
             "Gaussian process, the published controller without repeats, and draws. Goal `front`, "
-            f"no start known, episodes of {CANDIDATES}, {SEEDS} seeds on each table: trainings "
-            "until 99 % of the hypervolume is recommended, and what is missing of it after "
-            f"{BUDGETS[1]} trainings, in thousandths. Medians with 95 % intervals; `*`: differs "
-            "from `controller` (Wilcoxon, paired by seed, Holm, p < 0.05). Chosen on these tables, "
-            "so that no row is a forecast.",
+            f"no start known, episodes of {CANDIDATES}, {_seeds(found)} seeds on each table: "
+            "trainings until 99 % of the hypervolume is recommended, and what is missing of it "
+            f"after {BUDGETS[1]} trainings, in thousandths. Medians with 95 % intervals; `*`: "
+            "differs from `controller` (Wilcoxon, paired by seed, Holm, p < 0.05). Chosen on these "
+            "tables, so that no row is a forecast.",
             "",
             f"| | {' | '.join(heads)} |",
             "|---" * (1 + 2 * len(found)) + "|",
@@ -271,6 +271,10 @@ def page(found: Mapping[str, Mapping[str, Any]]) -> str:
             "",
         ]
     )
+
+
+def _seeds(found: Mapping[str, Mapping[str, Any]]) -> str:
+    return ", ".join(map(str, sorted({result["seeds"] for result in found.values()})))
 
 
 def _said(name: str) -> str:
@@ -299,12 +303,13 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
     parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
     tables = asked.tables.split(",")
     if asked.what == "run":
         for table in tables:
-            compare(table, asked.results)
+            compare(table, asked.results, asked.seeds)
         return
     found = {
         table: json.loads(_kept(asked.results, table).read_text("utf-8"))

@@ -30,13 +30,15 @@ Found = Mapping[str, Mapping[bool, Mapping[str, Any]]]
 """Question → with rungs or without → result."""
 
 
-def compare(table: str, goal: str, rungs: Sequence[str], folder: Path) -> dict[str, Any]:
+def compare(
+    table: str, goal: str, rungs: Sequence[str], folder: Path, seeds: int = SEEDS
+) -> dict[str, Any]:
     """Play one question; resumes what is in the folder."""
     limits = GOALS[goal]
     return compare_strategies(
         table,
         names=NAMES,
-        seeds=SEEDS,
+        seeds=seeds,
         budgets=BUDGETS,
         candidates=CANDIDATES,
         goal=goal,
@@ -55,14 +57,16 @@ def compare(table: str, goal: str, rungs: Sequence[str], folder: Path) -> dict[s
 
 def page(found: Found) -> str:
     """Word what was found: a row a question and strategy."""
+    seeds = {result["seeds"] for both in found.values() for result in both.values()}
     lines = [
         "# What rungs save",
         "",
         "The same searches with and without a [rung](../science.md#rungs-trainings-that-end-early) "
         f"at the start, {BUDGETS[-1]} trainings in episodes of {CANDIDATES}, no start known to the "
-        f"strategy, `keep` 5, {SEEDS} seeds. Saved: share of the steps of all trainings. Regret: "
-        f"after {BUDGETS[1]} and {BUDGETS[2]} of them, those that were stopped among them, in "
-        "thousandths of what the goal goes by. Medians with 95 % intervals.",
+        f"strategy, `keep` 5, {', '.join(map(str, sorted(seeds)))} seeds. Saved: share of the "
+        f"steps of all trainings. Regret: after {BUDGETS[1]} and {BUDGETS[2]} of them, those that "
+        "were stopped among them, in thousandths of what the goal goes by. Medians with 95 % "
+        "intervals.",
         "",
         f"| question | strategy | steps saved, % | regret after {BUDGETS[1]}, without rungs | with "
         f"| after {BUDGETS[2]}, without | with |",
@@ -110,6 +114,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--rungs", default="0")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
@@ -118,7 +123,7 @@ def main() -> None:
         for goal in GOALS:
             for table in tables:
                 for rungs in ([], asked.rungs.split(",")):
-                    compare(table, goal, rungs, asked.results)
+                    compare(table, goal, rungs, asked.results, asked.seeds)
         return
     found = read(asked.results, tables)
     told = {

@@ -59,7 +59,7 @@ def test_the_page_has_a_row_a_variant(study: ModuleType) -> None:
             "p_regrets": None if own else [1.0, 0.2, 1.0],
         }
 
-    result = {"standings": [row(name) for name in study.names()]}
+    result = {"seeds": 3, "standings": [row(name) for name in study.names()]}
     page = study.page({"minilm": result, "rough": result})
     assert "| `controller` | 30 (28 to never) | 2.0 (1.0 to 3.0) | 30 (28 to never) | " in page
     assert "| No ensemble | 30 (28 to never)* | 2.0 (1.0 to 3.0) | " in page
