@@ -21,7 +21,7 @@ from study_files import publish
 
 from api.tabular import compare_strategies
 
-NAMES: Final = ("gp", "controller", "random")
+NAMES: Final = ("gp", "random")
 TABLES: Final = ("minilm", "additive", "rough")
 SEEDS: Final = 20
 BUDGETS: Final = ("20", "60", "100")
