@@ -32,7 +32,7 @@ CANDIDATES: Final = 20
 DEFAULT: Final = "gp"
 """The strategy that the presets take."""
 LEARNER: Final = "controller"
-BASELINES: Final = ("fastest-first", "largest-first", "reading-only", "reading-fit")
+BASELINES: Final = ("fastest-first", "largest-first", "size-only", "reading-only", "reading-fit")
 GOALS: Final[dict[str, dict[str, float]]] = {
     "front": {},
     "limit": {"max_latency_ratio": 0.4},

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from controller.sizes import losses_by_size
 from controller.stateless import Stateless, not_proposed
 from controller.wanted import Wanted, best_of, known_losses
 from kdnas.errors import SpecError
@@ -51,6 +52,34 @@ class LargestFirst(_Ordered):
     def key(self, index: int) -> float:
         """Its parameters, the most of them first."""
         return -self.problem.facts[index].params_millions
+
+
+class SizeOnly(Stateless):
+    """The best states first, if the larger always loses less; what is trained teaches it nothing.
+
+    With goal ``front`` the best is what adds most to the hypervolume of those before it, had all of
+    them the losses that are guessed.
+    """
+
+    name = "size-only"
+
+    def begin(self, problem: SearchProblem) -> None:
+        """Guess at the loss of every state: half of the signal for the smallest, 0 for the largest.
+
+        A price favours the large or the small by how much the smallest loses, which nobody knows.
+        """
+        super().begin(problem)
+        self._losses = losses_by_size(problem, range(len(problem.space))) / 2
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose the best states of those that are left; fewer if they run out."""
+        pool = not_proposed(allowed, history)
+        before = {index: float(self._losses[index]) for index in sorted(history.indices)}
+        best = best_of(Wanted(self.problem, before), pool, self._losses[pool], count)
+        # A guess by size says who is better than whom, and foretells no reward.
+        return [Proposal(pool[i], self.name) for i in best]
 
 
 class ReadingOnly(Stateless):

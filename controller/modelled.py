@@ -16,6 +16,7 @@ import numpy as np
 
 from controller.encoding import Array
 from controller.exploration import Purpose, draw, generator
+from controller.sizes import losses_by_size
 from controller.stateless import Stateless, not_proposed
 from controller.wanted import Wanted, best_of, known_losses
 from kdnas.records import Proposal
@@ -180,7 +181,7 @@ class Modelled(Stateless):
         Which state a price makes the best depends on how much the smallest loses, which nobody
         knows: from all, when the largest is, to nothing.
         """
-        losses, wanted = _losses_by_size(self.problem, pool), Wanted(self.problem, {})
+        losses, wanted = losses_by_size(self.problem, pool), Wanted(self.problem, {})
         share = -(-count // BY_SIZE[self.problem.goal])
         if self.problem.goal != "reward":
             best = best_of(wanted, pool, losses / 2, share)
@@ -191,20 +192,6 @@ class Modelled(Stateless):
                 worth[best] = -math.inf
                 best.append(int(np.argmax(worth)))
         return [Proposal(pool[i], "size") for i in best]
-
-
-def _losses_by_size(problem: SearchProblem, pool: Sequence[int]) -> Array:
-    """Guess at losses where nothing was read: (N,), from 1 of the smallest to 0.
-
-    Doubling the layers or the hidden size lowers a loss alike, doubling the intermediate size or
-    the heads by a sixth of that. It ranks students far better than their parameters do, most of
-    which are embeddings (docs/results/readings.md).
-    """
-    states = [problem.space[index] for index in pool]
-    sizes = np.log([s.layers * s.hidden * (s.intermediate * s.heads) ** (1 / 6) for s in states])
-    span = float(np.ptp(sizes))
-    guess: Array = (sizes.max() - sizes) / span if span else np.zeros(len(pool))
-    return guess
 
 
 def _features(problem: SearchProblem) -> tuple[Array, list[slice]]:

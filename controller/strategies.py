@@ -133,6 +133,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "random": "controller.strategies:RandomStrategy",
     "fastest-first": "controller.baselines:FastestFirst",
     "largest-first": "controller.baselines:LargestFirst",
+    "size-only": "controller.baselines:SizeOnly",
     "reading-only": "controller.baselines:ReadingOnly",
     "reading-fit": "controller.baselines:ReadingFit",
 }

@@ -54,8 +54,8 @@ def search(
         str | None,
         typer.Option(
             help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
-            "fastest-first, largest-first, reading-only, reading-fit, or package.module:Class; "
-            "options by --config."
+            "fastest-first, largest-first, size-only, reading-only, reading-fit, or "
+            "package.module:Class; options by --config."
         ),
         At("controller.strategy.name"),
     ] = None,

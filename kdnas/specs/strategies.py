@@ -160,6 +160,14 @@ class LargestFirstSpec(StrategySpec):
     name: Literal["largest-first"] = "largest-first"
 
 
+class SizeOnlySpec(StrategySpec):
+    """The best first, if the larger always loses less."""
+
+    called: ClassVar[str] = "the best by size alone"
+
+    name: Literal["size-only"] = "size-only"
+
+
 class ReadingOnlySpec(StrategySpec):
     """The best first by the loss at the start."""
 
@@ -213,6 +221,7 @@ STRATEGIES: Final[Mapping[str, type[StrategySpec]]] = {
         RandomSpec,
         FastestFirstSpec,
         LargestFirstSpec,
+        SizeOnlySpec,
         ReadingOnlySpec,
         ReadingFitSpec,
     )

@@ -36,6 +36,10 @@ class TestLargestFirst(_Baseline):
     name = "largest-first"
 
 
+class TestSizeOnly(_Baseline):
+    name = "size-only"
+
+
 class TestReadingOnly(_Baseline):
     name = "reading-only"
 
@@ -62,7 +66,7 @@ def indices(proposals: list[Proposal]) -> list[int]:
 def test_every_strategy_of_ours_is_called_as_it_calls_itself() -> None:
     assert list(STRATEGIES) == [
         *("controller", "gp", "tpe", "nsga2", "evolution", "random"),
-        *("fastest-first", "largest-first", "reading-only", "reading-fit"),
+        *("fastest-first", "largest-first", "size-only", "reading-only", "reading-fit"),
     ]
     for name in STRATEGIES:
         assert build_strategy(spec(name), BENCHMARK_SPACE, 0).name == name
@@ -75,6 +79,23 @@ def test_orders_that_look_at_nothing_but_speed_or_size() -> None:
     assert indices(asked("largest-first", 8)) == sorted(ALL, key=lambda i: (-sizes[i], i))[:8]
     seen = History(((Observation(1, indices(asked("fastest-first", 1))[0], 0.5),),))
     assert indices(asked("fastest-first", 7, seen)) == indices(asked("fastest-first", 8))[1:]
+
+
+def test_size_alone_has_the_larger_lose_less_whatever_was_trained() -> None:
+    def size(index: int) -> float:
+        state = BENCHMARK_SPACE[index]
+        return state.layers * state.hidden * (state.intermediate * state.heads) ** (1 / 6)
+
+    strategy = build_strategy(spec("size-only"), BENCHMARK_SPACE, 0)
+    strategy.begin(replace(PROBLEM, reward=lambda loss, ratio: 1 - loss))
+    first = strategy.ask(1, 6, ALL, History())
+    assert [size(p.index) for p in first] == pytest.approx(sorted(map(size, ALL))[: -6 - 1 : -1])
+    assert {p.predicted_reward for p in first} == {None}
+    told = tuple(Observation(1, p.index, 0.1, loss=0.9) for p in first)
+    assert (
+        indices(strategy.ask(2, 3, ALL, History((told,))))
+        == indices(strategy.ask(1, 9, ALL, History()))[6:]
+    )
 
 
 def test_a_reading_alone_counts_as_the_loss() -> None:
