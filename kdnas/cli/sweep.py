@@ -108,9 +108,12 @@ def sweep(
 def _start(values: dict[str, Any], preset: str | None, config: Path | None, as_json: bool) -> None:
     from api.sweeps.run import create_sweep, prepare_sweep
     from kdnas.specs.sweep import SweepSpec
+    from kdnas.tabular.files import named_table
 
     inputs = gather("sweep", values, Settings.from_environment(), preset=preset, config=config)
     spec = SweepSpec.read(inputs.data, "sweep")
+    if spec.without is not None:
+        named_table(spec.without)  # one that cannot be read is told before text is tokenised
     say_each(inputs.lines())
     with stored() as (database, settings):
         record = create_sweep(prepare_on_screen(prepare_sweep, spec, settings), database)
