@@ -15,7 +15,7 @@ from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.specs.search import ControllerSpec, SearchSpec
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
-from kdnas.tabular.files import ENDINGS, packaged_tables, read_table
+from kdnas.tabular.files import ENDINGS, named_table, packaged_tables
 from kdnas.tabular.judge import SOLVED_VOLUME
 from kdnas.tabular.replay import Replay
 from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
@@ -78,7 +78,7 @@ def compare_strategies(
             **({} if keep is None else {"keep": keep}),
         },
     }
-    surface = _surface(table, schedule)
+    surface = named_surface(table, schedule)
     if not starts:
         surface = replace(surface, starts={})
     question = Question(
@@ -127,11 +127,19 @@ def _all(kept: Sequence[Replay], more: Sequence[Replay]) -> list[Replay]:
     return list({(one.strategy, one.seed): one for one in [*kept, *more]}.values())
 
 
-def _surface(table: str, schedule: int | None) -> Surface:
+def named_surface(table: str, schedule: int | None = None) -> Surface:
+    """Make the surface of a table or a formula.
+
+    Args:
+        table: file of a table, or name of one of ours or of a formula.
+        schedule: as in :func:`kdnas.tabular.surface.surface_of`.
+
+    Raises:
+        SpecError: it is none of these, or makes no surface.
+    """
     packaged = packaged_tables()
     if Path(table).suffix in ENDINGS or table in packaged:
-        path = packaged.get(table, Path(table))
-        return surface_of(read_table(path), path.stem, schedule)
+        return surface_of(named_table(table), Path(table).stem, schedule)
     if table not in SYNTHETIC:
         raise SpecError(
             f"--table {table!r} is neither a .parquet or .csv file nor one of "

@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 from search_study import CANDIDATES, TABLES, words
 from study_files import publish
 
+from api.tabular import named_surface
 from controller.modelled import Modelled
 from controller.strategies import build_strategy
 from controller.wanted import Wanted, known_losses
@@ -28,10 +29,9 @@ from kdnas.cpu import available_cores
 from kdnas.search.protocols import History
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec, SearchSpec
-from kdnas.tabular.files import named_table
 from kdnas.tabular.measures import median_interval
 from kdnas.tabular.replay import replay
-from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
+from kdnas.tabular.surface import Surface
 
 NAMES: Final = ("gp", "controller")
 SEEDS: Final = 20
@@ -57,10 +57,8 @@ class Asked:
     seed: int
 
 
-@cache
-def surface(table: str) -> Surface:
-    """The states."""
-    return synthetic(table) if table in SYNTHETIC else surface_of(named_table(table), table)
+surface = cache(named_surface)
+"""Of a table or a formula, made once a process."""
 
 
 def foretold(asked: Asked) -> list[dict[str, float]]:
