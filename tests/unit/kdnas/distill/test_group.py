@@ -18,13 +18,17 @@ from torch import nn
 
 from kdnas.architecture import Architecture
 from kdnas.distill.group import MiniKD
+from kdnas.distill.numerics import Device
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer
 from kdnas.distill.teacher_pass import TeacherPass
 from kdnas.models.batch import Batch
 from kdnas.models.families import FAMILIES
 from kdnas.models.taps import Activations
+from kdnas.objectives.registry import objective_problem
 from kdnas.records import MiniKDRequest, MiniKDResult, Rung
+from kdnas.specs.objective_registry import objective_spec
+from kdnas.specs.objectives import OBJECTIVES
 from kdnas.specs.parts import TrainingSpec
 from kdnas.testing.tiny_lab import TinyLab, make_tiny_lab
 
@@ -121,6 +125,37 @@ def test_losses_are_equal_to_the_bit_in_another_process(lab: TinyLab) -> None:
             curve = [asdict(point) for point in result.curve]
             here[f"{number} {name}"] = [result.loss_start, asdict(result.losses), curve]
     assert json.loads(there.stdout) == here
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("init", ["teacher", "warm", "random"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_on_a_gpu_losses_are_nearly_those_of_a_cpu(
+    lab: TinyLab, objective: str, init: str, dtype: str
+) -> None:
+    own = lab.with_lm_head()
+    context, spec = own.context(dtype, init, objective), objective_spec(objective)
+    devices: tuple[Device, ...] = ("cpu", "cuda")
+    names = [
+        name
+        for name in STUDENTS
+        if objective_problem(spec, Architecture.parse(name), own.teacher.shape) is None
+    ]
+    assert names
+    here, there = (
+        train(MiniKD(context, own.teacher, own.corpus, own.store, device), names)
+        for device in devices
+    )
+    for name in names:
+        one, other = here[name], there[name]
+        assert one.losses is not None
+        assert other.losses is not None, other.error
+        near = 2e-2 if dtype == "bfloat16" else 1e-3
+        assert other.loss_start == pytest.approx(one.loss_start, rel=1e-4)
+        assert other.losses.relative == pytest.approx(one.losses.relative, rel=near)
+        assert other.losses.training == pytest.approx(one.losses.training, rel=near)
 
 
 def test_readings_on_the_way_change_nothing(lab: TinyLab) -> None:
