@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from controller.encoding import Array
 from controller.exploration import Purpose, generator
@@ -120,11 +120,16 @@ def _root(covariance: Array, slight: float) -> Array:
 
 
 def _fitted(features: Array, losses: Array) -> GaussianProcessRegressor:
-    """Fit a process with a length of its own for each feature, by maximum likelihood."""
+    """Fit a process with a trend and a length of its own for each feature, by maximum likelihood.
+
+    The trend is linear: losses fall with every size on its logarithmic scale, and far from what
+    was trained a Matérn kernel alone knows no more of that than their mean.
+    """
     lengths = np.ones(features.shape[1])
-    kernel = ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, (5e-2, 1e3), nu=2.5)
+    bends = ConstantKernel(1.0, (1e-3, 1e3)) * Matern(lengths, (5e-2, 1e3), nu=2.5)
+    trend = ConstantKernel(1.0, (1e-3, 1e3)) * DotProduct(1.0, "fixed")
     process = GaussianProcessRegressor(
-        kernel + WhiteKernel(1e-2, (1e-6, 1.0)), normalize_y=True, random_state=0
+        bends + trend + WhiteKernel(1e-2, (1e-6, 1.0)), normalize_y=True, random_state=0
     )
     with warnings.catch_warnings():
         # A length at its bound says that a feature does not matter, which is an answer.
