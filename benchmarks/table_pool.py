@@ -69,9 +69,9 @@ def train(
     store_url: str,
     device: str,
     todo: multiprocessing.Queue[Group | None],
-    done: multiprocessing.Queue[dict[str, Any] | None],
+    done: multiprocessing.Queue[dict[str, Any]],
 ) -> None:
-    """What one process does until there is no group left: rows, and None at its end."""
+    """What one process does until there is no group left."""
     import torch
 
     from kdnas.corpus.tokenized import TokenizedCorpus
@@ -97,7 +97,6 @@ def train(
         for item in engine.train(requests):
             if isinstance(item, MiniKDResult):
                 done.put(_row(group, item, torch.__version__))
-    done.put(None)
 
 
 def _row(group: Group, result: MiniKDResult, torch_version: str) -> dict[str, Any]:
@@ -116,57 +115,61 @@ def _row(group: Group, result: MiniKDResult, torch_version: str) -> dict[str, An
     }
 
 
-def run(groups: Sequence[Group], rows: JsonLines, workers: int, device: str, seconds: float) -> int:
-    """Train groups in their order until all are done or the time is over; return what is left."""
+def run(
+    groups: Sequence[Group], rows: JsonLines, workers: int, device: str, seconds: float
+) -> None:
+    """Train groups in their order until all are done or the time is over.
+
+    Raises:
+        SystemExit: a process died before its time, and with it the group that it was at.
+    """
     began = time.monotonic()
-    known = {_mark(row) for row in rows.rows}
-    missing = [
-        Group(group.context, group.read_after, left)
-        for group in groups
-        if (
-            left := tuple(n for n in group.architectures if (n, *_what(asdict(group))) not in known)
-        )
-    ]
+    missing = list(_missing(groups, rows.rows))
     spawning = multiprocessing.get_context("spawn")
     todo, done = spawning.Queue(), spawning.Queue()
     for task in [*missing, *[None] * workers]:
         todo.put(task)
-    url = str(Settings.from_environment().store_url)
+    url = Settings.from_environment().store_url
     pool = [
         spawning.Process(target=train, args=(url, device, todo, done), daemon=True)
         for _ in range(workers)
     ]
     for process in pool:
         process.start()
-    left, trained, steps = sum(len(group.architectures) for group in missing), 0, 0
-    while any(process.is_alive() for process in pool) or not done.empty():
-        rest = began + seconds - time.monotonic()
-        if rest <= 0:
-            break
+    total, trained, steps = sum(len(group.architectures) for group in missing), 0, 0
+    while trained < total and (rest := began + seconds - time.monotonic()) > 0:
         try:
             row = done.get(timeout=min(rest, 1))
         except queue.Empty:
-            continue
-        if row is None:
+            if any(process.exitcode for process in pool):
+                raise SystemExit("a process has died; what is done is kept") from None
             continue
         rows.add(row)
-        trained, steps, left = trained + 1, steps + row["read_after"][-1], left - 1
+        trained, steps = trained + 1, steps + row["read_after"][-1]
         if trained % 50 == 0:
             spent = time.monotonic() - began
             print(f"{spent:.0f} s: {trained} trained, {steps / spent:.0f} steps/s", flush=True)
     for process in pool:
         process.terminate()
     spent = time.monotonic() - began
-    print(f"{trained} trained, {left} left, {steps} steps in {spent:.0f} s")
-    return left
+    print(f"{trained} trained, {total - trained} left, {steps} steps in {spent:.0f} s")
 
 
-def _mark(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return row["architecture"], *_what(row)
+def _missing(groups: Sequence[Group], rows: Sequence[Mapping[str, Any]]) -> Iterator[Group]:
+    """What of some groups has no row yet."""
+    known = {_mark(row["context"], row["read_after"], row["architecture"]) for row in rows}
+    for group in groups:
+        left = tuple(
+            name
+            for name in group.architectures
+            if _mark(group.context, group.read_after, name) not in known
+        )
+        if left:
+            yield Group(group.context, group.read_after, left)
 
 
-def _what(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return json.dumps(row["context"], sort_keys=True), json.dumps(list(row["read_after"]))
+def _mark(context: Mapping[str, Any], read_after: Sequence[int], name: str) -> tuple[str, ...]:
+    return json.dumps(context, sort_keys=True), json.dumps(list(read_after)), name
 
 
 def table_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[TableRow]:
@@ -238,10 +241,10 @@ def main() -> None:
             like = _like(asked.like)
             steps = [int(step) for step in asked.steps.split(",")]
             wanted = [(asked.seed, steps[-1], step) for step in steps]
-            had = [read_whole(named_table(name), wanted) for name in asked.without]
-            drawn = [
-                state for state in _drawn(like, asked.states) if not any(state in h for h in had)
-            ]
+            had = {
+                state for name in asked.without for state in read_whole(named_table(name), wanted)
+            }
+            drawn = [state for state in _drawn(like, asked.states) if state not in had]
             groups = [asdict(g) for g in planned(like.card, steps, asked.seed, drawn, asked.group)]
             asked.output.write_text(json.dumps(groups), "utf-8")
             print(f"{len(drawn)} trainings of {steps[-1]} steps in {len(groups)} groups")

@@ -136,7 +136,8 @@ def test_on_a_gpu_losses_are_nearly_those_of_a_cpu(
     lab: TinyLab, objective: str, init: str, dtype: str
 ) -> None:
     own = lab.with_lm_head()
-    context, spec = own.context(dtype, init, objective), objective_spec(objective)
+    spec = objective_spec(objective)
+    context = own.context(dtype, init, objective, learning_rate=5e-4)
     devices: tuple[Device, ...] = ("cpu", "cuda")
     names = [
         name
@@ -153,7 +154,7 @@ def test_on_a_gpu_losses_are_nearly_those_of_a_cpu(
         assert one.losses is not None
         assert other.losses is not None, other.error
         near = 2e-2 if dtype == "bfloat16" else 1e-3
-        assert other.loss_start == pytest.approx(one.loss_start, rel=1e-4)
+        assert other.loss_start == pytest.approx(one.loss_start, rel=1e-3)
         assert other.losses.relative == pytest.approx(one.losses.relative, rel=near)
         assert other.losses.training == pytest.approx(one.losses.training, rel=near)
 
