@@ -7,7 +7,7 @@
 with each of some strategies and seeds, every state trained anew; then a sweep reads how all states
 start, and the strategy that goes by that alone searches, too. Of each search the student of the
 lowest loss under each of some latencies is trained longer, with seeds that nothing saw. What is
-done is not done again; Ctrl-C ends in good order.
+done is not done again; Ctrl-C ends in good order. ``report`` writes the page of what is there.
 """
 
 from __future__ import annotations
@@ -149,25 +149,37 @@ def final_plan(
 
 
 def summary(
-    searches: Mapping[str, Sequence[Mapping[str, Any]]], losses: Mapping[str, float]
+    searches: Mapping[str, Sequence[Mapping[str, Any]]], losses: Mapping[str, float] | None
 ) -> dict[str, dict[str, list[float | None]]]:
     """What each strategy found, a value for each of its searches; None where it has no student.
 
     Args:
         searches: name of a search → its candidates.
-        losses: architecture → loss of its longer trainings, their mean.
+        losses: architecture → loss of its longer trainings, their mean; None if not all are there.
     """
     found: dict[str, dict[str, list[float | None]]] = {}
     for name, rows in searches.items():
         own = found.setdefault(name.rpartition("-")[0], {})
         for count in (20, 40, TRAININGS):
             own.setdefault(f"hypervolume after {count}", []).append(covered(rows[:count]))
-        for ratio in RATIOS:
+        for ratio in RATIOS if losses is not None else ():
             student = chosen(rows, ratio)
             own.setdefault(f"final loss ≤ {ratio:g}", []).append(
                 losses[student] if student else None
             )
     return found
+
+
+def final_losses(
+    architectures: Sequence[str], trained: Sequence[Mapping[str, Any]]
+) -> dict[str, float] | None:
+    """Mean loss of each student's longer trainings; None if one is still to be trained."""
+    losses: dict[str, dict[int, float]] = {}
+    for row in trained:
+        losses.setdefault(row["architecture"], {})[row["seed"]] = row["relative"]
+    if any(losses.get(name, {}).keys() < set(FINAL_SEEDS) for name in architectures):
+        return None
+    return {name: fmean(losses[name].values()) for name in architectures}
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -184,22 +196,42 @@ def page(result: Mapping[str, Any]) -> str:
             f"Searches of {TRAININGS} trainings of {PROXY['steps']} steps, goal `front`, seeds "
             f"{', '.join(map(str, SEEDS))}, every state trained anew, on "
             f"{corpus_words(result)}, proxy seed {PROXY_SEED}: neither is that of a table. "
-            "Hypervolume is by the losses that a search saw. Of each search the student of the "
-            "lowest loss under a share of the teacher's latency was trained for "
-            f"{FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its loss is "
-            "the mean. Means over searches with the lowest and the highest.",
+            "Hypervolume is by the losses that a search saw. "
+            f"{_finals_words(columns)} Means over searches with the lowest and the highest.",
             "",
             f"| strategy | {' | '.join(columns)} |",
             "|---" * (1 + len(columns)) + "|",
             *rows,
             "",
-            f"`{READING}` goes by how all states start, which a sweep read before; it draws "
-            "nothing, and is one search. No other strategy knew a start.",
+            f"`{READING}` goes by how all states start, which a sweep reads before; it draws "
+            "nothing, and is one search. No other strategy knows a start.",
+            *_missing_words(result["strategies"]),
             "",
             "Made with `python benchmarks/real_searches.py`.",
             "",
         ]
     )
+
+
+def _finals_words(columns: Sequence[str]) -> str:
+    if not any(name.startswith("final") for name in columns):
+        return "The longer trainings of what was found are still to come."
+    return (
+        "Of each search the student of the lowest loss under a share of the teacher's latency was "
+        f"trained for {FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its "
+        "loss is the mean."
+    )
+
+
+def _missing_words(strategies: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[str]:
+    """Which searches are still to come."""
+    asked = [job.name.rpartition("-")[0] for job in plan() if job.command[0] == "search"]
+    missing = {
+        name: asked.count(name) - len(next(iter(strategies.get(name, {"": ()}).values())))
+        for name in dict.fromkeys(asked)
+    }
+    told = [f"{count} of `{name}`" for name, count in missing.items() if count]
+    return ["", f"Searches that are still to come: {', '.join(told)}."] if told else []
 
 
 def _cell(values: Sequence[float | None]) -> str:
@@ -224,26 +256,25 @@ def main() -> None:
     if asked.what == "run":
         if not asked.corpus:
             parser.error("run needs --corpus")
-        home = Home(asked.results / "home", asked.corpus)
-        for job in plan():
-            home.do(job)
-        searches = {
-            job.name: home.candidates(job, asked.results)
-            for job in plan()
-            if job.command[0] == "search"
-        }
         laboratory = Laboratory(asked.corpus)
         facts = corpus_facts(laboratory.corpus)
-        kept.write_text(json.dumps({**facts, "searches": searches}), "utf-8")
+        home, searches = Home(asked.results / "home", asked.corpus), {}
+        for job in plan():
+            home.do(job)
+            if job.command[0] == "search":
+                searches[job.name] = home.candidates(job, asked.results)
+                kept.write_text(json.dumps({**facts, "searches": searches}), "utf-8")
         run(laboratory, rows, final_plan(laboratory.name, finals(searches)), OBJECTIVE)
         return
     stored = json.loads(kept.read_text("utf-8"))
     searches = stored.pop("searches")
-    losses = {
-        name: fmean(row["relative"] for row in rows.having(architecture=name))
-        for name in finals(searches)
+    losses = final_losses(finals(searches), rows.rows)
+    told = ("architecture", "latency_ratio", "relative_loss", "source")
+    short = {
+        name: [[row[key] for key in told] for row in found] for name, found in searches.items()
     }
-    result = {**stored, "strategies": summary(searches, losses), "finals": rows.rows}
+    strategies = summary(searches, losses)
+    result = {**stored, "strategies": strategies, "searches": short, "finals": rows.rows}
     publish(page(result), result, asked.output)
 
 

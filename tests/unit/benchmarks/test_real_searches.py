@@ -79,3 +79,26 @@ def test_a_search_without_a_student_that_fast_says_so(study: ModuleType) -> None
     }  # fmt: skip
     row = study.page({**facts, "strategies": found}).split("| `random` | ")[1].splitlines()[0]
     assert row.endswith("none | none | none |")
+
+
+def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
+    searches = {"gp-0": ROWS, "random-0": ROWS, "random-1": ROWS}
+    trained = [
+        {"architecture": name, "seed": seed, "relative": 0.1}
+        for name in ("a", "c")
+        for seed in study.FINAL_SEEDS
+    ]
+    assert study.final_losses(["a", "c"], trained) == {"a": 0.1, "c": 0.1}
+    assert study.final_losses(["a", "c"], trained[:-1]) is None
+    assert study.final_losses(["a", "b"], trained) is None
+    facts = {
+        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
+        "corpus_held_out": 1,
+    }  # fmt: skip
+    page = study.page({**facts, "strategies": study.summary(searches, None)})
+    assert "The longer trainings of what was found are still to come." in page
+    assert "final loss" not in page
+    assert (
+        "Searches that are still to come: 2 of `gp`, 3 of `controller`, 1 of `random`, 3 of "
+        "`tpe`, 1 of `reading-only`." in page
+    )
