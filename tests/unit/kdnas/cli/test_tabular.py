@@ -33,7 +33,7 @@ def test_the_tables_that_come_with_the_program_are_listed() -> None:
     listed = run("tabular", "show").splitlines()
     assert [line.split()[0] for line in listed] == list(packaged_tables())
     minilm = next(line for line in listed if line.startswith("minilm "))
-    assert "of 2400 states, read after step 0, 60 of 60; seed 0" in minilm
+    assert "2400 of 2400 states, read after step 0, 60 of 60; seeds 0, 1, 2" in minilm
     told = json.loads(run("tabular", "show", "--json"))
     assert told == {
         name: json.loads(run("tabular", "show", name, "--json")) for name in packaged_tables()
