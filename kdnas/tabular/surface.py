@@ -138,15 +138,15 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
         )
     trained: dict[Architecture, dict[int, float]] = defaultdict(dict)
     starts: dict[Architecture, list[float]] = defaultdict(list)
-    on_the_way: dict[int, dict[tuple[Architecture, int], float]] = defaultdict(dict)
-    for row in ends:
-        if row.key.schedule == chosen:
-            trained[row.key.architecture][row.key.seed] = row.loss
+    by_step: dict[int, dict[tuple[Architecture, int], float]] = defaultdict(dict)
     for row in table.rows:
         if row.key.step == 0 and chosen > 0:
             starts[row.key.architecture].append(row.loss)
-        if row.key.schedule == chosen and row.key.step < chosen:
-            on_the_way[row.key.step][row.key.architecture, row.key.seed] = row.loss
+        if row.key.schedule == chosen:
+            by_step[row.key.step][row.key.architecture, row.key.seed] = row.loss
+    on_the_way = {step: _level(read) for step, read in by_step.items()}
+    for (architecture, seed), loss in on_the_way.pop(chosen).items():
+        trained[architecture][seed] = loss
     space = PartOfSpace.of(table.space, list(trained))
     states = [table.states[state] for state in space.states]
     sizes = [state.params_millions for state in states]
@@ -179,6 +179,32 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
         max(chosen, 1),
         readings,
     )
+
+
+SHARED: Final = 10
+"""States that two seeds must share at least, to tell what a seed does to all from what it does to
+one."""
+
+
+def _level(
+    losses: Mapping[tuple[Architecture, int], float],
+) -> dict[tuple[Architecture, int], float]:
+    """Take from the losses of a seed what it does to all students alike.
+
+    The order of batches makes all of them a little better or worse. A search trains its students
+    under one seed, so that this tells none of them from another. It is a factor, by the states that
+    a seed shares with that of the most states; where these are fewer than :data:`SHARED` the losses
+    stay as they are.
+    """
+    counts = Counter(seed for _, seed in losses)
+    usual = min(counts, key=lambda seed: (-counts[seed], seed))
+    factors = {}
+    for seed in counts:
+        shared = [state for state, own in losses if own == seed and (state, usual) in losses]
+        total = sum(losses[state, seed] for state in shared)
+        enough = len(shared) >= SHARED and total > 0
+        factors[seed] = sum(losses[state, usual] for state in shared) / total if enough else 1.0
+    return {key: loss * factors[key[1]] for key, loss in losses.items()}
 
 
 SYNTHETIC: Final = ("additive", "rough")

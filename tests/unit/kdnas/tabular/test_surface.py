@@ -75,6 +75,22 @@ def test_readings_on_the_way_are_those_that_every_training_has() -> None:
     assert (long.steps, long.readings) == (480, {30: [[0.45]]})
 
 
+def test_what_a_seed_does_to_all_students_alike_is_no_noise_of_one() -> None:
+    """Seed 1 makes all losses a tenth larger, and of the first state another tenth."""
+    states = [Architecture(layers, 2, 24, 48, "gelu") for layers in range(1, 22)]
+    rows = [row(state, 0, 60, 60, 0.2) for state in states]
+    rows += [row(state, 1, 60, 60, 0.22 + 0.02 * (n == 0)) for n, state in enumerate(states[:20])]
+    table = Table(tuple(rows), {state: StateRow(1.0, 0.1) for state in states}, 10.0)
+    surface = surface_of(table, "seeds")
+    factor = 0.2 * 20 / (0.22 * 19 + 0.24)
+    assert surface.losses[0] == pytest.approx([0.2, 0.24 * factor])
+    assert surface.losses[5] == pytest.approx([0.2, 0.22 * factor])
+    assert surface.losses[20] == [0.2]
+    assert max(map(abs, surface.noise)) < 0.014
+    few = surface_of(replace(table, rows=tuple(rows[:30])), "few")
+    assert few.losses[5] == [0.2, 0.22]
+
+
 @pytest.mark.parametrize(
     ("table", "schedule", "said"),
     [
