@@ -137,7 +137,7 @@ def test_on_a_gpu_losses_are_nearly_those_of_a_cpu(
 ) -> None:
     own = lab.with_lm_head()
     spec = objective_spec(objective)
-    context = own.context(dtype, init, objective, learning_rate=5e-4)
+    context = own.context(dtype, init, objective)
     devices: tuple[Device, ...] = ("cpu", "cuda")
     names = [
         name
@@ -154,7 +154,7 @@ def test_on_a_gpu_losses_are_nearly_those_of_a_cpu(
         assert one.losses is not None
         assert other.losses is not None, other.error
         near = 2e-2 if dtype == "bfloat16" else 1e-3
-        assert other.loss_start == pytest.approx(one.loss_start, rel=1e-3)
+        assert other.loss_start == pytest.approx(one.loss_start, rel=1e-4)
         assert other.losses.relative == pytest.approx(one.losses.relative, rel=near)
         assert other.losses.training == pytest.approx(one.losses.training, rel=near)
 
