@@ -66,7 +66,6 @@ def planned(
 
 
 def train(
-    store_url: str,
     device: str,
     todo: multiprocessing.Queue[Group | None],
     done: multiprocessing.Queue[dict[str, Any]],
@@ -80,7 +79,7 @@ def train(
     from kdnas.models.teacher import open_teacher
 
     torch.set_num_threads(1)
-    store = Store(store_url, Path(store_url) / "cache")
+    store = Store.from_settings(Settings.from_environment())
     engine, of = None, None
     for group in iter(todo.get, None):
         if group.context != of:
@@ -129,9 +128,8 @@ def run(
     todo, done = spawning.Queue(), spawning.Queue()
     for task in [*missing, *[None] * workers]:
         todo.put(task)
-    url = Settings.from_environment().store_url
     pool = [
-        spawning.Process(target=train, args=(url, device, todo, done), daemon=True)
+        spawning.Process(target=train, args=(device, todo, done), daemon=True)
         for _ in range(workers)
     ]
     for process in pool:
@@ -187,18 +185,14 @@ def table_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[TableRow]:
 
 def made(like: Table, rows: Sequence[Mapping[str, Any]]) -> Table:
     """The table of these rows that are of the kind of another one, with its latencies."""
+    from api.sweeps.table import context_of_all
+
     told = like.card["context"]
-    own = [row for row in rows if _kind(row["context"]) == told]
+    own = [row for row in rows if context_of_all(row["context"]) == told]
     found = tuple(table_rows(own))
     states = {row.key.architecture for row in found}
     kept = {state: like.states[state] for state in states}
     return Table(found, kept, like.teacher_ms, like.card)
-
-
-def _kind(context: Mapping[str, Any]) -> dict[str, Any]:
-    """A context as the card of a table has it: of all lengths and seeds."""
-    proxy = {k: v for k, v in context["proxy"].items() if k not in ("seed", "steps", "epochs")}
-    return {**context, "proxy": proxy}
 
 
 def differences(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -76,13 +76,18 @@ def card_of(
         space: its states.
         context: what decides its losses.
     """
-    proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
     card = {
         "axes": space.axes,
         "head_multiple": space.head_multiple,
         "teacher": spec["teacher"]["ref"],
         "corpus": spec["corpus"]["source"],
-        "context": {**context, "proxy": proxy},
+        "context": context_of_all(context),
     }
     plain: dict[str, Any] = json.loads(json.dumps(card))  # tuples are lists there
     return plain
+
+
+def context_of_all(context: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the losses of all trainings of a table: without their seeds and lengths."""
+    proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
+    return {**context, "proxy": proxy}

@@ -26,9 +26,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
 
 
 @pytest.fixture
-def pool(lab: TinyLab, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def pool(lab: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROGRAMS)
     monkeypatch.setenv("KDNAS_STORE", lab.store.url)
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
     for module in ("table_pool", "study_files"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     import table_pool
