@@ -4,10 +4,11 @@
     python benchmarks/real_searches.py report --results FOLDER --output docs/results/real_searches
 
 ``run`` does as a user does, by the command line and in a home of its own: searches of 60 trainings
-with each of some strategies and seeds, every state trained anew; then a sweep reads how all states
-start, and the strategy that goes by that alone searches, too. Of each search the student of the
-lowest loss under each of some latencies is trained longer, with seeds that nothing saw. What is
-done is not done again; Ctrl-C ends in good order. ``report`` writes the page of what is there.
+with each of some strategies and seeds, and with the rule that goes by size, every state trained
+anew; then a sweep reads how all states start, and the rule that goes by that searches, too. Of
+each search the student of the lowest loss under each of some latencies is trained longer, with
+seeds that nothing saw. What is done is not done again; Ctrl-C ends in good order. ``report`` writes
+the page of what is there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from kdnas.specs.load import load_preset
 
 BLIND: Final = ("gp", "controller", "random", "tpe")
 """Strategies that search before anything was read."""
-READING: Final = "reading-only"
+RULES: Final = ("size-only", "reading-only")
+"""That draw nothing, so that each is one search; the second goes by how all states start."""
 SEEDS: Final = (0, 1, 2)
 TRAININGS, CANDIDATES = 60, 10
 PROXY_SEED: Final = 7
@@ -64,9 +66,9 @@ class Job:
 def plan() -> list[Job]:
     """All jobs, in the order in which they are done: what reads starts comes after the blind."""
     blind = [_search(name, seed) for seed in SEEDS for name in BLIND]
-    # It draws nothing, so that its seeds would all be the same search.
     sweep = Job(SWEEP, ("sweep", "--steps", "0", "--seeds", str(PROXY_SEED)))
-    return [*blind, sweep, _search(READING, SEEDS[0])]
+    by_size, by_reading = (_search(name, SEEDS[0]) for name in RULES)
+    return [*blind, by_size, sweep, by_reading]
 
 
 def _search(strategy: str, seed: int) -> Job:
@@ -203,8 +205,9 @@ def page(result: Mapping[str, Any]) -> str:
             "|---" * (1 + len(columns)) + "|",
             *rows,
             "",
-            f"`{READING}` goes by how all states start, which a sweep reads before; it draws "
-            "nothing, and is one search. No other strategy knows a start.",
+            "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
+            "sweep reads before; they draw nothing, and each is one search. No other strategy "
+            "knows a start.",
             *_missing_words(result["strategies"]),
             "",
             "Made with `python benchmarks/real_searches.py`.",

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 
+from controller.encoding import Array
 from kdnas.specs.strategies import ControllerStrategySpec
+
+AMONG: Final = 20
+"""Drawn members of which the one farthest from all others is taken: more leave less to chance."""
 
 
 class Purpose(IntEnum):
@@ -52,3 +57,39 @@ def draw(rng: np.random.Generator, pool: Sequence[int], count: int) -> list[int]
     """Draw up to ``count`` distinct members of a pool."""
     picked = rng.choice(len(pool), size=min(count, len(pool)), replace=False)
     return [pool[i] for i in picked]
+
+
+def draw_apart(
+    rng: np.random.Generator,
+    pool: Sequence[int],
+    count: int,
+    features: Array,
+    there: Sequence[int] = (),
+) -> list[int]:
+    """Draw up to ``count`` distinct members of a pool that lie apart (Mitchell 1991).
+
+    Each is the best of :data:`AMONG` candidates: the one whose nearest neighbour is farthest.
+
+    Args:
+        rng: draws the candidates.
+        pool: members, none of them twice.
+        count: how many, at most.
+        features: (N, D) of which distances are Euclidean, a row a member.
+        there: members to lie apart from, too.
+    """
+    free, drawn = list(pool), list[int]()
+    nearest = np.full(len(features), np.inf)
+    for other in there:
+        nearest = np.minimum(nearest, _distances(features, other))
+    while free and len(drawn) < count:
+        candidates = draw(rng, free, AMONG)
+        best = max(candidates, key=lambda member: nearest[member])
+        nearest = np.minimum(nearest, _distances(features, best))
+        free.remove(best)
+        drawn.append(best)
+    return drawn
+
+
+def _distances(features: Array, member: int) -> Array:
+    distances: Array = np.linalg.norm(features - features[member], axis=1)
+    return distances

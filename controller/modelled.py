@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from controller.encoding import Array
-from controller.exploration import Purpose, draw, generator
+from controller.exploration import Purpose, draw_apart, generator
 from controller.sizes import losses_by_size
 from controller.stateless import Stateless, not_proposed
 from controller.wanted import Wanted, best_of, known_losses
@@ -27,7 +27,7 @@ FIRST: Final = 4
 """States without whose losses nothing is modelled."""
 DRAWN: Final = 4
 """Of the first picks one in so many is drawn, where the others go by the loss at the start."""
-BY_SIZE: Final = {"front": 2, "limit": 2, "reward": 4}
+BY_SIZE: Final = 2
 """Where no start is known, one in so many goes by size, and the others are drawn."""
 LOOKED: Final = 400
 """States among which an episode is picked at first: the most hopeful ones."""
@@ -53,7 +53,7 @@ class Modelled(Stateless):
     """Proposes the states that may add most to what is wanted, by a model of the loss.
 
     It sees the four sizes on a logarithmic scale, the activation, and the loss with which a state
-    starts where all states were read.
+    starts; what size alone says of the loss where not all states were read.
 
     Attributes:
         confidence: standard deviations by which a loss may turn out lower than predicted.
@@ -160,10 +160,10 @@ class Modelled(Stateless):
         """States to learn from: by what is known or guessed of their losses, and drawn ones."""
         read = len(self.problem.starts) == len(self.problem.space)
         picked = self._by_reading(count, pool) if read else self._by_size(count, pool)
-        taken = {proposal.index for proposal in picked}
-        rest = [index for index in pool if index not in taken]
+        taken = [proposal.index for proposal in picked]
+        rest = [index for index in pool if index not in set(taken)]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
-        drawn = draw(rng, rest, min(count, len(pool)) - len(picked))
+        drawn = draw_apart(rng, rest, count - len(picked), self.features, taken)
         return [*picked, *(Proposal(index, "random") for index in drawn)]
 
     def _by_reading(self, count: int, pool: list[int]) -> list[Proposal]:
@@ -182,7 +182,7 @@ class Modelled(Stateless):
         knows: from all, when the largest is, to nothing.
         """
         losses, wanted = losses_by_size(self.problem, pool), Wanted(self.problem, {})
-        share = -(-count // BY_SIZE[self.problem.goal])
+        share = -(-count // BY_SIZE)
         if self.problem.goal != "reward":
             best = best_of(wanted, pool, losses / 2, share)
         else:
@@ -207,8 +207,11 @@ def _features(problem: SearchProblem) -> tuple[Array, list[slice]]:
             for activation in problem.space.activation[1:]
         ]
     )
+    every = range(len(states))
     if len(problem.starts) == len(states):
-        things.append([[problem.starts[index] for index in range(len(states))]])
+        things.append([[problem.starts[index] for index in every]])
+    else:
+        things.append([list(losses_by_size(problem, every))])
     columns: list[Array] = []
     groups = []
     for thing in things:

@@ -31,8 +31,8 @@ ROWS = [row("b", 0.1, 0.6), row("a", 0.1, 0.6), row("c", 0.3, 0.4), row("d", 0.9
 
 def test_starts_are_read_after_all_who_must_not_know_them(study: ModuleType) -> None:
     names = [job.name for job in study.plan()]
-    assert len(names) == len(set(names)) == 3 * 4 + 2
-    assert names[-2:] == ["starts", "reading-only-0"]
+    assert len(names) == len(set(names)) == 3 * 4 + 3
+    assert names[-3:] == ["size-only-0", "starts", "reading-only-0"]
     trained = [job.command for job in study.plan() if job.command[0] == "search"]
     assert all("--no-reuse" in command for command in trained)
     assert all(command[command.index("--goal") + 1] == "front" for command in trained)
@@ -100,5 +100,5 @@ def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
     assert "final loss" not in page
     assert (
         "Searches that are still to come: 2 of `gp`, 3 of `controller`, 1 of `random`, 3 of "
-        "`tpe`, 1 of `reading-only`." in page
+        "`tpe`, 1 of `size-only`, 1 of `reading-only`." in page
     )

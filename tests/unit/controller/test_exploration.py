@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.exploration import Purpose, draw, epsilon, generator, num_random
+from controller.exploration import Purpose, draw, draw_apart, epsilon, generator, num_random
 from kdnas.specs.strategies import ControllerStrategySpec
 
 
@@ -59,3 +60,22 @@ def test_draws_hang_on_seed_episode_and_purpose_alone() -> None:
     assert len({tuple(drawn(*k)) for k in ((0, 1, 1), (1, 1, 1), (0, 2, 1), (0, 1, 2))}) == 4
     assert sorted(draw(generator(0, 1, Purpose.EXPLORATION), [3, 1], 5)) == [1, 3]
     assert draw(generator(0, 1, Purpose.EXPLORATION), [], 5) == []
+
+
+@given(st.sets(st.integers(0, 29)), st.integers(0, 40), st.sets(st.integers(0, 29)))
+def test_draws_that_lie_apart_are_members_and_distinct(
+    pool: set[int], count: int, there: set[int]
+) -> None:
+    features = np.random.default_rng(0).normal(size=(30, 2))
+    rng = generator(0, 1, Purpose.EXPLORATION)
+    drawn = draw_apart(rng, sorted(pool), count, features, sorted(there))
+    assert len(drawn) == len(set(drawn)) == min(count, len(pool))
+    assert set(drawn) <= pool
+
+
+def test_draws_that_lie_apart_are_the_farthest_of_those_drawn() -> None:
+    """With fewer members than candidates it is the farthest of all."""
+    line = np.array([[0.0], [1.0], [2.0], [6.0], [10.0]])
+    rng = generator(0, 1, Purpose.EXPLORATION)
+    assert draw_apart(rng, [1, 2, 3, 4], 4, line, [0]) == [4, 3, 2, 1]
+    assert len(draw_apart(rng, [0, 1, 2], 2, np.zeros((3, 0)))) == 2

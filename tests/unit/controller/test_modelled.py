@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from controller.exploration import Purpose, draw, generator
 from controller.gaussian_process import GaussianProcessStrategy
 from controller.learning import LearningController
 from controller.modelled import Modelled
+from controller.sizes import losses_by_size
 from controller.wanted import Wanted, known_losses
 from kdnas.records import Proposal
 from kdnas.search.hypervolume import hypervolume
@@ -162,13 +163,37 @@ def test_first_picks_by_size_for_a_reward_are_from_the_largest_to_the_fastest(
     strategy = begun(kind, with_starts=False)
     proposals = strategy.ask(1, 12, ALL, History())
     by_size = [p.index for p in proposals if p.source == "size"]
-    assert [p.source for p in proposals] == ["size"] * 3 + ["random"] * 9
+    assert [p.source for p in proposals] == ["size"] * 6 + ["random"] * 6
     assert facts[by_size[-1]].latency_ratio == min(one.latency_ratio for one in facts)
     largest = BENCHMARK_SPACE[by_size[0]]
     assert largest.layers == max(BENCHMARK_SPACE.layers)
     assert largest.hidden == max(BENCHMARK_SPACE.hidden)
     assert len(strategy.ask(1, 1, ALL, History())) == 1
     assert [p.source for p in strategy.ask(1, 2, ALL, History())] == ["size"] * 2
+
+
+def test_first_picks_that_are_drawn_lie_apart_from_all_others(kind: type[Modelled]) -> None:
+    strategy = begun(kind, goal="front", with_starts=False)
+    proposals = strategy.ask(1, 12, ALL, History())
+    by_size = [p.index for p in proposals if p.source == "size"]
+    rest = [i for i in ALL if i not in by_size]
+
+    def nearest(others: list[int]) -> float:
+        apart = cdist(strategy.features[others], strategy.features[by_size + others])
+        return float(np.where(apart > 0, apart, np.inf).min(axis=1).mean())
+
+    at_random = [draw(np.random.default_rng(seed), rest, 6) for seed in range(100)]
+    drawn = [p.index for p in proposals if p.source == "random"]
+    assert nearest(drawn) > np.quantile([nearest(others) for others in at_random], 0.9)
+
+
+def test_size_stands_in_for_starts_that_are_not_known(kind: type[Modelled]) -> None:
+    strategy = begun(kind, with_starts=False)
+    size = losses_by_size(strategy.problem, ALL)
+    last = strategy.features[:, strategy.groups[-1]]
+    assert last.shape == (len(ALL), 1)
+    assert last[:, 0] == pytest.approx((size - size.mean()) / size.std())
+    assert begun(kind).features.shape == strategy.features.shape
 
 
 def test_states_of_one_size_are_proposed(kind: type[Modelled]) -> None:
