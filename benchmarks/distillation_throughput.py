@@ -39,6 +39,7 @@ from named_corpus import corpus_facts, corpus_words
 from study_files import publish
 from torch import Tensor
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, PaddedBatch, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus, build_corpus
@@ -48,7 +49,6 @@ from kdnas.distill.numerics import (
     choose_device,
     choose_dtype,
     derived_seed,
-    keep_freed_memory,
 )
 from kdnas.distill.setup import Setup
 from kdnas.distill.stages import StagePlan

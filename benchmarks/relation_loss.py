@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kdnas.distill.numerics import keep_freed_memory
+from kdnas.allocator import keep_freed_memory
 from kdnas.objectives.relation_loss import relation_loss
 from kdnas.testing.relation_reference import eager_relation_loss
 

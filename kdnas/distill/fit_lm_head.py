@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdnas import ENGINE_VERSION
+from kdnas.allocator import keep_freed_memory
 from kdnas.corpus.batches import BatchPlan, PaddedBatch, eval_batches, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.held_out import HELD_OUT_BATCH
-from kdnas.distill.numerics import Device, autocast, derived_seed, keep_freed_memory, num_threads
+from kdnas.distill.numerics import Device, autocast, derived_seed, num_threads
 from kdnas.distill.schedule import linear_warmup_decay
 from kdnas.distill.setup import Setup
 from kdnas.distill.teacher_pass import TeacherPass

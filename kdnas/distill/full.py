@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.corpus.batches import BatchPlan, PaddedBatch, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.held_out import HeldOut
-from kdnas.distill.numerics import Device, check_compiler, keep_freed_memory, num_threads
+from kdnas.distill.numerics import Device, check_compiler, num_threads
 from kdnas.distill.parallel import ALONE, Parallel
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.setup import CalibrationText, Setup

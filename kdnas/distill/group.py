@@ -13,12 +13,13 @@ from contextlib import ExitStack, closing
 
 from torch import nn
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, pad_batch
 from kdnas.corpus.proxy_set import proxy_set
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.held_out import HeldOut
-from kdnas.distill.numerics import Device, keep_freed_memory
+from kdnas.distill.numerics import Device
 from kdnas.distill.schedule import total_steps
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import StagePlan, plan_stages

@@ -15,11 +15,11 @@ from contextlib import ExitStack, closing
 import torch
 from torch import Tensor, nn
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.architecture import Architecture
 from kdnas.corpus.batches import BatchPlan, eval_batches, pad_batch
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.held_out import HELD_OUT_BATCH, HeldOut
-from kdnas.distill.numerics import keep_freed_memory
 from kdnas.distill.setup import Setup
 from kdnas.distill.stages import StagePlan
 from kdnas.distill.student_trainer import StudentTrainer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import shlex
@@ -95,24 +94,6 @@ def derived_seed(*parts: object) -> int:
     """Return a 63-bit seed from any printable parts, equal on every machine."""
     digest = hashlib.sha256("|".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
-
-
-def keep_freed_memory() -> None:
-    """Let the allocator keep what a training step frees, for the next step to take.
-
-    glibc gives buffers above 32 MiB (the gradient of an embedding) back to the system at once, so
-    each step pays for thousands of page faults: a tenth of its time here. Where there is no
-    glibc, nothing happens.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    mallopt(_M_MMAP_MAX, 0)
-    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from threadpoolctl import threadpool_limits
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.errors import SpecError
 from kdnas.records import fingerprint
 from kdnas.search.limits import allowed_states, state_facts
@@ -217,7 +218,7 @@ def _played(
         for one in work:
             yield _replayed(question, *one, factory)
         return
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _take_one_thread)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _prepare)
     try:
         futures = [pool.submit(_replayed, question, *one, factory) for one in work]
         for future in as_completed(futures):
@@ -226,9 +227,10 @@ def _played(
         pool.shutdown(cancel_futures=True)
 
 
-def _take_one_thread() -> None:
-    """Keep the processes of a pool from taking each other's cores."""
+def _prepare() -> None:
+    """Keep the processes of a pool from taking each other's cores, and their own memory."""
     threadpool_limits(1)
+    keep_freed_memory()
 
 
 def curves(question: Question, replays: Sequence[Replay]) -> list[Curve]:
