@@ -80,7 +80,8 @@ def train(
 
     torch.set_num_threads(1)
     store = Store.from_settings(Settings.from_environment())
-    engine, of = None, None
+    engine, of, parent = None, None, multiprocessing.parent_process()
+    assert parent is not None  # it runs in a pool
     for group in iter(todo.get, None):
         if group.context != of:
             context = MiniKDContext(**group.context)
@@ -94,6 +95,8 @@ def train(
             for name in group.architectures
         ]
         for item in engine.train(requests):
+            if not parent.is_alive():
+                return  # killed, and nobody is there to take what comes
             if isinstance(item, MiniKDResult):
                 done.put(_row(group, item, torch.__version__))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 from kdnas.architecture import Architecture
@@ -86,3 +90,30 @@ def test_a_process_that_dies_is_told(
     groups = list(pool.planned(card_of(lab.context()), [0, 4], 7, STATES, 1))
     with pytest.raises(SystemExit, match="a process has died; what is done is kept"):
         pool.run(groups, pool.JsonLines(tmp_path / "rows.jsonl"), 1, "cpu", 120)
+
+
+def test_processes_end_when_who_asked_them_is_killed(
+    pool: ModuleType, lab: TinyLab, tmp_path: Path
+) -> None:
+    endless = pool.planned(card_of(lab.context()), [0, 10**6], 7, STATES[:1], 1)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps([asdict(group) for group in endless]), "utf-8")
+    asked = ("run", "--plan", str(plan), "--results", str(tmp_path / "rows.jsonl"))
+    program = (sys.executable, str(PROGRAMS / "table_pool.py"), *asked, "--workers", "1")
+    with subprocess.Popen(program) as process:
+        try:
+            worker = _at_work(psutil.Process(process.pid))
+        finally:
+            process.kill()
+    worker.wait(60)
+
+
+def _at_work(process: psutil.Process) -> psutil.Process:
+    """The child of a process that has used five seconds of a core."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for child in process.children():
+            if child.cpu_times().user > 5:
+                return child
+        time.sleep(0.5)
+    raise TimeoutError("no process is at work")
