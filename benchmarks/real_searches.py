@@ -5,10 +5,10 @@
 
 ``run`` does as a user does, by the command line and in a home of its own: searches of 60 trainings
 with each of some strategies and seeds, and with the rule that goes by size, every state trained
-anew; then a sweep reads how all states start, and the rule that goes by that searches, too. Of
-each search the student of the lowest loss under each of some latencies is trained longer, with
-seeds that nothing saw. What is done is not done again; Ctrl-C ends in good order. ``report`` writes
-the page of what is there.
+anew, and within a latency with and without rungs; then a sweep reads how all states start, and the
+rule that goes by that searches, too. Of each search for the front the student of the lowest loss
+under each of some latencies is trained longer, with seeds that nothing saw. What is done is not
+done again; Ctrl-C ends in good order. ``report`` writes the page of what is there.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ BLIND: Final = ("gp", "controller", "random", "tpe")
 """Strategies that search before anything was read."""
 RULES: Final = ("size-only", "reading-only")
 """That draw nothing, so that each is one search; the second goes by how all states start."""
+LIMIT: Final = 0.4
+LIMITED: Final[Mapping[str, tuple[str, ...]]] = {
+    "limit": (),
+    "limit-rungs": ("--rungs", "0", "--keep", "5"),
+}
+"""The default under a latency, the second time with trainings that end where they start."""
 SEEDS: Final = (0, 1, 2)
 TRAININGS, CANDIDATES = 60, 10
 PROXY_SEED: Final = 7
@@ -65,17 +71,20 @@ class Job:
 
 def plan() -> list[Job]:
     """All jobs, in the order in which they are done: what reads starts comes after the blind."""
-    blind = [_search(name, seed) for seed in SEEDS for name in BLIND]
+    front = ("--goal", "front")
+    blind = [_search(name, name, seed, *front) for seed in SEEDS for name in BLIND]
+    limit = ("--goal", "limit", "--max-latency-ratio", str(LIMIT))
+    limited = [_search(name, BLIND[0], SEEDS[0], *limit, *more) for name, more in LIMITED.items()]
     sweep = Job(SWEEP, ("sweep", "--steps", "0", "--seeds", str(PROXY_SEED)))
-    by_size, by_reading = (_search(name, SEEDS[0]) for name in RULES)
-    return [*blind, by_size, sweep, by_reading]
+    by_size, by_reading = (_search(name, name, SEEDS[0], *front) for name in RULES)
+    return [*blind, by_size, *limited, sweep, by_reading]
 
 
-def _search(strategy: str, seed: int) -> Job:
+def _search(name: str, strategy: str, seed: int, *wanted: str) -> Job:
     size = ("--episodes", str(TRAININGS // CANDIDATES), "--candidates", str(CANDIDATES))
-    asked = ("--strategy", strategy, "--seed", str(seed), "--goal", "front", *size)
+    asked = ("--strategy", strategy, "--seed", str(seed), *wanted, *size)
     proxy = ("--proxy-seed", str(PROXY_SEED), "--no-reuse")
-    return Job(f"{strategy}-{seed}", ("search", *asked, *proxy))
+    return Job(f"{name}-{seed}", ("search", *asked, *proxy))
 
 
 class Home:
@@ -107,13 +116,13 @@ class Home:
             raise SystemExit(code)
 
     def candidates(self, job: Job, folder: Path) -> list[dict[str, Any]]:
-        """What a search has trained, in its order."""
+        """What a search has trained, to its end or to where it was ended, in its order."""
         file = folder / f"{job.name}.json"
         done = self._kdnas("searches", "export", job.name, "--output", str(file), shown=False)
         if done.returncode:
             raise SystemExit(done.stderr)
         rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
-        return [row for row in rows if row["status"] == "succeeded"]
+        return [row for row in rows if row["status"] in ("succeeded", "stopped")]
 
     def _kdnas(self, *asked: str, shown: bool = True) -> subprocess.CompletedProcess[str]:
         program = (str(Path(sys.executable).with_name("kdnas")), *asked)
@@ -150,18 +159,52 @@ def final_plan(
             yield setting, architectures[first : first + GROUP]
 
 
+def fronts(
+    searches: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Those searches whose goal is the front."""
+    return {name: rows for name, rows in searches.items() if _kind(name) not in LIMITED}
+
+
+def _kind(search: str) -> str:
+    """Its name without its seed."""
+    return search.rpartition("-")[0]
+
+
+def limited(
+    searches: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, dict[str, Any]]:
+    """What the searches within a latency found, and how many steps that took."""
+    return {
+        name: {
+            "stopped": sum(row["status"] == "stopped" for row in rows),
+            "steps": sum(row["num_steps"] for row in rows),
+            **min(
+                (
+                    {"loss": row["relative_loss"], "student": row["architecture"]}
+                    for row in rows
+                    if row["status"] == "succeeded"
+                ),
+                key=lambda best: float(best["loss"]),
+            ),
+        }
+        for name, rows in searches.items()
+        if _kind(name) in LIMITED
+    }
+
+
 def summary(
     searches: Mapping[str, Sequence[Mapping[str, Any]]], losses: Mapping[str, float] | None
 ) -> dict[str, dict[str, list[float | None]]]:
     """What each strategy found, a value for each of its searches; None where it has no student.
 
     Args:
-        searches: name of a search → its candidates.
+        searches: name of a search for the front → its candidates.
         losses: architecture → loss of its longer trainings, their mean; None if not all are there.
     """
     found: dict[str, dict[str, list[float | None]]] = {}
     for name, rows in searches.items():
-        own = found.setdefault(name.rpartition("-")[0], {})
+        own = found.setdefault(_kind(name), {})
         for count in (20, 40, TRAININGS):
             own.setdefault(f"hypervolume after {count}", []).append(covered(rows[:count]))
         for ratio in RATIOS if losses is not None else ():
@@ -208,7 +251,8 @@ def page(result: Mapping[str, Any]) -> str:
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
             "knows a start.",
-            *_missing_words(result["strategies"]),
+            *_limited_words(result["limited"]),
+            *_missing_words(result),
             "",
             "Made with `python benchmarks/real_searches.py`.",
             "",
@@ -226,13 +270,30 @@ def _finals_words(columns: Sequence[str]) -> str:
     )
 
 
-def _missing_words(strategies: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[str]:
+def _limited_words(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is found within a latency, with and without trainings that end early."""
+    if not found:
+        return
+    yield from (
+        "",
+        f"Within {LIMIT:g} of the teacher's latency (goal `limit`), `{BLIND[0]}` once as it is and "
+        f"once with `{' '.join(LIMITED['limit-rungs'])}`:",
+        "",
+        "| search | ended at the start | steps trained | lowest loss | student |",
+        "|---|---|---|---|---|",
+    )
+    for name, row in found.items():
+        numbers = f"{row['stopped']} | {row['steps']} | {row['loss']:.4f}"
+        yield f"| `{name}` | {numbers} | `{row['student']}` |"
+
+
+def _missing_words(result: Mapping[str, Any]) -> list[str]:
     """Which searches are still to come."""
-    asked = [job.name.rpartition("-")[0] for job in plan() if job.command[0] == "search"]
-    missing = {
-        name: asked.count(name) - len(next(iter(strategies.get(name, {"": ()}).values())))
-        for name in dict.fromkeys(asked)
-    }
+    asked = [_kind(job.name) for job in plan() if job.command[0] == "search"]
+    done = [_kind(name) for name in result["limited"]]
+    for name, found in result["strategies"].items():
+        done += [name] * len(next(iter(found.values())))
+    missing = {name: asked.count(name) - done.count(name) for name in dict.fromkeys(asked)}
     told = [f"{count} of `{name}`" for name, count in missing.items() if count]
     return ["", f"Searches that are still to come: {', '.join(told)}."] if told else []
 
@@ -267,17 +328,23 @@ def main() -> None:
             if job.command[0] == "search":
                 searches[job.name] = home.candidates(job, asked.results)
                 kept.write_text(json.dumps({**facts, "searches": searches}), "utf-8")
-        run(laboratory, rows, final_plan(laboratory.name, finals(searches)), OBJECTIVE)
+        chosen_ones = finals(fronts(searches))
+        run(laboratory, rows, final_plan(laboratory.name, chosen_ones), OBJECTIVE)
         return
     stored = json.loads(kept.read_text("utf-8"))
-    searches = stored.pop("searches")
-    losses = final_losses(finals(searches), rows.rows)
+    every = stored.pop("searches")
+    for_front = fronts(every)
+    losses = final_losses(finals(for_front), rows.rows)
     told = ("architecture", "latency_ratio", "relative_loss", "source")
-    short = {
-        name: [[row[key] for key in told] for row in found] for name, found in searches.items()
+    short = {name: [[row[key] for key in told] for row in found] for name, found in every.items()}
+    strategies = summary(for_front, losses)
+    result = {
+        **stored,
+        "strategies": strategies,
+        "limited": limited(every),
+        "searches": short,
+        "finals": rows.rows,
     }
-    strategies = summary(searches, losses)
-    result = {**stored, "strategies": strategies, "searches": short, "finals": rows.rows}
     publish(page(result), result, asked.output)
 
 

@@ -31,11 +31,13 @@ ROWS = [row("b", 0.1, 0.6), row("a", 0.1, 0.6), row("c", 0.3, 0.4), row("d", 0.9
 
 def test_starts_are_read_after_all_who_must_not_know_them(study: ModuleType) -> None:
     names = [job.name for job in study.plan()]
-    assert len(names) == len(set(names)) == 3 * 4 + 3
-    assert names[-3:] == ["size-only-0", "starts", "reading-only-0"]
+    assert len(names) == len(set(names)) == 3 * 4 + 5
+    assert names[-2:] == ["starts", "reading-only-0"]
     trained = [job.command for job in study.plan() if job.command[0] == "search"]
     assert all("--no-reuse" in command for command in trained)
-    assert all(command[command.index("--goal") + 1] == "front" for command in trained)
+    goals = [command[command.index("--goal") + 1] for command in trained]
+    assert (goals.count("front"), goals.count("limit")) == (14, 2)
+    assert ["--rungs" in command for command in trained].count(True) == 1
 
 
 def test_the_best_within_a_latency_is_taken(study: ModuleType) -> None:
@@ -65,7 +67,7 @@ def test_the_page_has_a_row_a_strategy(study: ModuleType) -> None:
         "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
         "corpus_held_out": 1,
     }  # fmt: skip
-    page = study.page({**facts, "strategies": found})
+    page = study.page({**facts, "strategies": found, "limited": {}})
     assert "| `gp` | " in page
     assert "0.2000 (0.2000 to 0.2000)" in page
     assert f"| `reading-only` | {whole:.4f} | {whole:.4f} | {whole:.4f} | " in page
@@ -77,7 +79,11 @@ def test_a_search_without_a_student_that_fast_says_so(study: ModuleType) -> None
         "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
         "corpus_held_out": 1,
     }  # fmt: skip
-    row = study.page({**facts, "strategies": found}).split("| `random` | ")[1].splitlines()[0]
+    row = (
+        study.page({**facts, "strategies": found, "limited": {}})
+        .split("| `random` | ")[1]
+        .splitlines()[0]
+    )
     assert row.endswith("none | none | none |")
 
 
@@ -95,10 +101,28 @@ def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
         "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
         "corpus_held_out": 1,
     }  # fmt: skip
-    page = study.page({**facts, "strategies": study.summary(searches, None)})
+    page = study.page({**facts, "strategies": study.summary(searches, None), "limited": {}})
     assert "The longer trainings of what was found are still to come." in page
     assert "final loss" not in page
     assert (
         "Searches that are still to come: 2 of `gp`, 3 of `controller`, 1 of `random`, 3 of "
-        "`tpe`, 1 of `size-only`, 1 of `reading-only`." in page
+        "`tpe`, 1 of `size-only`, 1 of `limit`, 1 of `limit-rungs`, 1 of `reading-only`." in page
     )
+
+
+def test_within_a_latency_the_steps_are_told_with_what_they_found(study: ModuleType) -> None:
+    ended = {"status": "stopped", "num_steps": 0, "relative_loss": 0.1, "architecture": "z"}
+    rows = [{**one, "status": "succeeded", "num_steps": 60} for one in ROWS[:3]]
+    searches = {"gp-0": ROWS, "limit-0": rows, "limit-rungs-0": [ended, *rows[1:]]}
+    assert list(study.fronts(searches)) == ["gp-0"]
+    found = study.limited(searches)
+    assert found["limit-0"] == {"stopped": 0, "steps": 180, "loss": 0.4, "student": "c"}
+    assert found["limit-rungs-0"] == {"stopped": 1, "steps": 120, "loss": 0.4, "student": "c"}
+    facts = {
+        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
+        "corpus_held_out": 1,
+    }  # fmt: skip
+    strategies = study.summary(study.fronts(searches), None)
+    page = study.page({**facts, "strategies": strategies, "limited": found})
+    assert "| `limit-rungs-0` | 1 | 120 | 0.4000 | `c` |" in page
+    assert "of `limit`" not in page
