@@ -160,10 +160,10 @@ class Modelled(Stateless):
         """States to learn from: by what is known or guessed of their losses, and drawn ones."""
         read = len(self.problem.starts) == len(self.problem.space)
         picked = self._by_reading(count, pool) if read else self._by_size(count, pool)
-        taken = [proposal.index for proposal in picked]
-        rest = [index for index in pool if index not in set(taken)]
+        taken = {proposal.index for proposal in picked}
+        rest = [index for index in pool if index not in taken]
         rng = generator(self._seed, episode, Purpose.EXPLORATION)
-        drawn = draw_apart(rng, rest, count - len(picked), self.features, taken)
+        drawn = draw_apart(rng, rest, count - len(picked), self.features, sorted(taken))
         return [*picked, *(Proposal(index, "random") for index in drawn)]
 
     def _by_reading(self, count: int, pool: list[int]) -> list[Proposal]:
