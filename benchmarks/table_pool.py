@@ -28,6 +28,7 @@ from typing import Any
 from study_files import JsonLines
 
 from kdnas.architecture import Architecture
+from kdnas.child_process import end_with_parent
 from kdnas.records import MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.settings import Settings
 from kdnas.store import Store
@@ -80,8 +81,8 @@ def train(
 
     torch.set_num_threads(1)
     store = Store.from_settings(Settings.from_environment())
-    engine, of, parent = None, None, multiprocessing.parent_process()
-    assert parent is not None  # it runs in a pool
+    end_with_parent()
+    engine, of = None, None
     for group in iter(todo.get, None):
         if group.context != of:
             context = MiniKDContext(**group.context)
@@ -95,8 +96,6 @@ def train(
             for name in group.architectures
         ]
         for item in engine.train(requests):
-            if not parent.is_alive():
-                return  # killed, and nobody is there to take what comes
             if isinstance(item, MiniKDResult):
                 done.put(_row(group, item, torch.__version__))
 

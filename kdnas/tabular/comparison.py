@@ -13,6 +13,7 @@ from typing import Any, Final
 from threadpoolctl import threadpool_limits
 
 from kdnas.allocator import keep_freed_memory
+from kdnas.child_process import end_with_parent
 from kdnas.errors import SpecError
 from kdnas.records import fingerprint
 from kdnas.search.limits import allowed_states, state_facts
@@ -228,9 +229,10 @@ def _played(
 
 
 def _prepare() -> None:
-    """Keep the processes of a pool from taking each other's cores, and their own memory."""
+    """Let a process of a pool keep to one core, keep its memory, and end with its parent."""
     threadpool_limits(1)
     keep_freed_memory()
+    end_with_parent()
 
 
 def curves(question: Question, replays: Sequence[Replay]) -> list[Curve]:
