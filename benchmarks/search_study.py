@@ -187,8 +187,11 @@ def table(result: dict[str, Any]) -> Iterator[str]:
 
 
 def words(interval: list[float | None], scale: float, digits: int) -> str:
-    """A median with its interval."""
-    told = ["never" if x is None else f"{x * scale:.{digits}f}" for x in interval]
+    """A median with its interval; that of an even number of seeds may end in a half."""
+    told = [
+        "never" if x is None else f"{x * scale:.{digits}f}" if digits else f"{x * scale:g}"
+        for x in interval
+    ]
     return told[0] if told[1] == told[2] else f"{told[0]} ({told[1]} to {told[2]})"
 
 

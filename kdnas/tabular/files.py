@@ -112,11 +112,12 @@ def read_table(path: Path) -> Table:
     from pyarrow import csv, parquet
 
     _check_ending(path.suffix)
+    serial = csv.ReadOptions(use_threads=False)
     only_empty = csv.ConvertOptions(null_values=[""])  # `nan` is told from what is missing
     try:
         with path.open("rb") as stream:
             whole = (
-                csv.read_csv(stream, convert_options=only_empty)
+                csv.read_csv(stream, read_options=serial, convert_options=only_empty)
                 if path.suffix == ".csv"
                 else parquet.read_table(stream)
             )
