@@ -78,12 +78,14 @@ def compare_strategies(
             **({} if keep is None else {"keep": keep}),
         },
     }
+    spec = SearchSpec.read(asked, "the question")
+    spec.refuse_contradictions()
     surface = named_surface(table, schedule)
     if not starts:
         surface = replace(surface, starts={})
     question = Question(
         surface,
-        SearchSpec.read(asked, "the question"),
+        spec,
         seeds,
         _whole_numbers("--budgets", budgets),
         ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
@@ -91,8 +93,8 @@ def compare_strategies(
     specs = _specs(names, surface)
     if workers is not None and workers < 1:
         raise SpecError(f"--workers is {workers}; give at least 1")
-    for spec in specs.values():
-        build_strategy(spec, surface.space, seed=0)  # unknown names fail before anything runs
+    for strategy in specs.values():
+        build_strategy(strategy, surface.space, seed=0)  # unknown names fail before anything runs
     wanted = reference or next(iter(specs))
     if wanted not in specs:
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))

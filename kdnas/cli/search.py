@@ -165,6 +165,7 @@ def _start(
 
     inputs = gather("search", values, Settings.from_environment(), preset=preset, config=config)
     spec = SearchSpec.read(inputs.data, "search")
+    spec.refuse_contradictions()
     say_each(inputs.lines())
     say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
     if dry_run:

@@ -378,6 +378,12 @@ WRONG = {
     ),
     "demo output": (("demo", "--output", "corpus.txt"), "cannot be made"),
     "lengths": (("search", "--steps", "3", "--epochs", "1"), "contradict"),
+    "two prices": (
+        ("search", "--alpha", "-0.1", "--latency-price", "0.1"),
+        "--alpha -0.1 and --latency-price 0.1 contradict each other",
+    ),
+    "two prices in a file": (("search", "--config", "prices.yaml"), "contradict each other"),
+    "keep": (("search", "--config", "tiny.yaml", "--keep", "2"), "add proxy.rungs"),
     "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
     "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
     "alpha": (("search", "--config", "tiny.yaml", "--alpha", "1"), "alpha"),
@@ -409,6 +415,8 @@ def test_wrong_request_is_one_sentence_and_exit_2(
     """In this process: what is refused is refused before anything is started."""
     (program.folder / "wrong.yaml").write_text("proxi: {steps: 3}\ncontroller: {episods: 2}\n")
     (program.folder / "long.yaml").write_text("teacher: teacher\nlatency: {length: 600}\n")
+    prices = "teacher: teacher\nreward: {alpha: -0.1, latency_price: 0.2}\n"
+    (program.folder / "prices.yaml").write_text(prices)
     (program.folder / "empty.txt").write_text("")
     (program.folder / "two.txt").write_text("river stone cloud\nold tree sings\n")
     arguments, words = WRONG[case]
