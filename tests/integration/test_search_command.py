@@ -144,6 +144,18 @@ def test_limits_keep_states_out(program: Program, finished: Finished) -> None:
     assert max(state["params_millions"] for state in result.json["best"]) <= limit
 
 
+def test_limits_that_no_state_meets_leave_no_search_behind(program: Program) -> None:
+    """Limits on latency are looked at when the table is measured, which takes a stored search."""
+    asked = (*SEARCH, "--name", "too-fast", "--goal", "limit", "--max-latency-ratio")
+    refused = program.run(*asked, "0.0001")
+    assert refused.code == 2
+    assert "no state of the space is within the limits" in refused.err
+    assert rows(program, "select id from jobs where name = 'too-fast'") == []
+    again = program.run(*asked, "100", "--episodes", "1")
+    assert again.code == 0, again.err
+    assert again.json["name"] == "too-fast"
+
+
 def test_rungs_must_lie_before_the_end_also_of_epochs(program: Program) -> None:
     """So many steps an epoch has are known when the corpus is."""
     text = (program.folder / "tiny.yaml").read_text().replace("steps: 6", "epochs: 1")
