@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from controller.strategies import STRATEGIES, build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.specs.search import ControllerSpec, SearchSpec
+from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
 from kdnas.tabular.files import ENDINGS, named_table, packaged_tables
 from kdnas.tabular.judge import SOLVED_VOLUME
@@ -24,6 +25,10 @@ WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
 VARIANT = "controller-"
 """Begins the name of a variant of the controller, such as ``controller-paper``."""
+VARIANTS = [
+    f"{VARIANT}{variant}"
+    for variant in get_args(ControllerStrategySpec.model_fields["variant"].annotation)
+]
 
 
 def compare_strategies(
@@ -69,6 +74,11 @@ def compare_strategies(
         SpecError: anything in the request that cannot be done.
         StoreError: the file cannot be written.
     """
+    if goal == "limit" and max_latency_ratio is None:
+        raise SpecError(
+            "--goal limit asks for the lowest loss under a latency, and none is given; add "
+            "--max-latency-ratio, such as 0.4, or take another goal"
+        )
     asked = {
         **({} if goal is None else {"goal": goal}),
         "reward": {} if latency_price is None else {"latency_price": latency_price},
@@ -171,7 +181,10 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
 
 
 def _spec(name: str) -> ControllerSpec:
-    if not name.startswith(VARIANT):
+    known = [*strategy_names(), *VARIANTS]
+    if ":" not in name and name not in known:
+        raise SpecError(unknown_name("strategy", name, known))
+    if name not in VARIANTS:
         return ControllerSpec.read({"strategy": name}, "--strategies")
     variant = {"name": "controller", "variant": name.removeprefix(VARIANT)}
     return ControllerSpec.read({"strategy": variant}, "--strategies")
