@@ -79,6 +79,11 @@ def compare_strategies(
             "--goal limit asks for the lowest loss under a latency, and none is given; add "
             "--max-latency-ratio, such as 0.4, or take another goal"
         )
+    if keep is not None and not rungs:
+        raise SpecError(
+            f"--keep is {keep}, and without --rungs no training ends early; add --rungs, or leave "
+            "--keep out"
+        )
     asked = {
         **({} if goal is None else {"goal": goal}),
         "reward": {} if latency_price is None else {"latency_price": latency_price},
@@ -89,7 +94,6 @@ def compare_strategies(
         },
     }
     spec = SearchSpec.read(asked, "the question")
-    spec.refuse_contradictions()
     surface = named_surface(table, schedule)
     if not starts:
         surface = replace(surface, starts={})

@@ -214,7 +214,7 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--rungs", "0,x"), "--rungs '0,x' holds something else than whole numbers"),
         (("--rungs", "30"), "not every training of rough was read after step 30"),
         (("--rungs", "0", "--keep", "0"), "proxy.keep: "),
-        (("--keep", "2"), "proxy.keep is 2 and proxy.rungs [], but"),
+        (("--keep", "5"), "--keep is 5, and without --rungs no training ends early"),
         (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
