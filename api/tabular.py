@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from controller.strategies import STRATEGIES, build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.specs.search import ControllerSpec, SearchSpec
+from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
 from kdnas.tabular.files import ENDINGS, named_table, packaged_tables
 from kdnas.tabular.judge import SOLVED_VOLUME
@@ -24,6 +25,10 @@ WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
 VARIANT = "controller-"
 """Begins the name of a variant of the controller, such as ``controller-paper``."""
+VARIANTS = [
+    f"{VARIANT}{variant}"
+    for variant in get_args(ControllerStrategySpec.model_fields["variant"].annotation)
+]
 
 
 def compare_strategies(
@@ -69,6 +74,16 @@ def compare_strategies(
         SpecError: anything in the request that cannot be done.
         StoreError: the file cannot be written.
     """
+    if goal == "limit" and max_latency_ratio is None:
+        raise SpecError(
+            "--goal limit asks for the lowest loss under a latency, and none is given; add "
+            "--max-latency-ratio, such as 0.4, or take another goal"
+        )
+    if keep is not None and not rungs:
+        raise SpecError(
+            f"--keep is {keep}, and without --rungs no training ends early; add --rungs, or leave "
+            "--keep out"
+        )
     asked = {
         **({} if goal is None else {"goal": goal}),
         "reward": {} if latency_price is None else {"latency_price": latency_price},
@@ -78,12 +93,13 @@ def compare_strategies(
             **({} if keep is None else {"keep": keep}),
         },
     }
+    spec = SearchSpec.read(asked, "the question")
     surface = named_surface(table, schedule)
     if not starts:
         surface = replace(surface, starts={})
     question = Question(
         surface,
-        SearchSpec.read(asked, "the question"),
+        spec,
         seeds,
         _whole_numbers("--budgets", budgets),
         ControllerSpec.read({"candidates": candidates}, "--candidates").candidates,
@@ -91,8 +107,8 @@ def compare_strategies(
     specs = _specs(names, surface)
     if workers is not None and workers < 1:
         raise SpecError(f"--workers is {workers}; give at least 1")
-    for spec in specs.values():
-        build_strategy(spec, surface.space, seed=0)  # unknown names fail before anything runs
+    for strategy in specs.values():
+        build_strategy(strategy, surface.space, seed=0)  # unknown names fail before anything runs
     wanted = reference or next(iter(specs))
     if wanted not in specs:
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))
@@ -169,7 +185,10 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
 
 
 def _spec(name: str) -> ControllerSpec:
-    if not name.startswith(VARIANT):
+    known = [*strategy_names(), *VARIANTS]
+    if ":" not in name and name not in known:
+        raise SpecError(unknown_name("strategy", name, known))
+    if name not in VARIANTS:
         return ControllerSpec.read({"strategy": name}, "--strategies")
     variant = {"name": "controller", "variant": name.removeprefix(VARIANT)}
     return ControllerSpec.read({"strategy": variant}, "--strategies")

@@ -17,9 +17,10 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     """Refuse what could only fail hours later; return the request with nothing left to look for.
 
     Raises:
-        RequestError: a strategy that cannot be built, an unknown task, impossible axes, or tasks
-            without data.
+        RequestError: values that contradict each other, a strategy that cannot be built, an
+            unknown task, impossible axes, or tasks without data.
     """
+    spec.search.refuse_contradictions()
     build_strategy(spec.search.controller, SearchSpace.paper(), seed=0)
     if spec.search.space.kind == "custom":
         SearchSpace.from_axes(spec.search.space.axes)

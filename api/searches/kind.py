@@ -64,6 +64,7 @@ def _create(spec: SearchSpec, database: Database, settings: Settings) -> Adding:
     from api.inputs.data_roots import check_paths
     from controller.strategies import build_strategy
 
+    spec.refuse_contradictions()
     check_paths(spec, settings)
     build_strategy(spec.controller, SearchSpace.paper(), seed=0)  # what cannot be fails here
     if spec.space.kind == "custom":

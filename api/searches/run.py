@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from api.inputs.clusters import cluster_for
 from api.inputs.mini_kd import PreparedProxies, prepare_proxies
 from api.inputs.preparation import OnCorpus, OnPreparing, Watchers, ensure_latencies
+from api.jobs.changes import delete_job
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.work import do_job
 from api.searches.progress import SearchProgress
@@ -99,6 +100,22 @@ def run_stored_search(
         lambda context: run_in(context, watchers, max_hours),
         should_stop=should_stop,
     )
+
+
+def discard_if_refused(search_id: str, database: Database, settings: Settings) -> bool:
+    """Delete a search that failed before its preparation was over: nothing of it was trained.
+
+    Some requests show to be wrong only when latencies are known, which takes a stored search.
+
+    Returns:
+        Whether it is gone.
+    """
+    with database.read() as session:
+        failed = jobs.status_of(session, search_id) == "failed"
+        if not failed or searches.search_facts(session, search_id) is not None:
+            return False
+    delete_job(search_id, database, settings, with_standing=False)
+    return True
 
 
 def run_in(context: JobContext, watchers: Watchers, max_hours: float | None = None) -> None:

@@ -57,7 +57,9 @@ def demo(
     make_folder(output)
     changes = merge(SHORTER, load_yaml(config) if config else {})
     asked = merge(load_preset("laptop", "search"), changes)
-    summary = search.start(SearchSpec.read(asked, "demo"), as_json=False)
+    spec = SearchSpec.read(asked, "demo")
+    spec.refuse_contradictions()
+    summary = search.start(spec, as_json=False)
     (output / "search.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
     plot_search(summary, output / "loss_latency.png")
     winner = summary["best"][0]["architecture"]

@@ -17,6 +17,7 @@ from kdnas.cli.screens.preparing import prepare_on_screen
 from kdnas.cli.screens.search import SearchScreen, show_plan, show_result
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
+from kdnas.errors import RequestError
 from kdnas.settings import Settings
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def _start(
 
     inputs = gather("search", values, Settings.from_environment(), preset=preset, config=config)
     spec = SearchSpec.read(inputs.data, "search")
+    spec.refuse_contradictions()
     say_each(inputs.lines())
     say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
     if dry_run:
@@ -175,7 +177,7 @@ def _start(
 
 
 def start(spec: SearchSpec, as_json: bool) -> dict[str, Any]:
-    """Prepare a search, store it and run it, on the screen.
+    """Prepare a search, store it and run it, on the screen; a wrong request leaves none behind.
 
     Returns:
         The summary that ``--json`` prints.
@@ -184,12 +186,17 @@ def start(spec: SearchSpec, as_json: bool) -> dict[str, Any]:
         KdnasError: it cannot be made, or failed.
         typer.Exit: 130 if it was interrupted.
     """
-    from api.searches.run import create_search, prepare_search
+    from api.searches.run import create_search, discard_if_refused, prepare_search
 
     with stored() as (database, settings):
         record = create_search(prepare_on_screen(prepare_search, spec, settings), database)
         say(f"search     {record.name}  (id {record.id})")
-        return run_and_report(record, database, settings, as_json)
+        try:
+            return run_and_report(record, database, settings, as_json)
+        except RequestError:
+            if discard_if_refused(record.id, database, settings):
+                say(f"search     {record.name} is not kept: nothing was trained")
+            raise
 
 
 def _resume(reference: str, max_hours: float | None, as_json: bool) -> None:

@@ -103,7 +103,7 @@ def export(
             write = partial(write_study, record, None if facts is None else facts.axes, found)
         else:
             episodes = candidates.list_episodes(session, record.id)
-            write = partial(write_table, record, episodes, kind=kind)
+            write = partial(write_table, episodes, kind=kind)
     rows = write(output)
     plain = {
         "id": record.id,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from kdnas.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kdnas.architecture import Architecture
     from kdnas.tabular.table import Table
 
 app = typer.Typer(help="Benchmarks of searches that need no training.", no_args_is_help=True)
@@ -88,7 +91,13 @@ def show(
 
 @app.command()
 def strategies(
-    table: Annotated[str, typer.Option(help="File of a table, or a formula: additive, rough.")],
+    table: Annotated[
+        str,
+        typer.Option(
+            help="File of a table; one of ours: minilm, minilm-relations, minilm-rungs, "
+            "minilm-wikitext; or a formula: additive, rough."
+        ),
+    ],
     names: Annotated[
         str | None,
         typer.Option("--strategies", metavar="NAME,NAME", help="Which ones.  [default: all]"),
@@ -149,10 +158,10 @@ def strategies(
 ) -> None:
     """Compare strategies on a table, by the real search loop and without training.
 
-    Regret is how far the recommended student is from the best one, in reward; a search has solved
-    its problem when it has trained one of the best half per cent. With goal front it is the share
-    of the hypervolume that the recommended front lacks, and 1 % solves it. All are medians over the
-    seeds.
+    Regret is how far the recommended student is from the best one, in reward, or with goal limit in
+    loss; a search has solved its problem when it has trained one of the best half per cent. With
+    goal front it is the share of the hypervolume that the recommended front lacks, and 1 % solves
+    it. All are medians over the seeds.
     """
     from api.tabular import compare_strategies
     from kdnas.cli.screens.plot import plot_regrets
@@ -186,10 +195,10 @@ def strategies(
 
 
 def _facts(table: Table) -> dict[str, Any]:
-    readings: dict[tuple[int, int], set[tuple[Any, int]]] = {}
+    readings: dict[tuple[int, int], dict[int, set[Architecture]]] = {}
     for row in table.rows:
-        trained = (row.key.architecture, row.key.seed)
-        readings.setdefault((row.key.schedule, row.key.step), set()).add(trained)
+        by_seed = readings.setdefault((row.key.schedule, row.key.step), {})
+        by_seed.setdefault(row.key.seed, set()).add(row.key.architecture)
     return {
         "num_states": len(table.architectures),
         "num_states_of_space": len(table.space),
@@ -199,10 +208,11 @@ def _facts(table: Table) -> dict[str, Any]:
             {
                 "schedule": schedule,
                 "step": step,
-                "states": len({state for state, _ in trained}),
-                "seeds": sorted({seed for _, seed in trained}),
+                "states": len(set().union(*by_seed.values())),
+                "seeds": sorted(by_seed),
+                "states_by_seed": {str(seed): len(by_seed[seed]) for seed in sorted(by_seed)},
             }
-            for (schedule, step), trained in sorted(readings.items())
+            for (schedule, step), by_seed in sorted(readings.items())
         ],
         "card": dict(table.card),
     }
@@ -225,12 +235,22 @@ def _lines(table: Table) -> Iterator[str]:
     if card:
         yield f"teacher {card.get('teacher')}, corpus {', '.join(card.get('corpus', []))}"
     if "about" in card:
-        yield str(card["about"])
+        yield from wrap(str(card["about"]), get_terminal_size().columns)
+    if facts["teacher_ms"] is not None:
+        yield f"teacher_ms {facts['teacher_ms']:.4g}, the teacher's latency"
     yield _seeds(facts["seeds"])
     for row in facts["readings"]:
         states = f"{row['states']} state{'' if row['states'] == 1 else 's'}"
-        under = "" if row["seeds"] == facts["seeds"] else f", {_seeds(row['seeds'])}"
-        yield f"after step {row['step']:>4} of {row['schedule']:>4}: {states}{under}"
+        told = f"after step {row['step']:>4} of {row['schedule']:>4}: {states}"
+        yield f"{told}{_under(row, facts['seeds'])}"
+
+
+def _under(row: dict[str, Any], seeds: list[int]) -> str:
+    """Under which seeds a reading was made, unless it is of all its states under each."""
+    counts = row["states_by_seed"]
+    if len(counts) == 1 or set(counts.values()) == {row["states"]}:
+        return "" if row["seeds"] == seeds else f", {_seeds(row['seeds'])}"
+    return f" ({', '.join(f'seed {seed}: {count}' for seed, count in counts.items())})"
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -89,9 +89,10 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     said; any other plain value replaces a mapping. A search space and a layer mapping are replaced
     whole, and so is an objective or a strategy by one of another name, whose options it would not
     understand; ``epochs`` or ``latency_price`` take the place of an earlier layer's ``steps`` or
-    ``alpha``, which would win over them otherwise, and so does a ``grid`` of the rate and the
-    epochs that it chooses. An evaluation over another suite leaves the tasks and the data of the
-    one before. What stands beside a controller's strategy is laid over its options.
+    ``alpha``, which would win over them otherwise, as ``alpha`` takes that of a price, and so does
+    a ``grid`` of the rate and the epochs that it chooses. An evaluation over another suite leaves
+    the tasks and the data of the one before. What stands beside a controller's strategy is laid
+    over its options.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -149,6 +150,7 @@ _OF_A_SUITE = {"suite", "tasks", "data_dir", "own"}
 _REPLACES = (
     ("epochs", "steps"),
     ("latency_price", "alpha"),
+    ("alpha", "latency_price"),
     ("grid", "learning_rate"),
     ("grid", "epochs"),
 )

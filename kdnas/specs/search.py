@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kdnas.errors import SpecError
 from kdnas.records import LossName
 from kdnas.specs.base import Spec
 from kdnas.specs.objective_base import ObjectiveSpec
@@ -112,7 +113,8 @@ class RewardSpec(Spec):
     Attributes:
         loss: which held-out loss is L. ``mean``, the paper's, cannot rank students of different
             depth, whose mapped pairs differ; see docs/science.md.
-        alpha: exponent of the latency, at most 0; None derives it from ``latency_price``.
+        alpha: exponent of the latency, at most 0; None derives it from ``latency_price``, which
+            counts for nothing otherwise.
         latency_price: share of explained signal that a doubling of latency must buy: with the
             default a student that takes twice as long must explain ten per cent more of the signal.
         beta: share of the teacher's latency that counts as the target.
@@ -273,3 +275,28 @@ class SearchSpec(ProxiesSpec):
     def judged_by(self) -> RewardSpec:
         """The reward of candidates."""
         return self.reward.under(self.goal)
+
+    def refuse_contradictions(self) -> None:
+        """Refuse a new request that says what could not count; stored ones may hold such.
+
+        A default beside what it cannot count with may have been written out, and is let through.
+
+        Raises:
+            SpecError: names both values.
+        """
+        reward, proxy = self.reward, self.proxy
+        if reward.alpha is not None and _is_given(reward, "latency_price"):
+            raise SpecError(
+                f"reward.alpha {reward.alpha:g} and reward.latency_price {reward.latency_price:g} "
+                "contradict each other, since the price stands for an alpha; give one of them"
+            )
+        if not proxy.rungs and _is_given(proxy, "keep"):
+            raise SpecError(
+                f"proxy.keep is {proxy.keep} and proxy.rungs {list(proxy.rungs)}, but only "
+                "trainings with rungs end early; add proxy.rungs, or leave proxy.keep out"
+            )
+
+
+def _is_given(spec: Spec, name: str) -> bool:
+    """Whether a field is something else than its default."""
+    return bool(getattr(spec, name) != type(spec).model_fields[name].default)

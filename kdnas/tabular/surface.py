@@ -151,7 +151,10 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
     states = [table.states[state] for state in space.states]
     sizes = [state.params_millions for state in states]
     if table.teacher_ms is None:
-        raise SpecError(f"table {name} has no teacher_ms, of which rewards take shares; add it")
+        raise SpecError(
+            f"table {name} has no teacher_ms, and strategies take latencies as shares of the "
+            "teacher's; add the column"
+        )
     if any(size is None for size in sizes):
         raise SpecError(f"table {name} lacks params_millions of a state; fill it in")
     losses = [list(trained[state].values()) for state in space.states]

@@ -144,6 +144,18 @@ def test_limits_keep_states_out(program: Program, finished: Finished) -> None:
     assert max(state["params_millions"] for state in result.json["best"]) <= limit
 
 
+def test_limits_that_no_state_meets_leave_no_search_behind(program: Program) -> None:
+    """Limits on latency are looked at when the table is measured, which takes a stored search."""
+    asked = (*SEARCH, "--name", "too-fast", "--goal", "limit", "--max-latency-ratio")
+    refused = program.run(*asked, "0.0001")
+    assert refused.code == 2
+    assert "no state of the space is within the limits" in refused.err
+    assert rows(program, "select id from jobs where name = 'too-fast'") == []
+    again = program.run(*asked, "100", "--episodes", "1")
+    assert again.code == 0, again.err
+    assert again.json["name"] == "too-fast"
+
+
 def test_rungs_must_lie_before_the_end_also_of_epochs(program: Program) -> None:
     """So many steps an epoch has are known when the corpus is."""
     text = (program.folder / "tiny.yaml").read_text().replace("steps: 6", "epochs: 1")
@@ -378,6 +390,12 @@ WRONG = {
     ),
     "demo output": (("demo", "--output", "corpus.txt"), "cannot be made"),
     "lengths": (("search", "--steps", "3", "--epochs", "1"), "contradict"),
+    "two prices": (
+        ("search", "--alpha", "-0.1", "--latency-price", "0.1"),
+        "--alpha -0.1 and --latency-price 0.1 contradict each other",
+    ),
+    "two prices in a file": (("search", "--config", "prices.yaml"), "contradict each other"),
+    "keep": (("search", "--config", "tiny.yaml", "--keep", "2"), "add proxy.rungs"),
     "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
     "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
     "alpha": (("search", "--config", "tiny.yaml", "--alpha", "1"), "alpha"),
@@ -409,6 +427,8 @@ def test_wrong_request_is_one_sentence_and_exit_2(
     """In this process: what is refused is refused before anything is started."""
     (program.folder / "wrong.yaml").write_text("proxi: {steps: 3}\ncontroller: {episods: 2}\n")
     (program.folder / "long.yaml").write_text("teacher: teacher\nlatency: {length: 600}\n")
+    prices = "teacher: teacher\nreward: {alpha: -0.1, latency_price: 0.2}\n"
+    (program.folder / "prices.yaml").write_text(prices)
     (program.folder / "empty.txt").write_text("")
     (program.folder / "two.txt").write_text("river stone cloud\nold tree sings\n")
     arguments, words = WRONG[case]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kdnas.cli.options.places import nested
+from kdnas.cli.options.places import flag, nested
 from kdnas.errors import SpecError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ CHANGED_BY = {
     "corpus": "--corpus, KDNAS_CORPUS or kdnas.yaml",
     "objective": "--objective or kdnas.yaml",
 }
+EITHER = (("steps", "epochs"), ("alpha", "latency_price"))
+"""Options of one part of a request of which only one can count."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,11 @@ def gather(
         config: YAML file given on the command line.
 
     Raises:
-        SpecError: an unknown preset, an unreadable file, or two lengths of one training.
+        SpecError: an unknown preset, an unreadable file, or two options of which one can count.
     """
     from kdnas.specs.load import load_preset, load_yaml, merge
 
-    _refuse_two_lengths(options)
+    _refuse_both(options)
     local_file = Path(CONFIG_FILE)
     local = load_yaml(local_file) if local_file.is_file() else {}
     given = load_yaml(config) if config else {}
@@ -155,15 +158,16 @@ def _for_section(data: Mapping[str, Any], section: Section) -> dict[str, Any]:
     }
 
 
-def _refuse_two_lengths(options: Mapping[str, Any]) -> None:
-    """Refuse steps and epochs of one training, of which only one could count.
+def _refuse_both(options: Mapping[str, Any]) -> None:
+    """Refuse two lengths of one training, or two prices of latency, of which only one could count.
 
     Raises:
         SpecError: both were given.
     """
-    for part in options.values():
-        if isinstance(part, Mapping) and {"steps", "epochs"} <= part.keys():
+    parts = [part for part in options.values() if isinstance(part, Mapping)]
+    for part, (one, other) in product(parts, EITHER):
+        if {one, other} <= part.keys():
             raise SpecError(
-                f"--steps {part['steps']} and --epochs {part['epochs']:g} contradict each other; "
-                "give one of them"
+                f"{flag(one)} {part[one]:.12g} and {flag(other)} {part[other]:.12g} contradict "
+                "each other; give one of them"
             )

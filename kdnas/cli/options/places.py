@@ -76,7 +76,12 @@ def _given(command: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[st
 def _flag(name: str, hint: Any) -> str:
     """The option as it is written: what typer was told, or what it makes of the name."""
     told = (part.default for part in hint.__metadata__ if isinstance(part, OptionInfo))
-    return next((flag for flag in told if isinstance(flag, str)), "--" + name.replace("_", "-"))
+    return next((one for one in told if isinstance(one, str)), flag(name))
+
+
+def flag(name: str) -> str:
+    """The option that typer makes of a parameter's name."""
+    return "--" + name.replace("_", "-")
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

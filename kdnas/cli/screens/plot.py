@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kdnas.cli.screens.tabular import REGRETS
 from kdnas.errors import StoreError
 
 SMALLEST_REGRET = 1e-4
@@ -83,10 +84,10 @@ def plot_regrets(found: Mapping[str, Any], path: Path) -> None:
         middle, low, high = zip(*curve["regrets"], strict=True)
         axes.plot(curve["trainings"], middle, color=colour, label=curve["name"])
         axes.fill_between(curve["trainings"], low, high, color=colour, alpha=0.12, linewidth=0)
-    unit = "share of the hypervolume that is missing" if found["goal"] == "front" else "reward"
+    share = "share of the " if found["goal"] == "front" else ""
     axes.set(
         xlabel="trainings",
-        ylabel=f"regret ({unit})",
+        ylabel=f"regret ({share}{REGRETS[found['goal']]})",
         title=f"{found['table']}, goal {found['goal']}: medians of {found['seeds']} seeds",
         xscale="log",
         ylim=(0, None),

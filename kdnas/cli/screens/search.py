@@ -237,7 +237,7 @@ def _plan_facts(plan: dict[str, Any]) -> dict[str, str]:
         "would train": f"{plan['num_candidates']} candidates in {plan['num_episodes']} episodes, "
         f"each {plan['steps']} steps of {plan['batch_size']} sequences"
         f"{early if plan['rungs'] else ''}; {plan['num_known']} states are in the look-up table",
-        "cost": f"{plan['total_tflops']:.0f} TFLOP for students of middle size, teacher "
+        "cost": f"{_work(plan['total_tflops'])} for students of middle size, teacher "
         f"{100 * plan['teacher_share']:.0f} % of it",
         "memory": f"{plan['group_gib']:.2f} GiB for a group of {plan['group_size']} of the largest "
         f"students, {plan['teacher_gib']:.2f} GiB for the teacher, per worker",
@@ -246,3 +246,10 @@ def _plan_facts(plan: dict[str, Any]) -> dict[str, str]:
         f"{plan['seconds_per_student']:.1f} s a student timed just now"
         + ("" if plan["latency_known"] else "; and the latency table first"),
     }
+
+
+def _work(tflops: float) -> str:
+    if tflops >= 1:
+        return f"{tflops:.0f} TFLOP"
+    gflops = 1000 * tflops
+    return f"{gflops:.{0 if gflops >= 10 else 2}f} GFLOP"

@@ -6,19 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 SIGNIFICANT = 0.05
+REGRETS = {"reward": "reward", "limit": "loss", "front": "hypervolume that is missing"}
+"""What a regret is an amount of, by the goal."""
+NOTHING = "–"
 
 
 def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """A row a strategy: regrets and trainings to the goal; then what else it has found."""
     budgets = found["budgets"]
-    solved = (
-        f"{found['volume_of_goal']:.0%} of their hypervolume solves it"
-        if found["goal"] == "front"
-        else f"the best {found['num_of_goal']} solve it"
-    )
     yield (
         f"{found['table']}, goal {found['goal']}: {found['num_allowed']} of {found['num_states']} "
-        f"states may be taken, {solved}; {found['seeds']} seeds, episodes of {found['candidates']}"
+        f"states may be taken, {_solved(found)}; {found['seeds']} seed"
+        f"{'' if found['seeds'] == 1 else 's'}, episodes of {found['candidates']}"
     )
     if not found["knows_starts"]:
         yield "no strategy knows the losses with which states start"
@@ -27,8 +26,10 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["rungs"]:
         rungs = ", ".join(map(str, found["rungs"]))
         yield f"trainings that promise too little end after step {rungs}, and count as one each"
-    unit = "hypervolume that is missing" if found["goal"] == "front" else "reward"
-    yield f"regret in thousandths of {unit}, and trainings to the goal: median (95 % interval)"
+    yield (
+        f"regret in thousandths of {REGRETS[found['goal']]}, and trainings to the goal: "
+        "median (95 % interval)"
+    )
     yield _row("strategy", [f"after {n}" for n in budgets], "trainings")
     for row in found["standings"]:
         tests = row["p_regrets"] or [None] * len(budgets)
@@ -38,7 +39,8 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         ]
         needed = _interval(row["trainings"], 1, 0) + _mark(row["p_trainings"])
         yield _row(row["name"], regrets, needed)
-    yield f"* differs from {found['reference']} (p < {SIGNIFICANT}, paired by seed, Holm)"
+    if any(_differs(p) for row in found["standings"] for p in _tests(row)):
+        yield f"* differs from {found['reference']} (p < {SIGNIFICANT}, paired by seed, Holm)"
     yield ""
     yield f"after {budgets[-1]}: share of the hypervolume, and the lowest loss under a latency"
     ratios = [f"under {ratio:g} × teacher's" for ratio in found["latency_ratios"]]
@@ -47,22 +49,33 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
     for row in found["standings"]:
         shares = [row["saved"]] if saved else []
         shown = [_interval(value, 100, 1) for value in [*shares, row["covered"][-1]]]
-        *losses, last = [_interval(value, 1, 3) for value in row["best_losses"][-1]]
+        *losses, last = [_interval(value, 1, 3, NOTHING) for value in row["best_losses"][-1]]
         yield _row(row["name"], [*shown, *losses], last)
+
+
+def _solved(found: Mapping[str, Any]) -> str:
+    if found["goal"] == "front":
+        return f"{found['volume_of_goal']:.0%} of their hypervolume solves it"
+    count = found["num_of_goal"]
+    return "the best one solves it" if count == 1 else f"the best {count} solve it"
 
 
 def _row(name: str, cells: list[str], last: str) -> str:
     return f"{name:<18}" + "".join(f"{cell:>24}" for cell in [*cells, last])
 
 
-def _interval(value: list[float | None], scale: float, digits: int) -> str:
-    middle, low, high = (_number(part, scale, digits) for part in value)
+def _interval(value: list[float | None], scale: float, digits: int, none: str = "never") -> str:
+    middle, low, high = (none if x is None else f"{x * scale:.{digits}f}" for x in value)
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def _number(value: float | None, scale: float, digits: int) -> str:
-    return "never" if value is None else f"{value * scale:.{digits}f}"
+def _tests(row: Mapping[str, Any]) -> list[float | None]:
+    return [*(row["p_regrets"] or []), row["p_trainings"]]
+
+
+def _differs(p: float | None) -> bool:
+    return p is not None and p < SIGNIFICANT
 
 
 def _mark(p: float | None) -> str:
-    return "*" if p is not None and p < SIGNIFICANT else " "
+    return "*" if _differs(p) else " "

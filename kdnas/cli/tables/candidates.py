@@ -4,20 +4,55 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kdnas.cli.tables.files import write_whole
-from kdnas.records import Candidate, Episode, SearchRecord
+from kdnas.records import Candidate, Episode
 
 Rows = list[dict[str, Any]]
+
+COLUMNS: Final[Mapping[str, Callable[[Candidate], Any]]] = {
+    "search_id": lambda c: c.search_id,
+    "episode": lambda c: c.episode,
+    "position": lambda c: c.position,
+    "index": lambda c: c.index,
+    "architecture": lambda c: str(c.architecture),
+    "layers": lambda c: c.architecture.layers,
+    "heads": lambda c: c.architecture.heads,
+    "hidden": lambda c: c.architecture.hidden,
+    "intermediate": lambda c: c.architecture.intermediate,
+    "activation": lambda c: c.architecture.activation,
+    "source": lambda c: c.source,
+    "status": lambda c: c.status,
+    "predicted_reward": lambda c: c.predicted_reward,
+    "reward": lambda c: c.reward,
+    "training_loss": lambda c: c.losses and c.losses.training,
+    "mean_loss": lambda c: c.losses and c.losses.mean,
+    "relative_loss": lambda c: c.losses and c.losses.relative,
+    "output_loss": lambda c: c.losses and c.losses.output,
+    "loss_start": lambda c: c.loss_start,
+    "latency_ms": lambda c: c.latency_ms,
+    "latency_ratio": lambda c: c.latency_ratio,
+    "params_millions": lambda c: c.params_millions,
+    "reused": lambda c: c.reused,
+    "num_attempts": lambda c: c.num_attempts,
+    "num_steps": lambda c: c.num_steps,
+    "readings": lambda c: [
+        {"step": step, **{f"{name}_loss": value for name, value in asdict(found).items()}}
+        for step, found in ((reading.step, reading.losses) for reading in c.readings)
+    ],
+    "error": lambda c: c.error,
+    "note": lambda c: c.note,
+}
+"""What a row says of a candidate; a file without any has these columns all the same."""
 
 
 def _write_csv(rows: Rows, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else [])
+        writer = csv.DictWriter(stream, fieldnames=list(COLUMNS))
         writer.writeheader()
         writer.writerows({**row, "readings": json.dumps(row["readings"])} for row in rows)
 
@@ -30,7 +65,7 @@ def _write_parquet(rows: Rows, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    pq.write_table(pa.table({name: [row[name] for row in rows] for name in COLUMNS}), path)
 
 
 WRITERS: dict[str, Callable[[Rows, Path], None]] = {
@@ -40,12 +75,11 @@ WRITERS: dict[str, Callable[[Rows, Path], None]] = {
 }
 
 
-def write_table(search: SearchRecord, episodes: Sequence[Episode], path: Path, kind: str) -> int:
+def write_table(episodes: Sequence[Episode], path: Path, kind: str) -> int:
     """Write every candidate, a row each; the file appears whole or not at all.
 
     Args:
-        search: as it is stored.
-        episodes: all of its own.
+        episodes: all of a search.
         path: of the file.
         kind: ``csv``, ``json`` or ``parquet``.
 
@@ -55,43 +89,7 @@ def write_table(search: SearchRecord, episodes: Sequence[Episode], path: Path, k
     Raises:
         StoreError: it cannot be written.
     """
-    rows = [_row(search, c) for episode in episodes for c in episode.candidates]
+    found = [candidate for episode in episodes for candidate in episode.candidates]
+    rows = [{name: value(candidate) for name, value in COLUMNS.items()} for candidate in found]
     write_whole(path, lambda draft: WRITERS[kind](rows, draft))
     return len(rows)
-
-
-def _row(search: SearchRecord, candidate: Candidate) -> dict[str, Any]:
-    losses, a = candidate.losses, candidate.architecture
-    return {
-        "search_id": search.id,
-        "episode": candidate.episode,
-        "position": candidate.position,
-        "index": candidate.index,
-        "architecture": str(a),
-        "layers": a.layers,
-        "heads": a.heads,
-        "hidden": a.hidden,
-        "intermediate": a.intermediate,
-        "activation": a.activation,
-        "source": candidate.source,
-        "status": candidate.status,
-        "predicted_reward": candidate.predicted_reward,
-        "reward": candidate.reward,
-        "training_loss": losses and losses.training,
-        "mean_loss": losses and losses.mean,
-        "relative_loss": losses and losses.relative,
-        "output_loss": losses and losses.output,
-        "loss_start": candidate.loss_start,
-        "latency_ms": candidate.latency_ms,
-        "latency_ratio": candidate.latency_ratio,
-        "params_millions": candidate.params_millions,
-        "reused": candidate.reused,
-        "num_attempts": candidate.num_attempts,
-        "num_steps": candidate.num_steps,
-        "readings": [
-            {"step": step, **{f"{name}_loss": value for name, value in asdict(found).items()}}
-            for step, found in ((reading.step, reading.losses) for reading in candidate.readings)
-        ],
-        "error": candidate.error,
-        "note": candidate.note,
-    }

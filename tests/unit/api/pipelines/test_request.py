@@ -13,6 +13,13 @@ from kdnas.specs.pipeline import PipelineSpec
 from kdnas.testing.tiny_tasks import write_sst2
 
 
+def test_a_search_that_contradicts_itself_is_refused() -> None:
+    search = {"reward": {"alpha": -0.1, "latency_price": 0.2}}
+    spec = PipelineSpec.read({"search": search, "evaluation": {"suite": "glue"}}, "a pipeline")
+    with pytest.raises(SpecError, match="contradict each other"):
+        checked_pipeline(spec)
+
+
 @pytest.mark.parametrize(
     ("choose", "limits", "expected"),
     [

@@ -102,6 +102,8 @@ def test_a_wrong_spec_is_told_by_place(
         ({"space": {"axes": {"layers": [0]}}}, "axis layers"),
         ({"teacher": "/etc"}, "KDNAS_DATA_ROOTS"),
         ({"corpus": "/etc/passwd"}, "KDNAS_DATA_ROOTS"),
+        ({"reward": {"alpha": -0.1, "latency_price": 0.2}}, "contradict each other"),
+        ({"proxy": {"keep": 2}}, "add proxy.rungs"),
     ],
 )
 def test_what_cannot_be_done_is_refused_at_once(

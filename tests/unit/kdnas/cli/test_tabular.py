@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from typer.testing import CliRunner
 import api.tabular
 from kdnas.architecture import Architecture
 from kdnas.cli.main import app
+from kdnas.cli.screens.tabular import standing_lines
 from kdnas.errors import KdnasError, SpecError
 from kdnas.tabular.files import packaged_tables, write_table
 from kdnas.tabular.replay import replay
+from kdnas.tabular.surface import SYNTHETIC
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
 QUICK = ("tabular", "strategies", "--table", "rough", "--seeds", "2", "--budgets", "4,8")
@@ -52,26 +55,66 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
     assert run("tabular", "show", str(file)).splitlines() == [
         "2 of the 2 states of the space",
         "seeds 0, 1",
-        "after step    0 of  480: 2 states",
-        "after step   30 of  480: 2 states",
-        "after step  480 of  480: 2 states",
+        "after step    0 of  480: 2 states (seed 0: 2, seed 1: 1)",
+        "after step   30 of  480: 2 states (seed 0: 2, seed 1: 1)",
+        "after step  480 of  480: 2 states (seed 0: 2, seed 1: 1)",
         "after step  960 of  960: 1 state, seed 0",
     ]
     found = json.loads(run("tabular", "show", str(file), "--json"))["readings"]
-    assert found[-1] == {"schedule": 960, "step": 960, "states": 1, "seeds": [0]}
+    assert found[-1] == {
+        **{"schedule": 960, "step": 960},
+        **{"states": 1, "seeds": [0], "states_by_seed": {"0": 1}},
+    }
+    whole = run("tabular", "show", "minilm").splitlines()
+    assert max(map(len, whole)) <= 80
+    assert "teacher_ms 14.93, the teacher's latency" in whole
+    read = "2400 states (seed 0: 2400, seed 1: 200, seed 2: 200)"
+    assert [line[25:] for line in whole[-2:]] == [read, read]
 
 
 def test_a_table_of_strategies_is_printed() -> None:
     shown = run(*QUICK, *NAMES)
-    head, unit, columns, random, fastest, mark, *rest = shown.splitlines()
+    head, unit, columns, random, fastest, *rest = shown.splitlines()
     assert head.startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
     assert "thousandths of reward" in unit
     assert columns.split() == ["strategy", "after", "4", "after", "8", "trainings"]
     assert random.startswith("random ")
     assert fastest.split()[-1] == "never"
-    assert mark.startswith("* differs from random")
+    assert "*" not in shown  # two seeds tell nobody from another
     assert rest[1].startswith("after 8: share of the hypervolume")
     assert [line.split()[0] for line in rest[3:]] == ["random", "fastest-first"]
+
+
+def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels: list[str] = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig",
+        lambda figure, *_, **__: labels.append(figure.axes[0].get_ylabel()),
+    )
+    limit = ("--goal", "limit", "--max-latency-ratio", "0.35", "--seeds", "1")
+    shown = run(*QUICK, *NAMES, *limit, "--plot", str(tmp_path / "limit.png"))
+    assert "regret in thousandths of loss, " in shown
+    assert "; 1 seed, episodes of 4" in shown
+    assert labels == ["regret (loss)"]
+    assert "with goal limit in loss" in " ".join(run("tabular", "strategies", "--help").split())
+
+
+def test_stars_are_explained_where_there_are_any() -> None:
+    found = json.loads(run(*QUICK, *NAMES, "--json"))
+    assert not any("differs from" in line for line in standing_lines(found))
+    found["standings"][1]["p_trainings"] = 0.01
+    assert "* differs from random (p < 0.05, paired by seed, Holm)" in standing_lines(found)
+    found["num_of_goal"] = 1
+    assert "the best one solves it; 2 seeds" in next(iter(standing_lines(found)))
+    found["standings"][1]["best_losses"][-1][0] = [None, None, None]
+    *_, last = standing_lines(found)
+    assert "–" in last.split()
+
+
+def test_the_help_names_all_tables_that_can_be_had() -> None:
+    told = "".join(run("tabular", "strategies", "--help").split())
+    for name in (*packaged_tables(), *SYNTHETIC):
+        assert re.search(rf"[:,]{name}[,;.]", told)
 
 
 def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
@@ -171,14 +214,18 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--rungs", "0,x"), "--rungs '0,x' holds something else than whole numbers"),
         (("--rungs", "30"), "not every training of rough was read after step 30"),
         (("--rungs", "0", "--keep", "0"), "proxy.keep: "),
-        (("--strategies", "randon"), "unknown name 'randon', did you mean 'random'"),
+        (("--keep", "5"), "--keep is 5, and without --rungs no training ends early"),
+        (("--strategies", "randon"), "unknown strategy 'randon', did you mean 'random'"),
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
         (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
-        (("--goal", "limit"), "goal limit asks for the lowest loss within limits"),
+        (("--goal", "limit"), "under a latency, and none is given; add --max-latency-ratio"),
         (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
         (("--plot", "found.svg"), "--plot found.svg is no .png file"),
-        (("--strategies", "controller-new"), "unknown value 'new'"),
+        (
+            ("--strategies", "controller-new"),
+            "Known: controller, controller-learning, controller-once, controller-paper",
+        ),
         (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
         (("--candidates", "0"), "--candidates: "),
     ],

@@ -118,6 +118,16 @@ def test_a_latency_price_takes_the_place_of_a_presets_alpha() -> None:
     assert SearchSpec.read(merged, "merged").reward.exponent == -1
 
 
+def test_alpha_takes_the_place_of_an_earlier_latency_price() -> None:
+    earlier = {"reward": {"latency_price": 0.2}}
+    merged = merge(load_preset("laptop", "search"), earlier, {"reward": {"alpha": -0.1}})
+    spec = SearchSpec.read(merged, "merged")
+    spec.refuse_contradictions()
+    assert spec.reward.exponent == -0.1
+    both = {"latency_price": 0.2, "alpha": -0.1}
+    assert merge(load_preset("paper", "search"), {"reward": both})["reward"].items() >= both.items()
+
+
 def test_a_grid_takes_the_place_of_a_presets_learning_rate() -> None:
     preset = {"evaluation": {"learning_rate": 1e-4, "epochs": 2, "max_steps": 500}}
     grid = {"learning_rates": [1e-4, 3e-4]}

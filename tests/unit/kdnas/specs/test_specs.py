@@ -264,6 +264,40 @@ def test_the_price_of_latency_is_an_exponent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            {"reward": {"alpha": -0.1, "latency_price": 0.2}},
+            "reward.alpha -0.1 and reward.latency_price 0.2 contradict each other",
+        ),
+        ({"proxy": {"keep": 2}}, "proxy.keep is 2 and proxy.rungs [], but only"),
+    ],
+)
+def test_what_cannot_count_is_refused_anew_and_read_where_it_is_stored(
+    data: dict[str, Any], words: str
+) -> None:
+    spec = SearchSpec.read(data, "stored")
+    assert SearchSpec.read(spec.to_json(), "stored") == spec
+    with pytest.raises(SpecError) as caught:
+        spec.refuse_contradictions()
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"reward": {"alpha": -0.1}},
+        {"reward": {"latency_price": 0.2}},
+        {"proxy": {"steps": 60, "rungs": [30], "keep": 2}},
+    ],
+)
+def test_a_request_with_its_defaults_written_out_contradicts_nothing(data: dict[str, Any]) -> None:
+    SearchSpec.read(SearchSpec.read(data, "request").to_json(), "again").refuse_contradictions()
+
+
+@pytest.mark.parametrize(
     "limit", [{"max_latency_ms": 3}, {"max_latency_ratio": 0.5}, {"max_params_millions": 9}]
 )
 def test_within_limits_latency_has_no_price(limit: dict[str, float]) -> None:

@@ -96,7 +96,7 @@ def test_what_a_seed_does_to_all_students_alike_is_no_noise_of_one() -> None:
     [
         (TABLE, 30, "has no state that was trained for 30 steps to the end; it has trainings of"),
         (replace(TABLE, rows=TABLE.rows[5:6]), None, "trained for any steps to the end"),
-        (replace(TABLE, teacher_ms=None), None, "has no teacher_ms"),
+        (replace(TABLE, teacher_ms=None), None, "shares of the teacher's; add the column"),
         (
             replace(TABLE, states={**STATES, B: StateRow(2.0)}),
             None,

@@ -12,7 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kdnas.architecture import Architecture
-from kdnas.cli.screens.search import SearchScreen, candidate_line, found_so_far, show_result
+from kdnas.cli.screens.search import (
+    SearchScreen,
+    _plan_facts,
+    candidate_line,
+    found_so_far,
+    show_result,
+)
 from kdnas.cli.tables.candidates import write_table
 from kdnas.records import Candidate, Episode, Losses, Reading, SearchRecord
 from kdnas.search.progress import EpisodeDone
@@ -172,18 +178,50 @@ def test_what_was_found_is_said_in_the_words_of_the_goal(
 
 def test_a_file_has_every_candidate_with_its_start(tmp_path: Path) -> None:
     path = tmp_path / "candidates.csv"
-    assert write_table(RECORD, EPISODES, path, "csv") == 3
+    assert write_table(EPISODES, path, "csv") == 3
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["loss_start"] for row in rows] == ["0.625", "", "0.625"]
     assert [row["output_loss"] for row in rows] == ["0.375"] * 3
 
 
+def test_a_file_without_candidates_has_its_columns(tmp_path: Path) -> None:
+    some, none = tmp_path / "some.csv", tmp_path / "none.csv"
+    write_table(EPISODES, some, "csv")
+    assert write_table([], none, "csv") == 0
+    header = none.read_text(encoding="utf-8").splitlines()
+    assert header == some.read_text(encoding="utf-8").splitlines()[:1]
+    assert header[0].startswith("search_id,episode,position,")
+    write_table([], tmp_path / "none.parquet", "parquet")
+    assert pq.read_table(tmp_path / "none.parquet").column_names == header[0].split(",")
+
+
+@pytest.mark.parametrize(
+    ("tflops", "said"),
+    [
+        (0.00042, "0.42 GFLOP"),
+        (0.02, "20 GFLOP"),
+        (0.9994, "999 GFLOP"),
+        (1.0, "1 TFLOP"),
+        (1234.5, "1234 TFLOP"),
+    ],
+)
+def test_small_costs_are_told_in_small_units(tflops: float, said: str) -> None:
+    plan = {
+        **{"num_states": 48, "num_allowed": 48, "num_known": 0, "num_candidates": 4},
+        **{"num_episodes": 1, "steps": 3, "batch_size": 8, "rungs": [], "total_tflops": tflops},
+        **{"teacher_share": 0.5, "group_gib": 0.1, "group_size": 4, "teacher_gib": 0.1},
+        **{"num_workers": 1, "device": "cpu", "threads": 1, "dtype": "float32"},
+        **{"training_seconds": 60.0, "seconds_per_student": 1.0, "latency_known": True},
+    }
+    assert _plan_facts(plan)["cost"].startswith(f"{said} for students of middle size")
+
+
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_a_file_has_what_was_read_at_rungs(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"candidates.{kind}"
     search = [Episode("s", 1, 1.0, True, candidates=(DONE, STOPPED))]
-    write_table(RECORD, search, path, kind)
+    write_table(search, path, kind)
     if kind == "csv":
         with path.open(newline="", encoding="utf-8") as stream:
             rows = [{**r, "readings": json.loads(r["readings"])} for r in csv.DictReader(stream)]
