@@ -65,8 +65,13 @@ def _row(name: str, cells: list[str], last: str) -> str:
 
 
 def _interval(value: list[float | None], scale: float, digits: int, none: str = "never") -> str:
-    middle, low, high = (none if x is None else f"{x * scale:.{digits}f}" for x in value)
+    middle, low, high = (none if x is None else _number(x * scale, digits) for x in value)
     return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _number(value: float, digits: int) -> str:
+    """A count that is the median of an even number of seeds may end in a half."""
+    return f"{value:.{digits}f}" if digits else f"{value:g}"
 
 
 def _tests(row: Mapping[str, Any]) -> list[float | None]:
