@@ -251,6 +251,7 @@ def page(result: Mapping[str, Any]) -> str:
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
             "knows a start.",
+            *_before_words(result["strategies"]),
             *_limited_words(result["limited"]),
             *_missing_words(result),
             "",
@@ -268,6 +269,16 @@ def _finals_words(columns: Sequence[str]) -> str:
         f"trained for {FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its "
         "loss is the mean."
     )
+
+
+def _before_words(strategies: Mapping[str, Any]) -> Iterator[str]:
+    """What searches are that a strategy made before it was changed."""
+    if any(name.endswith("-before") for name in strategies):
+        yield ""
+        yield (
+            "A name that ends in `-before`: the strategy as it was until size stood in for starts "
+            "that nobody has read, with first picks that were drawn anywhere."
+        )
 
 
 def _limited_words(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

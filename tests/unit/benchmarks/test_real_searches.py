@@ -126,3 +126,18 @@ def test_within_a_latency_the_steps_are_told_with_what_they_found(study: ModuleT
     page = study.page({**facts, "strategies": strategies, "limited": found})
     assert "| `limit-rungs-0` | 1 | 120 | 0.4000 | `c` |" in page
     assert "of `limit`" not in page
+
+
+def test_searches_of_an_earlier_strategy_are_told_apart(study: ModuleType) -> None:
+    facts = {
+        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
+        "corpus_held_out": 1, "limited": {},
+    }  # fmt: skip
+    now, before = (
+        study.page({**facts, "strategies": study.summary({name: ROWS}, None)})
+        for name in ("gp-0", "gp-before-0")
+    )
+    assert "A name that ends in `-before`" in before
+    assert "A name that ends in `-before`" not in now
+    assert "2 of `gp`" in now
+    assert "3 of `gp`" in before
