@@ -420,7 +420,7 @@ def test_states_are_ranked_by_another_goal(page: Page, service: Service) -> None
     expect(rows.first).not_to_contain_text(lowest)
     losses = [float(text) for text in column(page, "#ranking", 4)]
     assert losses == sorted(losses)
-    assert all(float(share.removesuffix(" %")) <= 30 for share in column(page, "#ranking", 7))
+    assert all(float(share.removesuffix("%")) <= 30 for share in column(page, "#ranking", 7))
     ranking.locator("[data-max-latency-ratio]").fill("0.02")
     expect(ranking.locator(".empty")).to_have_text("Nothing that was explored is so fast.")
 
