@@ -17,6 +17,7 @@ from kdnas.db.lists.job_pages import Row
 from kdnas.db.repository import searches
 from kdnas.records import SearchRecord
 from kdnas.search.summary import summarise, summarise_states
+from kdnas.search_space import SearchSpace
 
 NUM_BEST = 20
 
@@ -73,7 +74,15 @@ def _with_summary(session: Session, rows: list[Row]) -> list[Row]:
 def _found(session: Session, search_id: str, event: int) -> Row:
     facts = searches.search_facts(session, search_id)
     summary = remembered(session, search_id, "summary", lambda: _summary(session, search_id), event)
-    return {"warnings": [] if facts is None else facts.warnings, "summary": summary}
+    if facts is None:
+        return {"warnings": [], "space_size": None, "latency_profile": None, "summary": summary}
+    space = replace(SearchSpace.from_axes(facts.axes), head_multiple=facts.head_multiple)
+    return {
+        "warnings": facts.warnings,
+        "space_size": len(space),
+        "latency_profile": facts.latency_profile,
+        "summary": summary,
+    }
 
 
 def _summary(session: Session, search_id: str) -> dict[str, Any]:

@@ -87,6 +87,10 @@ class SearchDetail(SearchShape, JobDetail):
     """A search with what was asked for, and what it found so far."""
 
     warnings: list[str] = Field(description="What preparing it found; empty before.")
+    space_size: int | None = Field(description="States of its space; null before preparing.")
+    latency_profile: str | None = Field(
+        description="Fingerprint of the profile of its latencies; null before preparing."
+    )
     summary: dict[str, Any] = Field(
         description="As `kdnas search --json` prints it, `best` with 20 states at most."
     )

@@ -42,7 +42,7 @@ def test_the_scores_of_a_model_stand_beside_published_ones(page: Page, service: 
 
     page.get_by_label("Compared with").select_option(label="bert-base-uncased")
     expect(measured).to_have_count(2)
-    expect(table.locator("tr[data-origin=share]")).to_contain_text(re.compile(r"9\d\.\d %"))
+    expect(table.locator("tr[data-origin=share]")).to_contain_text(re.compile(r"9\d\.\d\s%"))
     figures = page.locator("table.figures tbody tr")
     expect(figures.first).to_have_text(re.compile("student-5-ms24.3 M97.3 MB4.90 msPyTorch8.49×"))
     expect(figures.nth(1)).to_contain_text("1.00×")

@@ -59,6 +59,10 @@ def test_a_field_that_does_not_fit_is_named_before_anything_is_sent(
     episodes.fill("0")
     episodes.blur()
     expect(page.locator('[data-path="controller.episodes"] .error')).to_have_text("At least 1.")
+    page.get_by_label("Begin with").select_option("laptop")
+    expect(episodes).to_have_value("4")
+    expect(episodes).to_have_attribute("aria-invalid", "false")
+    expect(page.locator('[data-path="controller.episodes"] .error')).to_be_hidden()
     assert keys == []
 
 

@@ -185,6 +185,90 @@ def test_what_a_search_has_found_goes_by_its_goal(page: Page, service: Service) 
             jobs.delete_job(session, search_id)
 
 
+def test_what_searches_differ_in_is_named_where_they_are_compared(
+    page: Page, service: Service
+) -> None:
+    plain = demo_data.spec("plain")
+    plain["proxy"] |= {"steps": 60}
+    plain["corpus"] |= {"fingerprint": "one"}
+    other = demo_data.spec("other")
+    other["proxy"] |= {"steps": 120}
+    other["corpus"] |= {"fingerprint": "two", "max_length": 64}
+    other["student"] |= {"init": "random"}
+    other["limits"] |= {"max_latency_ratio": 0.3}
+    front = plain | {"name": "front", "goal": "front"}
+    with service.database.write() as session:
+        made = [
+            searches.create_search(session, asked, name=asked["name"]).id
+            for asked in (plain, other, front)
+        ]
+        facts = demo_data.search_facts()
+        searches.set_search_facts(session, made[0], facts)
+        searches.set_search_facts(session, made[1], replace(facts, latency_profile="another"))
+    notice, figures = page.locator("#problem .notice"), page.locator("#figures tr")
+    page.goto(f"{service.url}/compare?search=plain&search=other")
+    expect(notice).to_have_text(
+        "These searches differ in text, greatest length, steps, start of students, limits and "
+        "latency table, so what they have found does not mean the same."
+    )
+    for label, cells in {
+        "Limits": ["–", "30 % of the teacher's latency"],
+        "Steps of a training": ["60", "120"],
+        "Text": ["hub:wikimedia/wikipedia"] * 2,
+        "Architectures of the space": ["2,400"] * 2,
+        "Price of latency": [re.compile(r"\d")] * 2,
+    }.items():
+        expect(figures.filter(has_text=label).locator("td")).to_have_text(cells)
+    page.goto(f"{service.url}/compare?search=front&search=plain")
+    expect(notice).to_contain_text("differ in goal and reward, so")
+    for label in ("Price of latency", "Target latency β"):
+        cells = figures.filter(has_text=label).locator("td")
+        expect(cells).to_have_text(["–", re.compile(r"\d")])
+    page.goto(f"{service.url}/compare?search=plain&search=plain")
+    expect(figures.first).to_be_visible()
+    expect(notice).to_have_count(0)
+    page.goto("about:blank")
+    with service.database.write() as session:
+        for search_id in made:
+            jobs.delete_job(session, search_id)
+
+
+def test_the_words_of_a_search_fit_its_strategy_and_goal(page: Page, service: Service) -> None:
+    made = [
+        demo_data.add_search(
+            service.database, f"by-{strategy}", strategy=strategy, goal=goal, episodes=2
+        )
+        for strategy, goal in (("random", "front"), ("controller", "reward"))
+    ]
+    caption, focus = page.locator("#episodes [data-caption]"), page.locator("#parallel select")
+    best = page.locator("#parallel .path[data-best]")
+    page.goto(f"{service.url}/searches/by-random")
+    drawn(page, "episodes", "tradeoff", "parallel")
+    expect(caption).to_have_text("As the search goes on.")
+    expect(page.locator("#predicted .empty")).to_have_text(
+        "The strategy random predicted nothing in this search."
+    )
+    expect(focus).to_have_value("pareto")
+    expect(best).to_have_count(0)
+    expect(page.locator("#parallel [data-caption]")).to_have_text("A line is an architecture.")
+    tile = page.locator("#summary .tile", has_text="Latencies").locator("dd")
+    expect(tile).to_have_text(
+        re.compile(r"^(\d\.\d\d to \d\.\d\d|\d+\.\d to \d+\.\d) ms \d+\u00a0% to \d+\u00a0%")
+    )
+    front = page.locator("#tradeoff [data-plot]").evaluate("(plot) => plot.data.at(-1).marker")
+    assert front["symbol"] == "circle-open"  # what lies below is seen
+
+    page.goto(f"{service.url}/searches/by-controller")
+    drawn(page, "episodes", "parallel")
+    expect(caption).to_have_text("As the search goes on; ε is the share left to chance.")
+    expect(focus).to_have_value("top")
+    expect(best).to_have_count(1)
+    page.goto("about:blank")
+    with service.database.write() as session:
+        for search_id in made:
+            jobs.delete_job(session, search_id)
+
+
 def test_a_strategy_is_named_however_it_was_asked_for(page: Page, service: Service) -> None:
     """Before strategies had options, a request held the name alone."""
     stored = demo_data.spec("by-its-name")
@@ -336,7 +420,7 @@ def test_states_are_ranked_by_another_goal(page: Page, service: Service) -> None
     expect(rows.first).not_to_contain_text(lowest)
     losses = [float(text) for text in column(page, "#ranking", 4)]
     assert losses == sorted(losses)
-    assert all(float(share.removesuffix(" %")) <= 30 for share in column(page, "#ranking", 7))
+    assert all(float(share.removesuffix("%")) <= 30 for share in column(page, "#ranking", 7))
     ranking.locator("[data-max-latency-ratio]").fill("0.02")
     expect(ranking.locator(".empty")).to_have_text("Nothing that was explored is so fast.")
 

@@ -61,7 +61,7 @@ def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> Non
     expect(page.locator("#summary .chip")).to_have_text("succeeded")
     expect(stages.nth(2)).to_contain_text("78 of 78 runs")
     expect(page.locator("#answer .headline")).to_have_text(
-        re.compile(r"^Take \S+: it retains \d+\.\d % \(95 % interval .* × as fast")
+        re.compile(r"^Take \S+: it retains \d+\.\d\s% \(95\s% interval .* × as fast")
     )
     pick = page.locator("#members tr[data-pick]")
     expect(pick).to_have_count(1)

@@ -78,6 +78,7 @@ export class SpecForm {
     const field = this.#fields.get(path);
     if (!field) return false;
     field.input.value = value;
+    this.#mark(path, null); // what was said of the value before
     field.input.dispatchEvent(new Event("input", { bubbles: true }));
     if (this.#initials.has(path.replace(/\.name$/, ""))) field.input.dispatchEvent(new Event("change"));
     return true;

@@ -17,9 +17,11 @@ export function fixed(value, digits = 3) {
 
 export const whole = (value) => fixed(value, 0);
 export const ms = (value) => (value == null ? NONE : `${fixed(value, value < 10 ? 2 : 1)} ms`);
+/** Two latencies, with as many digits each. */
+export const msRange = (low, high) => `${fixed(low, high < 10 ? 2 : 1)} to ${ms(high)}`;
 export const millions = (value) => (value == null ? NONE : `${fixed(value, 1)} M`);
 export const percent = (share, digits = 0) =>
-  share == null ? NONE : `${fixed(share * 100, digits)} %`;
+  share == null ? NONE : `${fixed(share * 100, digits)}\u00a0%`;
 /** A difference of scores, in points with its sign. */
 export const signed = (value) => `${value > 0 ? "+" : ""}${fixed(100 * value, 1)}`;
 export const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;

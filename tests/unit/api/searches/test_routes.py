@@ -38,6 +38,7 @@ from kdnas.records import Reading, SearchFacts
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
+from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
 from kdnas.testing.benchmark_space import benchmark_start
@@ -226,11 +227,19 @@ def test_a_search_is_read_with_its_summary(
 def test_warnings_are_those_of_its_preparation(
     client: TestClient, database: Database, many: str
 ) -> None:
-    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == []
-    facts = SearchFacts({}, {}, {}, 1, None, "p", "f", "t", 10.0, ["not so"])
+    found = client.get(f"{SEARCHES}/{many}").json()
+    assert [found[name] for name in ("warnings", "space_size", "latency_profile")] == [
+        [],
+        None,
+        None,
+    ]
+    space = SearchSpace.paper()
+    facts = SearchFacts({}, {}, space.axes, 1, None, "p", "f", "t", 10.0, ["not so"])
     with database.write() as session:
         searches.set_search_facts(session, many, facts)
-    assert client.get(f"{SEARCHES}/{many}").json()["warnings"] == ["not so"]
+    found = client.get(f"{SEARCHES}/{many}").json()
+    assert found["warnings"] == ["not so"]
+    assert (found["space_size"], found["latency_profile"]) == (2400, "p")
     with database.write() as session:  # of a search from before there were any
         old = {name: value for name, value in facts.to_json().items() if name != "warnings"}
         session.execute(update(Search).where(Search.id == many).values(facts=old))

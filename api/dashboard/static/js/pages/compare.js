@@ -4,7 +4,7 @@ import { get, getAll, tried } from "../api.js";
 import { Chart, curve, seriesColour } from "../charts.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
-import { duration, fixed, ms, percent, whole } from "../format.js";
+import { duration, fixed, millions, ms, percent, whole } from "../format.js";
 import { chip, strategyOf } from "../parts.js";
 import { bestOf, figureOf, figuresSoFar, foundBy, soFar } from "../search/found.js";
 import { plainTable } from "../table.js";
@@ -62,12 +62,25 @@ const ROWS = [
   ["Objective", ({ search }) => search.spec.objective.name],
   ["Goal", ({ search }) => search.goal],
   ["Reward from", ({ search }) => `${search.spec.reward.loss} loss`],
-  ["Price of latency", ({ search }) => (search.goal === "limit" ? "none" : priceOf(search.spec.reward))],
-  ["Target latency β", ({ search }) => `${percent(search.spec.reward.beta)} of the teacher's`],
+  ["Price of latency", ({ search }) => (search.goal === "reward" ? priceOf(search.spec.reward) : "–")],
+  ["Target latency β", ({ search }) => (search.goal === "reward" ? `${percent(search.spec.reward.beta)} of the teacher's` : "–")],
+  ["Limits", ({ search }) => limitsOf(search.spec.limits)],
+  ["Steps of a training", ({ search }) => whole(search.spec.proxy?.steps)],
+  ["Text", ({ search }) => search.spec.corpus.source.join(", ")],
+  ["Architectures of the space", ({ search }) => whole(search.space_size)],
   ["Time", ({ search }) => timeOf(search)],
 ];
 
 const priceOf = (reward) => (reward.alpha == null ? percent(reward.latency_price) : `α ${fixed(reward.alpha, 2)}`);
+
+function limitsOf({ max_latency_ratio: ratio, max_latency_ms: time, max_params_millions: size } = {}) {
+  const bounds = [
+    ratio == null ? null : `${percent(ratio)} of the teacher's latency`,
+    time == null ? null : ms(time),
+    size == null ? null : `${millions(size)} parameters`,
+  ].filter(Boolean);
+  return bounds.join(", ") || "–";
+}
 
 function timeOf(search) {
   if (!search.started_at) return "–";
@@ -81,11 +94,36 @@ function figures(all) {
   return plainTable([{ label: "", head: true, cell: ([label]) => label }, ...columns], ROWS, "The searches in figures");
 }
 
+// What must be the same for figures to mean the same. Preparing a search finds out the first of the
+// ways to say it; where one of the searches has not been prepared, they differ by what was asked for.
+const ALIKE = [
+  ["goal", ({ goal }) => goal],
+  ["reward", ({ goal, spec }) => (goal === "reward" ? spec.reward : spec.reward.loss)],
+  ["teacher", ({ spec }) => spec.teacher.fingerprint, ({ spec }) => spec.teacher.ref],
+  ["objective", ({ spec }) => spec.objective],
+  ["text", ({ spec }) => spec.corpus.fingerprint, ({ spec }) => spec.corpus.source],
+  ["greatest length", ({ spec }) => spec.corpus.max_length],
+  ["steps", ({ spec }) => spec.proxy?.steps, ({ spec: { proxy } }) => [proxy?.steps, proxy?.epochs, proxy?.fraction]],
+  ["start of students", ({ spec }) => spec.student?.init],
+  ["search space", ({ spec, space_size: size }) => size && [spec.space, size], ({ spec }) => spec.space],
+  ["limits", ({ spec }) => limitsOf(spec.limits)],
+  ["latency table", ({ latency_profile: profile }) => profile, ({ spec }) => spec.latency && [spec.latency.device, spec.latency.threads, spec.latency.length, spec.latency.dtype]],
+];
+
+function differ(searches, ways) {
+  const told = ways.map((way) => searches.map(way));
+  const values = told.find((each) => each.every((value) => value != null)) ?? told.at(-1);
+  return new Set(values.map((value) => JSON.stringify(value ?? null))).size > 1;
+}
+
 /** Why what was found may not be set beside each other, or null. */
 function caution(all) {
-  const kinds = new Set(all.map(({ search: { goal, spec } }) => JSON.stringify([goal, goal === "reward" ? spec.reward : spec.reward.loss, spec.teacher.ref, spec.objective.name])));
-  if (kinds.size <= 1) return null;
-  return el("p", { class: "notice warn" }, "These searches differ in goal, reward, teacher or objective, so what they have found does not mean the same.");
+  const searches = all.map(({ search }) => search);
+  const names = ALIKE.filter(([, ...ways]) => differ(searches, ways)).map(([name]) => name);
+  if (!names.length) return null;
+  const last = names.pop();
+  const listed = names.length ? `${names.join(", ")} and ${last}` : last;
+  return el("p", { class: "notice warn" }, `These searches differ in ${listed}, so what they have found does not mean the same.`);
 }
 
 function chosen() {

@@ -34,7 +34,9 @@ let shown = null; // in the chart of loss and latency
 let noise = null;
 
 async function readSearch() {
+  const before = search?.status;
   search = await get(path);
+  if (shown && search.status !== before) await predicted.update({ points: shown.points, search });
   showSummary(search, { path, changed: readState });
   panel.search = search;
 }
@@ -53,8 +55,8 @@ async function readPoints() {
   ]);
   const loss = search?.spec?.reward?.loss ?? "relative";
   shown = { points, front, loss };
-  await Promise.all([tradeoff.update({ ...shown, noise }), predicted.update({ points })]);
-  parallel.update(points, front, loss);
+  await Promise.all([tradeoff.update({ ...shown, noise }), predicted.update({ points, search })]);
+  parallel.update(points, front, loss, search?.goal ?? "reward");
 }
 
 async function readSureness() {

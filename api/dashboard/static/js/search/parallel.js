@@ -8,6 +8,8 @@ const HEIGHT = 340;
 const MARGIN = { left: 46, right: 54, top: 34, bottom: 18 };
 const STEPS = ["layers", "heads", "hidden", "intermediate", "activation"];
 const MOST_LINES = 800;
+// What the best is called; of a front no single one is.
+const BEST = { reward: "the one of highest reward", limit: "the one of lowest loss within the limits" };
 
 export class Parallel {
   #place;
@@ -24,9 +26,10 @@ export class Parallel {
     this.#focus.addEventListener("change", () => this.#data && this.#draw());
   }
 
-  update(points, front, loss) {
+  update(points, front, loss, goal) {
     const trained = points.filter((p) => p.reward != null && p.latency_ms != null);
-    this.#data = { points: trained, front: new Set(front.map((p) => p.architecture)), loss };
+    if (this.#data?.goal !== goal) this.#fit(goal);
+    this.#data = { points: trained, front: new Set(front.map((p) => p.architecture)), loss, goal };
     this.#draw();
   }
 
@@ -34,8 +37,15 @@ export class Parallel {
     if (this.#data === null) show(this.#place, el("div", { class: "notice bad", role: "alert" }, error.message));
   }
 
+  /** Say what the goal calls the best, and bring out the front where there is no single best. */
+  #fit(goal) {
+    const best = BEST[goal];
+    this.figure.querySelector("[data-caption]").textContent = `A line is an architecture${best ? `; ${best} is the strong one in orange` : ""}.`;
+    this.#focus.value = best ? "top" : "pareto";
+  }
+
   #draw() {
-    const { points, front, loss } = this.#data;
+    const { points, front, loss, goal } = this.#data;
     if (!points.length) {
       show(this.#place, nothing("No architecture has been trained yet."));
       return;
@@ -45,12 +55,12 @@ export class Parallel {
     const rest = ranked.filter((p) => !on.has(p)).slice(0, Math.max(0, MOST_LINES - on.size));
     const lines = [...rest, ...[...on].reverse()].map((point) => ({
       ...point, ...parts(point.architecture), latency: point.latency_ms,
-      loss: point[`loss_${loss}`] ?? point.loss, isOn: on.has(point), isBest: point === ranked[0],
+      loss: point[`loss_${loss}`] ?? point.loss, isOn: on.has(point), isBest: goal in BEST && point === ranked[0],
     }));
     const axes = axesOf(lines, loss);
     const root = svg("svg", {
       class: "parallel", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
-      "aria-label": `${lines.length} architectures; the best is ${ranked[0].architecture} with a reward of ${fixed(ranked[0].reward)}`,
+      "aria-label": `${lines.length} architectures` + (goal in BEST ? `; ${BEST[goal]} is ${ranked[0].architecture}` : ""),
     });
     root.append(svg("g", {}, lines.map((line) => path(line, axes))), ...axes.map(drawnAxis));
     root.addEventListener("click", (event) => {

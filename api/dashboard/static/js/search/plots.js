@@ -2,6 +2,7 @@
 
 import { Chart, colour, curve, faded } from "../charts.js";
 import { capital, fixed, ms, whole } from "../format.js";
+import { strategyOf } from "../parts.js";
 import { figureName, figureOfReward, figuresSoFar, soFar } from "./found.js";
 
 const lossOf = (point, loss) => point[`loss_${loss}`] ?? point.loss;
@@ -47,6 +48,8 @@ export function episodeChart(figure) {
     const word = figureName(goal);
     figure.querySelector("h2").textContent = `${capital(word)} by episode`;
     const known = episodes.filter((e) => e.best_reward != null);
+    const hasChance = known.some((e) => e.epsilon !== null);
+    figure.querySelector("[data-caption]").textContent = `As the search goes on${hasChance ? "; ε is the share left to chance" : ""}.`;
     if (!known.length) return { empty: "The first results come with the first finished candidates." };
     const x = known.map((e) => e.number);
     const found = figuresSoFar(goal, known);
@@ -62,7 +65,7 @@ export function episodeChart(figure) {
       line("mean", of((e) => e.mean_reward), colour("ink-soft"), { dash: "dot" }),
       ...sourcesOf(known.flatMap((e) => Object.keys(e.by_source))).map(({ source, name, tint }) => line(name, of((e) => e.by_source[source]?.mean_reward), tint)),
     ].filter(({ y }) => y.some((figure) => figure !== null));
-    if (known.some((e) => e.epsilon !== null)) {
+    if (hasChance) {
       const more = { mode: "lines", yaxis: "y2", hovertemplate: "ε %{y:.2f}<extra>episode %{x}</extra>" };
       traces.push(line("ε", known.map((e) => e.epsilon), colour("series-dim"), { width: 1, dash: "dash" }, more));
     }
@@ -89,7 +92,8 @@ export function tradeoffChart(figure, choose) {
       traces.push(
         marks(noise ? "Pareto front ± noise" : "Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
           mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },
-          marker: { size: 9, color: colour("surface"), line: { color: colour("ink"), width: 2 } },
+          // Rings, through which the colours of who proposed are seen.
+          marker: { size: 12, symbol: "circle-open", color: colour("ink"), line: { width: 2 } },
           ...(noise && { error_y: { type: "constant", value: noise.sd, color: colour("ink-soft"), thickness: 1.2, width: 3 } }),
         }),
       );
@@ -106,12 +110,15 @@ export function tradeoffChart(figure, choose) {
   );
 }
 
+const isOver = (search) => ["succeeded", "failed", "cancelled"].includes(search?.status);
+
 /** What the strategy foresaw against what came. */
 export function predictedChart(figure, choose) {
   return new Chart(
     figure,
-    ({ points }) => {
+    ({ points, search }) => {
       const known = points.filter((p) => p.predicted_reward != null && p.reward != null);
+      if (!known.length && isOver(search)) return { empty: `The strategy ${strategyOf(search.spec.controller)} predicted nothing in this search.` };
       if (!known.length) return { empty: "Predictions begin when the strategy has learned something." };
       const values = known.flatMap((p) => [p.predicted_reward, p.reward]);
       const [low, high] = [Math.min(...values), Math.max(...values)];

@@ -1,7 +1,7 @@
 // The head of a search's page: state, progress, what is left to do, the best so far.
 
 import { el } from "../dom.js";
-import { fixed, moment, ms, percent, plural, whole } from "../format.js";
+import { fixed, moment, ms, msRange, percent, plural, whole } from "../format.js";
 import { showHead } from "../job.js";
 import { bar, strategyOf, tiles } from "../parts.js";
 
@@ -58,7 +58,7 @@ function findings({ goal, best, hypervolume, summary, spec }) {
       ["Hypervolume", fixed(hypervolume), small("over halvings of latency")],
       ["On the front", whole(summary?.pareto?.length), small("architectures")],
       ["Lowest loss", fixed(slowest?.loss), loss],
-      ["Latencies", fastest ? `${fixed(fastest.latency_ms, 1)} to ${ms(slowest.latency_ms)}` : "–", range ? small(range) : null],
+      ["Latencies", fastest ? msRange(fastest.latency_ms, slowest.latency_ms) : "–", range ? small(range) : null],
     ];
   }
   const share = summary?.best?.[0]?.latency_ratio;
