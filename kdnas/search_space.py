@@ -198,6 +198,19 @@ class SearchSpace:
         return fingerprint(content)
 
 
+def num_states(axes: Mapping[str, Sequence[Any]], head_multiple: int) -> int:
+    """How many states a space has, without listing them.
+
+    Args:
+        axes: all five.
+        head_multiple: of which the width of a head must be a multiple.
+    """
+    pairs = itertools.product(axes["heads"], axes["hidden"])
+    possible = sum(hidden % (heads * head_multiple) == 0 for heads, hidden in pairs)
+    others = (axis for axis in AXES if axis not in ("heads", "hidden"))
+    return possible * math.prod(len(axes[axis]) for axis in others)
+
+
 def _distinct(values: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(values))
 

@@ -17,7 +17,7 @@ from kdnas.db.lists.job_pages import Row
 from kdnas.db.repository import searches
 from kdnas.records import SearchRecord
 from kdnas.search.summary import summarise, summarise_states
-from kdnas.search_space import SearchSpace
+from kdnas.search_space import num_states
 
 NUM_BEST = 20
 
@@ -76,10 +76,9 @@ def _found(session: Session, search_id: str, event: int) -> Row:
     summary = remembered(session, search_id, "summary", lambda: _summary(session, search_id), event)
     if facts is None:
         return {"warnings": [], "space_size": None, "latency_profile": None, "summary": summary}
-    space = replace(SearchSpace.from_axes(facts.axes), head_multiple=facts.head_multiple)
     return {
         "warnings": facts.warnings,
-        "space_size": len(space),
+        "space_size": num_states(facts.axes, facts.head_multiple),
         "latency_profile": facts.latency_profile,
         "summary": summary,
     }

@@ -12,7 +12,7 @@ from kdnas.errors import SearchSpaceError
 from kdnas.objectives.hidden_state import HiddenState
 from kdnas.objectives.registry import objective_problem
 from kdnas.records import TeacherShape
-from kdnas.search_space import AXES, SearchSpace
+from kdnas.search_space import AXES, SearchSpace, num_states
 from kdnas.specs.objective_registry import objective_spec
 
 PAPER = SearchSpace.paper()
@@ -219,3 +219,10 @@ def test_the_papers_heads_are_even() -> None:
 def test_the_fingerprint_tells_spaces_apart() -> None:
     other = SearchSpace.from_axes({"layers": [3, 4, 6, 10]})
     assert other.fingerprint != PAPER.fingerprint
+
+
+@pytest.mark.parametrize("multiple", [1, 2])
+def test_states_are_counted_without_a_list(multiple: int) -> None:
+    for space in (SearchSpace.paper(), SearchSpace((1, 2), (2, 5), (48, 100, 30), (96,))):
+        wide = replace(space, head_multiple=multiple)
+        assert num_states(wide.axes, multiple) == len(wide)
