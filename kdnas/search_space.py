@@ -208,7 +208,8 @@ def num_states(axes: Mapping[str, Sequence[Any]], head_multiple: int) -> int:
     pairs = itertools.product(axes["heads"], axes["hidden"])
     possible = sum(hidden % (heads * head_multiple) == 0 for heads, hidden in pairs)
     others = (axis for axis in AXES if axis not in ("heads", "hidden"))
-    return possible * math.prod(len(axes[axis]) for axis in others)
+    count: int = possible * math.prod(len(axes[axis]) for axis in others)
+    return count
 
 
 def _distinct(values: Sequence[int]) -> tuple[int, ...]:
