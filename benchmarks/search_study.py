@@ -182,16 +182,14 @@ def table(result: dict[str, Any]) -> Iterator[str]:
         regrets = [
             words(value, 1000, 1) + star(p) for value, p in zip(row["regrets"], tests, strict=True)
         ]
-        needed = words(row["trainings"], 1, 0) + star(row["p_trainings"])
+        needed = words(row["trainings"], 1, None) + star(row["p_trainings"])
         yield f"| `{row['name']}` | {needed} | {' | '.join(regrets)} |"
 
 
-def words(interval: list[float | None], scale: float, digits: int) -> str:
-    """A median with its interval; that of an even number of seeds may end in a half."""
-    told = [
-        "never" if x is None else f"{x * scale:.{digits}f}" if digits else f"{x * scale:g}"
-        for x in interval
-    ]
+def words(interval: list[float | None], scale: float, digits: int | None) -> str:
+    """A median with its interval; without digits as it is, such as with a half."""
+    how = "g" if digits is None else f".{digits}f"
+    told = ["never" if x is None else f"{x * scale:{how}}" for x in interval]
     return told[0] if told[1] == told[2] else f"{told[0]} ({told[1]} to {told[2]})"
 
 
