@@ -49,14 +49,14 @@ FINDINGS: Final = (
     "states start. What the figures say so far:",
     "",
     "- **To the end of a front comes a model soonest.** `gp` recommends 99 % of the hypervolume "
-    "after 28 to 41 trainings on four of five tables, and after 95 on `rough`, where a part of "
-    "each loss is the state's own; `controller` after 29 to 45, and 109. TPE takes 124 to 241 or "
-    "is not there after 300, draws take 166 to 222 or are not there either.",
+    "after 29 to 41 trainings on four of five tables, and after 95 on `rough`, where a part of "
+    "each loss is the state's own; `controller` after 29 to 45, and 114. NSGA-II takes 146 to 275, "
+    "TPE 131 to 159 or is not there after 300, draws 175 to 227 or are not there either.",
     "- **At first a rule of thumb is better than the models.** `size-only` learns nothing, and is "
     "ahead of them after 20 trainings on every table: half of the models' first picks are drawn, "
-    "so that they have something to learn from. After 60 it is behind on three tables and level on "
-    "`rough` and `minilm-wikitext`; on the last it has the front after 13 trainings, where `gp` "
-    "takes 28. Elsewhere it takes 47 to 199. Its root was chosen on 688 states of `minilm`, and "
+    "so that they have something to learn from. From 60 on nobody is better than `gp` over a "
+    "front by more than chance. To its end the rule takes 47 to 199 trainings, and on "
+    "`minilm-wikitext` 13, where `gp` takes 31. Its root was chosen on 688 states of `minilm`; "
     "where no start is known the models see what it says as one of their inputs.",
     "- **With a price for latency the question decides who wins, and not the search.** Students "
     "that start from their teacher are best at one end: at the default price (0.10) wide students "
