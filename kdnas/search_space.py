@@ -21,6 +21,13 @@ PAPER_HEADS = (2, 3, 4, 6, 12)
 PAPER_HIDDEN = (288, 384, 576, 768)
 PAPER_INTERMEDIATE = (384, 512, 576, 768, 1024, 1536, 2048, 3072)
 PAPER_TEACHER_LAYERS, PAPER_TEACHER_HIDDEN = 12, 768
+_PAPER_AXES: Mapping[str, Sequence[Any]] = {
+    "layers": PAPER_LAYERS,
+    "heads": PAPER_HEADS,
+    "hidden": PAPER_HIDDEN,
+    "intermediate": PAPER_INTERMEDIATE,
+    "activation": ACTIVATIONS,
+}
 
 
 @dataclass(frozen=True)
@@ -202,13 +209,14 @@ def num_states(axes: Mapping[str, Sequence[Any]], head_multiple: int) -> int:
     """How many states a space has, without listing them.
 
     Args:
-        axes: all five.
+        axes: axis name → values; missing axes are the paper's.
         head_multiple: of which the width of a head must be a multiple.
     """
-    pairs = itertools.product(axes["heads"], axes["hidden"])
+    every = {**_PAPER_AXES, **axes}
+    pairs = itertools.product(every["heads"], every["hidden"])
     possible = sum(hidden % (heads * head_multiple) == 0 for heads, hidden in pairs)
     others = (axis for axis in AXES if axis not in ("heads", "hidden"))
-    count: int = possible * math.prod(len(axes[axis]) for axis in others)
+    count: int = possible * math.prod(len(every[axis]) for axis in others)
     return count
 
 

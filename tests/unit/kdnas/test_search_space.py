@@ -226,3 +226,4 @@ def test_states_are_counted_without_a_list(multiple: int) -> None:
     for space in (SearchSpace.paper(), SearchSpace((1, 2), (2, 5), (48, 100, 30), (96,))):
         wide = replace(space, head_multiple=multiple)
         assert num_states(wide.axes, multiple) == len(wide)
+    assert num_states({"layers": [1, 2]}, 1) == len(SearchSpace.from_axes({"layers": [1, 2]}))
