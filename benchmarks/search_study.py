@@ -72,8 +72,8 @@ FINDINGS: Final = (
     "to .997 over the three tables; docs/results/readings.md): where it is known, `reading-only` "
     "and the models find the best in the first episode alike, which is a win of the reading. "
     "Where a start tells less (`additive`, `rough`) the models win over a front.",
-    "- Settings of strategies were chosen on `minilm` and the two formulas, but for two things that "
-    "were tried on all five tables, with six seeds: that models see what size says (first on "
+    "- Settings of strategies were chosen on `minilm` and the two formulas, but for two things "
+    "that were tried on all five tables, with six seeds: that models see what size says (first on "
     "`minilm-wikitext`), and that first picks lie apart. There these figures are no forecast.",
     "- `controller-paper` keeps ε as published, 1 in the first episode and 0.05 less in each that "
     "follows: of its first 100 trainings nine in ten are drawn.",
