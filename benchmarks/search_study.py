@@ -66,8 +66,8 @@ FINDINGS: Final = (
     "`random`. Nobody knows beforehand which end it will be; a price is for those who know what a "
     "halving of latency is worth to them.",
     "- **Within a latency the deepest and widest are nearly the best.** The first pick of `gp` and "
-    "`controller` is one of the best on all tables but one (there the third), as that of "
-    "`size-only` is, of which they take half of their first picks; TPE takes 36 to 56 trainings.",
+    "`controller` is one of the best on the three tables that were played, as that of `size-only` "
+    "is, of which they take half of their first picks; TPE takes 45 to 56 trainings.",
     "- **A loss at the start tells nearly all of the loss after 60 steps** (rank correlation .995 "
     "to .997 over the three tables; docs/results/readings.md): where it is known, `reading-only` "
     "and the models find the best in the first episode alike, which is a win of the reading. "
