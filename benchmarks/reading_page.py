@@ -353,8 +353,9 @@ def _missing(table: Table, full: Sequence[FullRun], full_wanted: int) -> Iterato
     """Say what there is to be and is not."""
     lengths = schedules(table, least=1)
     missing = []
-    for length in lengths[:1]:
-        trained = len(readings(table, length, length))
+    ended = {length: len(readings(table, length, length)) for length in lengths}
+    for length in sorted(ended, key=lambda one: ended[one])[-1:]:
+        trained = ended[length]
         if trained < SWEPT:
             missing.append(
                 f"- Of {SWEPT} states {trained} have been read on the way to the end of {length} "

@@ -114,6 +114,17 @@ def test_every_reading_and_rule_is_set_beside_the_last_reading(study: ModuleType
     json.dumps(numbers)
 
 
+def test_of_two_schedules_that_of_the_most_states_says_how_many_are_missing(
+    study: ModuleType,
+) -> None:
+    many, few = some_table(30), some_table(10, ((0, 480, 960),))
+    table = Table((*many.rows, *few.rows), many.states, 40.0, CARD)
+    text, _ = study.page(table, [], 0, None)
+    assert "- Of 200 states 30 have been read on the way to the end of 60 steps so far." in text
+    assert "to the end of 960 steps so far" not in text
+    assert "Nothing is read of trainings of 960 steps" not in text
+
+
 def test_a_shorter_training_is_told_from_a_reading_on_the_way(study: ModuleType) -> None:
     table = some_table(16, ((0, 60), (0, 30, 60, 960)))
     text, numbers = study.page(table, [], 0, None)
