@@ -32,8 +32,8 @@ def test_with_and_without_rungs_the_same_is_asked(study: ModuleType, tmp_path: P
     found = study.read(tmp_path, ["additive", "rough"])
     assert list(found) == ["`additive`, `limit`"]
     row = study.page(found).splitlines()[-3]
-    assert row.startswith("| `additive`, `limit` | `random` | ")
+    assert row.startswith("| `additive`, `limit` | 0 | `random` | ")
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells[2].startswith(f"{saved * 100:.0f} (")
+    assert cells[3].startswith(f"{saved * 100:.0f} (")
     regrets = [study.words(one["standings"][0]["regrets"][1], 1000, 1) for one in (whole, ended)]
-    assert cells[3:5] == regrets
+    assert cells[4:6] == regrets
