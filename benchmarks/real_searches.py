@@ -1,14 +1,17 @@
 """Real searches, not a table: what each strategy finds, and what that is worth when trained longer.
 
     python benchmarks/real_searches.py run --corpus TEXTS --results FOLDER
+    KDNAS_HOME=FOLDER/home python benchmarks/table_pool.py run --plan FOLDER/finals-plan.json \
+        --results FOLDER/finals.jsonl
     python benchmarks/real_searches.py report --results FOLDER --output docs/results/real_searches
 
 ``run`` does as a user does, by the command line and in a home of its own: searches of 60 trainings
 with each of some strategies and seeds, and with the rule that goes by size, every state trained
 anew, and within a latency with and without rungs; then a sweep reads how all states start, and the
 rule that goes by that searches, too. Of each search for the front the student of the lowest loss
-under each of some latencies is trained longer, with seeds that nothing saw. What is done is not
-done again; Ctrl-C ends in good order. ``report`` writes the page of what is there.
+under each of some latencies is to be trained longer, with seeds that nothing saw: that is the plan
+for the pool, on a CPU or a GPU. What is done is not done again; Ctrl-C ends in good order.
+``report`` writes the page of what is there.
 """
 
 from __future__ import annotations
@@ -19,17 +22,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from laboratory import Laboratory, Setting, run
 from named_corpus import corpus_facts, corpus_words
 from study_files import JsonLines, publish
+from table_pool import Group
 
+from kdnas import ENGINE_VERSION
+from kdnas.artefact import write_atomically
+from kdnas.corpus.tokenized import TokenizedCorpus
+from kdnas.records import MiniKDContext
 from kdnas.search.hypervolume import hypervolume
+from kdnas.settings import Settings
 from kdnas.specs.load import load_preset
+from kdnas.specs.search import ProxySpec
+from kdnas.store import Store
 
 BLIND: Final = ("gp", "controller", "random", "tpe")
 """Strategies that search before anything was read."""
@@ -50,10 +60,10 @@ RATIOS: Final = (0.1, 0.2, 0.4)
 FINAL_SEEDS: Final = (100, 101)
 FINAL_STEPS: Final = 480
 RATE, WARMUP = 2e-3, 0.1
-GROUP: Final = 6
+GROUP: Final = 4
+"""Students of a longer training on one teacher pass."""
 SWEEP: Final = "starts"
 PROXY: Final[Mapping[str, Any]] = load_preset("laptop", "search")["proxy"]
-OBJECTIVE = {"name": "hs", **load_preset("laptop", "search", "hs")["objective"]}
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,17 @@ class Home:
         rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
         return [row for row in rows if row["status"] in ("succeeded", "stopped")]
 
+    def spec(self, job: Job) -> dict[str, Any]:
+        """What a job was asked for, with nothing left open."""
+        shown = self._kdnas("searches", "show", job.name, "--json", shown=False)
+        spec: dict[str, Any] = json.loads(shown.stdout)["spec"]
+        return spec
+
+    def corpus(self, fingerprint: str) -> TokenizedCorpus:
+        """The text of its jobs."""
+        store = Store.from_settings(Settings.from_environment(self._environment))
+        return TokenizedCorpus.open(store.fetch("corpus", fingerprint))
+
     def _kdnas(self, *asked: str, shown: bool = True) -> subprocess.CompletedProcess[str]:
         program = (str(Path(sys.executable).with_name("kdnas")), *asked)
         return subprocess.run(
@@ -149,14 +170,34 @@ def finals(searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     return sorted(name for name in taken if name is not None)
 
 
-def final_plan(
-    corpus: str, architectures: Sequence[str]
-) -> Iterator[tuple[Setting, Sequence[str]]]:
-    """Longer trainings, a group a teacher pass."""
+def final_plan(spec: Mapping[str, Any], architectures: Sequence[str]) -> Iterator[Group]:
+    """Longer trainings on what a search learned from, in groups of one teacher pass.
+
+    Args:
+        spec: of a search, with nothing left open.
+        architectures: to train.
+    """
     for seed in FINAL_SEEDS:
+        proxy = ProxySpec(
+            steps=FINAL_STEPS,
+            batch_size=spec["proxy"]["batch_size"],
+            learning_rate=RATE,
+            warmup_fraction=WARMUP,
+            seed=seed,
+            fraction=1.0,
+        )
+        context = MiniKDContext(
+            teacher=spec["teacher"]["fingerprint"],
+            corpus=spec["corpus"]["fingerprint"],
+            objective=spec["objective"],
+            student=spec["student"],
+            proxy=proxy.to_json(),
+            dtype=spec["proxy"]["dtype"],
+            engine_version=ENGINE_VERSION,
+        )
         for first in range(0, len(architectures), GROUP):
-            setting = Setting(corpus, "teacher", RATE, WARMUP, FINAL_STEPS, seed)
-            yield setting, architectures[first : first + GROUP]
+            some = tuple(architectures[first : first + GROUP])
+            yield Group(asdict(context), (0, FINAL_STEPS), some)
 
 
 def fronts(
@@ -215,13 +256,20 @@ def summary(
     return found
 
 
-def final_losses(
-    architectures: Sequence[str], trained: Sequence[Mapping[str, Any]]
-) -> dict[str, float] | None:
-    """Mean loss of each student's longer trainings; None if one is still to be trained."""
+def final_losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+    """Losses of longer trainings that came to their end: architecture → seed → loss."""
     losses: dict[str, dict[int, float]] = {}
     for row in trained:
-        losses.setdefault(row["architecture"], {})[row["seed"]] = row["relative"]
+        step, relative, *_ = row["readings"][-1] if row["readings"] else (None, None)
+        if step == FINAL_STEPS:
+            losses.setdefault(row["architecture"], {})[row["context"]["proxy"]["seed"]] = relative
+    return losses
+
+
+def of_all_seeds(
+    architectures: Sequence[str], losses: Mapping[str, Mapping[int, float]]
+) -> dict[str, float] | None:
+    """The mean of each student's longer trainings; None if one is still to be trained."""
     if any(losses.get(name, {}).keys() < set(FINAL_SEEDS) for name in architectures):
         return None
     return {name: fmean(losses[name].values()) for name in architectures}
@@ -251,7 +299,6 @@ def page(result: Mapping[str, Any]) -> str:
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
             "knows a start.",
-            *_before_words(result["strategies"]),
             *_limited_words(result["limited"]),
             *_missing_words(result),
             "",
@@ -269,16 +316,6 @@ def _finals_words(columns: Sequence[str]) -> str:
         f"trained for {FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its "
         "loss is the mean."
     )
-
-
-def _before_words(strategies: Mapping[str, Any]) -> Iterator[str]:
-    """What searches are that a strategy made before it was changed."""
-    if any(name.endswith("-before") for name in strategies):
-        yield ""
-        yield (
-            "A name that ends in `-before`: the strategy as it was until size stood in for starts "
-            "that nobody has read, with first picks that were drawn anywhere."
-        )
 
 
 def _limited_words(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -318,8 +355,20 @@ def _cell(values: Sequence[float | None]) -> str:
     return f"{fmean(known):.4f}{ends}{lacking}"
 
 
+def keep(home: Home, searches: Mapping[str, Sequence[Mapping[str, Any]]], results: Path) -> None:
+    """Write what was found so far, and the plan of the longer trainings of it."""
+    spec = home.spec(next(job for job in plan() if job.name in searches))
+    facts = corpus_facts(home.corpus(spec["corpus"]["fingerprint"]))
+    wanted = [asdict(group) for group in final_plan(spec, finals(fronts(searches)))]
+    for name, told in (
+        ("searches.json", {**facts, "searches": searches}),
+        ("finals-plan.json", wanted),
+    ):
+        write_atomically(results / name, json.dumps(told).encode())
+
+
 def main() -> None:
-    """Search and train, or write the page."""
+    """Search, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--corpus", help="File or folder of text.")
@@ -331,21 +380,18 @@ def main() -> None:
     if asked.what == "run":
         if not asked.corpus:
             parser.error("run needs --corpus")
-        laboratory = Laboratory(asked.corpus)
-        facts = corpus_facts(laboratory.corpus)
         home, searches = Home(asked.results / "home", asked.corpus), {}
         for job in plan():
             home.do(job)
             if job.command[0] == "search":
                 searches[job.name] = home.candidates(job, asked.results)
-                kept.write_text(json.dumps({**facts, "searches": searches}), "utf-8")
-        chosen_ones = finals(fronts(searches))
-        run(laboratory, rows, final_plan(laboratory.name, chosen_ones), OBJECTIVE)
+                keep(home, searches, asked.results)
         return
     stored = json.loads(kept.read_text("utf-8"))
     every = stored.pop("searches")
     for_front = fronts(every)
-    losses = final_losses(finals(for_front), rows.rows)
+    longer = final_losses(rows.rows)
+    losses = of_all_seeds(finals(for_front), longer)
     told = ("architecture", "latency_ratio", "relative_loss", "source")
     short = {name: [[row[key] for key in told] for row in found] for name, found in every.items()}
     strategies = summary(for_front, losses)
@@ -354,7 +400,7 @@ def main() -> None:
         "strategies": strategies,
         "limited": limited(every),
         "searches": short,
-        "finals": rows.rows,
+        "finals": longer,
     }
     publish(page(result), result, asked.output)
 

@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("real_searches", "laboratory", "named_corpus", "study_files"):
+    for module in ("real_searches", "table_pool", "named_corpus", "study_files"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     import real_searches
 
@@ -47,13 +47,26 @@ def test_the_best_within_a_latency_is_taken(study: ModuleType) -> None:
     assert study.finals({"gp-0": ROWS, "random-0": ROWS[3:]}) == ["a", "c"]
 
 
-def test_final_trainings_are_a_group_a_seed(study: ModuleType) -> None:
+SPEC = {
+    "teacher": {"fingerprint": "teacher"},
+    "corpus": {"fingerprint": "text"},
+    "objective": {"name": "hs"},
+    "student": {"init": "teacher"},
+    "proxy": {"batch_size": 16, "dtype": "bfloat16"},
+}
+
+
+def test_final_trainings_are_in_groups_of_a_seed(study: ModuleType) -> None:
     names = [str(n) for n in range(study.GROUP + 1)]
-    planned = list(study.final_plan("text", names))
-    assert [(setting.seed, len(group)) for setting, group in planned] == [
+    planned = list(study.final_plan(SPEC, names))
+    assert [(g.context["proxy"]["seed"], len(g.architectures)) for g in planned] == [
         (seed, count) for seed in study.FINAL_SEEDS for count in (study.GROUP, 1)
     ]
-    assert {setting.steps for setting, _ in planned} == {study.FINAL_STEPS}
+    for group in planned:
+        assert group.read_after == (0, study.FINAL_STEPS)
+        assert group.context["proxy"]["steps"] == study.FINAL_STEPS
+        assert (group.context["teacher"], group.context["corpus"]) == ("teacher", "text")
+        assert group.context["dtype"] == "bfloat16"
 
 
 def test_the_page_has_a_row_a_strategy(study: ModuleType) -> None:
@@ -90,13 +103,21 @@ def test_a_search_without_a_student_that_fast_says_so(study: ModuleType) -> None
 def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
     searches = {"gp-0": ROWS, "random-0": ROWS, "random-1": ROWS}
     trained = [
-        {"architecture": name, "seed": seed, "relative": 0.1}
+        {
+            "architecture": name,
+            "context": {"proxy": {"seed": seed}},
+            "readings": [[0, 0.9, 0.9, 0.9], [study.FINAL_STEPS, 0.1, 0.2, 0.3]],
+        }
         for name in ("a", "c")
         for seed in study.FINAL_SEEDS
     ]
-    assert study.final_losses(["a", "c"], trained) == {"a": 0.1, "c": 0.1}
-    assert study.final_losses(["a", "c"], trained[:-1]) is None
-    assert study.final_losses(["a", "b"], trained) is None
+    longer = study.final_losses(trained)
+    assert longer == {name: dict.fromkeys(study.FINAL_SEEDS, 0.1) for name in ("a", "c")}
+    assert study.of_all_seeds(["a", "c"], longer) == {"a": 0.1, "c": 0.1}
+    assert study.of_all_seeds(["a", "b"], longer) is None
+    for cut_off in ([], [[0, 0.9, 0.9, 0.9]]):
+        some = study.final_losses([*trained[:-1], {**trained[-1], "readings": cut_off}])
+        assert study.of_all_seeds(["a", "c"], some) is None
     facts = {
         "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
         "corpus_held_out": 1,
@@ -126,18 +147,3 @@ def test_within_a_latency_the_steps_are_told_with_what_they_found(study: ModuleT
     page = study.page({**facts, "strategies": strategies, "limited": found})
     assert "| `limit-rungs-0` | 1 | 120 | 0.4000 | `c` |" in page
     assert "of `limit`" not in page
-
-
-def test_searches_of_an_earlier_strategy_are_told_apart(study: ModuleType) -> None:
-    facts = {
-        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
-        "corpus_held_out": 1, "limited": {},
-    }  # fmt: skip
-    now, before = (
-        study.page({**facts, "strategies": study.summary({name: ROWS}, None)})
-        for name in ("gp-0", "gp-before-0")
-    )
-    assert "A name that ends in `-before`" in before
-    assert "A name that ends in `-before`" not in now
-    assert "2 of `gp`" in now
-    assert "3 of `gp`" in before
