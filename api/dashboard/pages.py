@@ -35,6 +35,7 @@ PAGES: tuple[tuple[str, str, str | None], ...] = (
     ("/searches", "searches", None),
     ("/searches/new", "search_new", None),
     ("/searches/{reference}", "search", "search"),
+    ("/sweeps/{reference}", "sweep", "sweep"),
     ("/pipelines", "pipelines", None),
     ("/pipelines/new", "pipeline_new", None),
     ("/pipelines/{reference}", "pipeline", "pipeline"),

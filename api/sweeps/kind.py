@@ -45,6 +45,7 @@ KIND = JobKind(
     plural="sweeps",
     run=_run,
     needs_cluster=needs_cluster,
+    has_page=True,
     spec=SweepSpec,
     create=_create,
     listing=LISTING,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -19,7 +19,15 @@ from kdnas.db import models
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import candidates, losses
 from kdnas.db.records import EvaluationRecord, HeldOutReading
-from kdnas.db.repository import distillations, evaluations, events, jobs, latencies, searches
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    events,
+    jobs,
+    latencies,
+    searches,
+    sweeps,
+)
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.evaluation.results import TaskResult
@@ -35,12 +43,15 @@ from kdnas.records import (
     MiniKDResult,
     NewCandidate,
     Proposal,
+    Reading,
     SearchFacts,
+    SweepFacts,
 )
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import Goal, RewardSpec, SearchSpec
+from kdnas.specs.sweep import SweepSpec
 
 CONTEXT = "made-up"
 TEACHER_NAME = "bert-base-uncased"
@@ -61,6 +72,7 @@ class DemoIds:
     training: str
     latency_profile: str
     evaluation: str
+    sweep: str
 
 
 def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
@@ -114,8 +126,18 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
         distillation_id=student,
         unfinished="RTE",
     )
+    sweep = add_sweep(database, "starts-of-240")
     return DemoIds(
-        finished, running, chance, queued.id, failed.id, student, training, profile, evaluation
+        finished,
+        running,
+        chance,
+        queued.id,
+        failed.id,
+        student,
+        training,
+        profile,
+        evaluation,
+        sweep,
     )
 
 
@@ -233,6 +255,39 @@ def add_second_seed(session: Session) -> None:
         moved = replace(found, relative=found.relative + rng.gauss(0, 0.004))
         result = MiniKDResult("", architecture, moved, None, 600, 14.2)
         losses.add_losses(session, name, result, moved)
+
+
+def add_sweep(database: Database, name: str, *, each: int = 10) -> str:
+    """Write a finished sweep of one state in so many, read at the start and after 60 steps.
+
+    Args:
+        database: with the latency table.
+        name: of the sweep.
+        each: of so many states one is read.
+    """
+    drawn = list(range(0, len(_states()), each))
+    asked = SweepSpec.model_validate(
+        {"name": name, "teacher": TEACHER_NAME, "steps": (0, 60), "states": len(drawn)}
+    )
+    chance, known = random.Random(name), asdict(search_facts())
+    shared = {key: known[key] for key in known.keys() & {one.name for one in fields(SweepFacts)}}
+    with database.write() as session:
+        row = sweeps.create_sweep(session, asked.to_json(), name=name, owner_kind="service")
+        context = {"teacher": "made-up-teacher", "proxy": {"steps": 60, "seed": 0}}
+        facts = SweepFacts(**shared, num_states=len(_states()), drawn=drawn, context=context)
+        sweeps.set_sweep_facts(session, row.id, facts)
+        jobs.set_status(session, row.id, "running")
+        for index in drawn:
+            end = landscape(_states()[index])
+            start = 0.15 + 0.8 * end.relative + chance.gauss(0, 0.01)
+            readings = (Reading(0, replace(end, relative=start)), Reading(60, end))
+            result = MiniKDResult(
+                str(index), _states()[index], end, None, 60, 4.2, readings=readings
+            )
+            sweeps.add_state(session, row.id, 0, index, result, None)
+        jobs.note_progress(session, row.id, len(drawn), len(drawn))
+        jobs.set_status(session, row.id, "succeeded")
+    return row.id
 
 
 def add_distillation(

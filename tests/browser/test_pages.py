@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 from playwright.sync_api import expect
 
 from kdnas.db.journal import DatabaseJournal
-from kdnas.db.repository import jobs, searches
+from kdnas.db.repository import jobs, searches, sweeps
 from kdnas.db.repository.events import append_event
 from kdnas.records import Losses, Reading, SearchFacts
+from kdnas.search_space import SearchSpace
 from kdnas.specs.search import SearchSpec
+from kdnas.specs.sweep import SweepSpec
 from kdnas.testing import demo_data
 from kdnas.testing.journal_contract import new_candidates, result_of
 
@@ -41,6 +43,7 @@ PAGES = [
     "/evaluations",
     "/evaluations/new",
     "/latency",
+    "/sweeps/starts-of-240",
 ]
 GOES_BY = {
     "reward": ("reward", "best reward so far"),
@@ -58,6 +61,55 @@ def drawn(page: Page, *ids: str) -> None:
     """Wait until these charts are there."""
     for name in ids:
         expect(page.locator(f"#{name}[data-drawn]")).to_be_visible()
+
+
+def test_a_sweep_shows_what_it_has_read(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/jobs?kind=sweep")
+    page.get_by_role("link", name="starts-of-240").click()
+    drawn(page, "tradeoff", "foretold")
+    expect(page.locator("#summary")).to_contain_text("240 of 240 states")
+    read = [state for number, state in enumerate(SearchSpace.paper().states) if number % 10 == 0]
+    teacher_ms = demo_data.latency_ms(demo_data.TEACHER)
+    fast = [state for state in read if demo_data.latency_ms(state) <= 0.4 * teacher_ms]
+    best = min(fast, key=lambda state: demo_data.landscape(state).relative)
+    row = page.locator("#readings tbody tr").nth(2)
+    expect(row).to_contain_text("40 % of the teacher's")
+    expect(row).to_contain_text(str(best))
+    expect(row).to_contain_text(f"{demo_data.landscape(best).relative:.3f}")
+    order = page.locator("#foretold [data-caption]")
+    expect(order).to_contain_text(
+        re.compile(r"Rank correlation with the last one 0\.9\d\d, over 240")
+    )
+    expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
+        "aria-label", re.compile(r"240 states by latency and loss after 60 steps")
+    )
+    page.get_by_label("Read after").select_option("0")
+    expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
+        "aria-label", re.compile(r"240 states by latency and loss at the start")
+    )
+    with page.expect_download() as downloaded:
+        page.get_by_role("link", name="CSV").click()
+    file = downloaded.value
+    assert file.suggested_filename.endswith(".csv")
+    assert len(file.path().read_text().splitlines()) == 1 + 2 * 240
+
+
+def test_a_sweep_that_has_read_nothing_says_so(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("409")
+    with service.database.write() as session:
+        made = sweeps.create_sweep(
+            session, SweepSpec().to_json(), name="just asked for", owner_kind="service"
+        )
+    page.goto(f"{service.url}/sweeps/{made.id}")
+    expect(page.locator("#summary")).to_contain_text("Not begun yet")
+    expect(page.locator("#readings")).to_contain_text("No state has been read yet.")
+    expect(page.locator("#tradeoff")).to_contain_text("No state has been read yet.")
+    expect(page.locator("#foretold")).to_contain_text("There is one reading of each state.")
+    expect(page.get_by_role("link", name="CSV")).to_have_count(0)
+    with service.database.write() as session:
+        jobs.delete_job(session, made.id)
 
 
 def test_the_list_shows_all_searches_and_filters_them(page: Page, service: Service) -> None:

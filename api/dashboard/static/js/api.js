@@ -21,7 +21,7 @@ export function address(path, parameters = {}) {
   return `/api/v1${path}${text ? `?${text}` : ""}`;
 }
 
-/** Read a resource. */
+/** Read a resource: JSON as its value, anything else as text. */
 export function get(path, parameters = {}, signal = undefined) {
   return answer(address(path, parameters), { signal });
 }
@@ -72,8 +72,8 @@ async function answer(url, options) {
   if (response.status === 401) {
     location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
-  const isJson = response.status !== 204 && (response.headers.get("Content-Type") ?? "").includes("json");
-  const body = isJson ? await bodyOf(response) : null;
+  const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
+  const body = response.status === 204 ? null : await bodyOf(response, isJson);
   if (!response.ok) {
     const said = body?.detail ?? `The service answered ${response.status}.`;
     throw new ApiError(said, response.status, body?.errors ?? []);
@@ -81,9 +81,9 @@ async function answer(url, options) {
   return body;
 }
 
-async function bodyOf(response) {
+async function bodyOf(response, isJson) {
   try {
-    return await response.json();
+    return await (isJson ? response.json() : response.text());
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The service's answer was cut off.", response.status);
