@@ -388,8 +388,8 @@ def draw(numbers: Mapping[str, Any], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
     series = {
         f"{_truth(name)}, {where}": {
             _tick(row): row[key] for row in rows if row[key] is not None and row[key]["spearman"]
@@ -404,18 +404,19 @@ def draw(numbers: Mapping[str, Any], path: Path) -> None:
         places = [ticks[place] + apart for place in found]
         middle, low, high = np.array([one["spearman"] for one in found.values()]).reshape(-1, 3).T
         shares = [one["kept"][str(DRAWN_WITHIN)] for one in found.values()]
-        mark = "o" if number % 2 == 0 else "s"
-        left.errorbar(
-            places, middle, [middle - low, high - middle], fmt=mark, markersize=4, label=words
-        )
-        right.plot(places, shares, mark, markersize=4)
-    left.set(ylabel="Spearman's ρ (95 % interval)", title="Rank correlation")
+        # A colour a truth: full circles over all states, open squares where latency is alike.
+        truth, is_alike = divmod(number, 2)
+        look = {"color": f"C{truth}", "markersize": 5, "markerfacecolor": "w" if is_alike else None}
+        mark = "s" if is_alike else "o"
+        upper.errorbar(places, middle, [middle - low, high - middle], fmt=mark, label=words, **look)
+        lower.plot(places, shares, mark, **look)
+    upper.set(ylabel="Spearman's ρ (95 % interval)", title="Rank correlation")
     title = f"Of the best {BEST} %, among the best {DRAWN_WITHIN} % by what ranks them"
-    right.set(ylabel="share", ylim=(0, 1.03), title=title)
-    for axes in (left, right):
-        axes.set_xticks(list(ticks.values()), [words for *_, words in ticks], fontsize="small")
+    lower.set(ylabel="share", ylim=(0, 1.03), title=title)
+    lower.set_xticks(list(ticks.values()), [words for *_, words in ticks], fontsize="small")
+    for axes in (upper, lower):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
     figure.savefig(path, dpi=130)
 
 
