@@ -21,7 +21,7 @@ PAPER_HEADS = (2, 3, 4, 6, 12)
 PAPER_HIDDEN = (288, 384, 576, 768)
 PAPER_INTERMEDIATE = (384, 512, 576, 768, 1024, 1536, 2048, 3072)
 PAPER_TEACHER_LAYERS, PAPER_TEACHER_HIDDEN = 12, 768
-_PAPER_AXES: Mapping[str, Sequence[Any]] = {
+_PAPER_AXES: Mapping[str, Any] = {
     "layers": PAPER_LAYERS,
     "heads": PAPER_HEADS,
     "hidden": PAPER_HIDDEN,
@@ -87,7 +87,7 @@ class SearchSpace:
         The printed table lost its row of hidden sizes; the four values are those that its
         architectures use, and 5·5·4·8·3 = 2400.
         """
-        return cls(PAPER_LAYERS, PAPER_HEADS, PAPER_HIDDEN, PAPER_INTERMEDIATE)
+        return cls(**_PAPER_AXES)
 
     @classmethod
     def scaled_to(cls, teacher: TeacherShape) -> SearchSpace:

@@ -266,8 +266,8 @@ class SearchSpec(ProxiesSpec):
         if info.data.get("goal") == "limit" and not bounded:
             raise ValueError(
                 "goal limit asks for the lowest loss within limits, and there is none; add "
-                "limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "
-                "another goal"
+                "limits.max_latency_ratio (--max-latency-ratio; or max_latency_ms, "
+                "max_params_millions), or take another goal"
             )
         return limits
 

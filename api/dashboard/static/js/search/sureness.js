@@ -81,6 +81,7 @@ function chanceChart(figure) {
 function foreseenChart(figure) {
   return new Chart(figure, ({ predictions }) => {
     const known = predictions.filter((p) => p.rmse !== null);
+    if (!predictions.length) return { empty: "No pick of a finished episode came with a prediction." };
     if (!known.length) return { empty: "No finished episode has three predictions yet." };
     const line = (name, key, tint, more = {}) =>
       curve(name, known.map((p) => p.episode), known.map((p) => p[key]), { color: colour(tint) }, {
