@@ -74,7 +74,8 @@ def test_goal_limit_without_any_is_one_sentence(choose: dict[str, Any]) -> None:
         PipelineSpec.read(asked, "a pipeline")
     assert str(raised.value) == (
         "a pipeline: search.limits: goal limit asks for the lowest loss within limits, and there "
-        "is none; add limits.max_latency_ratio (or max_latency_ms, max_params_millions), or take "
+        "is none; add limits.max_latency_ratio (--max-latency-ratio; or max_latency_ms, "
+        "max_params_millions), or take "
         "another goal"
     )
 
