@@ -63,6 +63,18 @@ def drawn(page: Page, *ids: str) -> None:
         expect(page.locator(f"#{name}[data-drawn]")).to_be_visible()
 
 
+@pytest.mark.parametrize("kind", ["jobs", "searches", "sweeps", "pipelines", "distillations"])
+def test_what_there_is_not_is_told_and_nothing_else(
+    page: Page, service: Service, complaints: Complaints, kind: str
+) -> None:
+    complaints.expected.append("404")
+    page.goto(f"{service.url}/{kind}/nowhere")
+    expect(page.locator("#problem")).to_contain_text("there is no ")
+    page.wait_for_timeout(3000)  # the stream of its events is asked for again after two seconds
+    expect(page.locator("#banner")).to_be_hidden()
+    assert len(complaints.said) < 6
+
+
 def test_a_sweep_shows_what_it_has_read(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/jobs?kind=sweep")
     page.get_by_role("link", name="starts-of-240").click()
@@ -83,7 +95,7 @@ def test_a_sweep_shows_what_it_has_read(page: Page, service: Service) -> None:
     expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
         "aria-label", re.compile(r"240 states by latency and loss after 60 steps")
     )
-    page.get_by_label("Read after").select_option("0")
+    page.get_by_label("Read", exact=True).select_option("0")
     expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
         "aria-label", re.compile(r"240 states by latency and loss at the start")
     )

@@ -29,6 +29,7 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
   const madeAt = Number(document.body.dataset.since);
   let last = since;
   let lost = false;
+  let gone = false; // the job: nothing more will happen to it
   let source = null;
 
   const take = (message) => {
@@ -44,7 +45,7 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
   };
 
   const open = () => {
-    if (source !== null || document.hidden) return;
+    if (source !== null || gone || document.hidden) return;
     const query = new URLSearchParams({ ...subject, since: String(last) });
     source = new EventSource(`/api/v1/events?${query}`);
     source.addEventListener("open", () => {
@@ -54,12 +55,16 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
     });
     source.addEventListener("error", async () => {
       lost = true;
-      say("lost");
       // The browser tries again by itself unless the answer was no stream at all. It would then
       // ask with the first `since`; the stream's own numbering sees to the rest.
-      if (source?.readyState !== EventSource.CLOSED) return;
+      if (source?.readyState !== EventSource.CLOSED) {
+        say("lost");
+        return;
+      }
       close();
-      await get("/session").catch(() => {}); // one that is over leads to the login
+      gone = await isGone(subject);
+      if (gone) return;
+      say("lost");
       setTimeout(open, RETRY_MS);
     });
     for (const type of TYPES) source.addEventListener(type, take);
@@ -69,6 +74,16 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);
   open();
+}
+
+/** Whether there is no such job; a session that is over leads to the login from here. */
+async function isGone({ job }) {
+  try {
+    await get(job ? `/jobs/${encodeURIComponent(job)}` : "/session");
+    return false;
+  } catch (error) {
+    return error.status === 404;
+  }
 }
 
 function say(state) {

@@ -163,6 +163,7 @@ async function read() {
 function gone(error) {
   failed(error);
   byId("summary").replaceChildren();
+  for (const chart of [tradeoff, foretold]) chart.fail(error);
 }
 
 const readState = throttled(() => tried(read, gone), 1000);
