@@ -95,7 +95,7 @@ def test_a_sweep_shows_what_it_has_read(page: Page, service: Service) -> None:
     expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
         "aria-label", re.compile(r"240 states by latency and loss after 60 steps")
     )
-    page.get_by_label("Read", exact=True).select_option("0")
+    page.locator("#readings [data-step]").select_option("0")
     expect(page.locator("#tradeoff [data-plot]")).to_have_attribute(
         "aria-label", re.compile(r"240 states by latency and loss at the start")
     )
