@@ -78,8 +78,8 @@ def page(found: Found) -> str:
         "intervals.",
         "",
         "- With goal `limit` a reading before the first step spares two thirds of the steps of "
-        "what `gp` proposes on the three tables, and a fifth to a third on the formulas, where a start "
-        "tells less; three rungs of 480 steps spare 78 %. Nothing less is found.",
+        "what `gp` proposes on the three tables, and a fifth to a third on the formulas, where a "
+        "start tells less; three rungs of 480 steps spare 78 %. Nothing less is found.",
         "- With goal `reward` it spares 4 to 31 % of the steps of what `gp` proposes, which is "
         "hopeful as it is, and a third to two thirds of those of drawn students; three rungs spare "
         "56 % of what `gp` proposes.",
