@@ -109,6 +109,22 @@ def test_a_sweep_shows_what_it_has_read(page: Page, service: Service) -> None:
     expect(page.locator("#foretold [data-caption]")).to_contain_text(order)
 
 
+def test_a_sweep_of_two_seeds_counts_its_states_once(
+    page: Page, service: Service, complaints: Complaints
+) -> None:
+    complaints.expected.append("409")  # it has no reading yet
+    asked = SweepSpec.model_validate({"seeds": (0, 1), "states": 5}).to_json()
+    with service.database.write() as session:
+        made = sweeps.create_sweep(session, asked, name="two seeds", owner_kind="service")
+        jobs.set_status(session, made.id, "running")
+        jobs.note_progress(session, made.id, 3, 10)
+        jobs.set_status(session, made.id, "paused")
+    page.goto(f"{service.url}/sweeps/{made.id}")
+    expect(page.locator("#summary")).to_contain_text("3 of 10: 5 states under 2 seeds")
+    with service.database.write() as session:
+        jobs.delete_job(session, made.id)
+
+
 def test_a_sweep_that_has_read_nothing_says_so(
     page: Page, service: Service, complaints: Complaints
 ) -> None:

@@ -63,7 +63,9 @@ function showSummary() {
   const { done = 0, total } = sweep;
   const begun = sweep.started_at ? `started ${moment(sweep.started_at)}` : `asked for ${moment(sweep.created_at)}`;
   const each = sweep.seeds.length;
-  const progress = total ? `${whole(done)} of ${plural(total, "state")}${each > 1 ? `, each under ${each} seeds` : ""}` : "Not begun yet";
+  // What is counted are the states of each seed by themselves.
+  const counted = each > 1 ? `${whole(total)}: ${plural(total / each, "state")} under ${each} seeds` : plural(total, "state");
+  const progress = total ? `${whole(done)} of ${counted}` : "Not begun yet";
   showHead(
     sweep,
     { path, about: `sweep · ${begun}`, changed: readState },
@@ -81,10 +83,10 @@ function showSummary() {
 }
 
 function showSpec() {
-  const spec = sweep.spec ?? sweep.resolved ?? sweep.requested;
+  const { spec } = sweep;
   show(
     byId("spec"),
-    facts([["Text", sweep.corpus.join(", ")], ["Drawn", spec?.states ? plural(spec.states, "state") : "all states of the space"]], true),
+    facts([["Text", sweep.corpus.join(", ")], ["Drawn", spec.states ? plural(spec.states, "state") : "all states of the space"]], true),
     el("details", {}, el("summary", {}, "All of it"), el("pre", { class: "scroll" }, JSON.stringify(spec, null, 2))),
   );
 }
