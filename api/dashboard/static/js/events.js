@@ -63,7 +63,11 @@ export function follow(subject, since, onEvent, onBack = () => {}) {
       }
       close();
       gone = await isGone(subject);
-      if (gone) return;
+      if (gone) {
+        // It may have been lost before: the service answers, and there is nothing to try again.
+        byId("live").hidden = byId("banner").hidden = true;
+        return;
+      }
       say("lost");
       setTimeout(open, RETRY_MS);
     });
