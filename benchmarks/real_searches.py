@@ -290,7 +290,8 @@ def page(result: Mapping[str, Any]) -> str:
             f"{', '.join(map(str, SEEDS))}, every state trained anew, on "
             f"{corpus_words(result)}, proxy seed {PROXY_SEED}: neither is that of a table. "
             "Hypervolume is by the losses that a search saw. "
-            f"{_finals_words(columns)} Means over searches with the lowest and the highest.",
+            f"{_finals_words(columns, result.get('torch', ()))} Means over searches with the "
+            "lowest and the highest.",
             "",
             f"| strategy | {' | '.join(columns)} |",
             "|---" * (1 + len(columns)) + "|",
@@ -308,13 +309,13 @@ def page(result: Mapping[str, Any]) -> str:
     )
 
 
-def _finals_words(columns: Sequence[str]) -> str:
+def _finals_words(columns: Sequence[str], versions: Sequence[str]) -> str:
     if not any(name.startswith("final") for name in columns):
         return "The longer trainings of what was found are still to come."
     return (
         "Of each search the student of the lowest loss under a share of the teacher's latency was "
-        f"trained for {FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))}; its "
-        "loss is the mean."
+        f"trained for {FINAL_STEPS} steps with seeds {' and '.join(map(str, FINAL_SEEDS))} "
+        f"(torch {', '.join(versions)}); its loss is the mean."
     )
 
 
@@ -401,6 +402,7 @@ def main() -> None:
         "limited": limited(every),
         "searches": short,
         "finals": longer,
+        "torch": sorted({row["torch"] for row in rows.rows}),  # its build says CPU or GPU
     }
     publish(page(result), result, asked.output)
 
