@@ -151,7 +151,7 @@ def _cells(row: Row, now: datetime) -> Cells:
         "name": row["name"] or "",
         "kind": row["kind"],
         "status": _status(row, now),
-        "done": _of(row["done"], row["total"]) + failed,
+        "done": _share(row["done"], row["total"]) + failed,
         "labels": ", ".join(row["labels"]),
         "created": f"{age(now - row['created_at'])} ago",
         "id": row["id"],
@@ -190,8 +190,9 @@ def _is_idle(row: Row) -> bool:
     return row["status"] == "running" and row["worker"] is None
 
 
-def _of(done: int | None, total: int | None) -> str:
-    return "/".join(str(count) for count in (done, total) if done is not None and count is not None)
+def _share(done: int | None, total: int | None) -> str:
+    """How much is done, rounded down; units are each kind's own and say nothing beside another's."""
+    return f"{100 * (done or 0) // total} %" if total else ""
 
 
 def _facts(row: Row, job: Job, parent: Job | None) -> dict[str, str | None]:
@@ -201,7 +202,7 @@ def _facts(row: Row, job: Job, parent: Job | None) -> dict[str, str | None]:
         "error": row["error"],
         "result": job.result,
         "page": f"{row['href']}  in the dashboard of kdnas serve",
-        "done": _of(row["done"], row["total"]),
+        "done": _share(row["done"], row["total"]),
         "failed": f"{row['num_failed']} of {row['done']}; resumed, it tries them again"
         if row["num_failed"]
         else None,

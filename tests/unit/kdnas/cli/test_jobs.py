@@ -160,7 +160,7 @@ def test_a_line_each(settings: Settings, database: Database) -> None:
         jobs.note_progress(session, running, 171, 300)
     header, first, second = run("jobs", "list").splitlines()
     assert header.split() == ["name", "kind", "status", "done", "labels", "created", "id"]
-    does = r"running: training, \d+ s +171/300 +paper, rerun"
+    does = r"running: training, \d+ s +57 % +paper, rerun"
     assert re.fullmatch(rf"under-8-ms +search +{does} +\d+ s ago +{running}", first)
     does = r"failed \d+ s ago; (\d+) of \1 parts ended"
     assert re.fullmatch(rf"week +pipeline +{does} +\d+ \w+ ago +{pipeline}", second)
@@ -176,7 +176,7 @@ def test_a_line_says_what_failed_of_a_sweep(settings: Settings, database: Databa
         jobs.set_status(session, made.id, "running")
         jobs.note_progress(session, made.id, 2, 2)
         jobs.set_status(session, made.id, "succeeded")
-    assert re.search(r"^swept +sweep .* 2/2, 1 failed  ", run("jobs", "list"), re.MULTILINE)
+    assert re.search(r"^swept +sweep .* 100 %, 1 failed  ", run("jobs", "list"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 300])
