@@ -191,7 +191,7 @@ def _is_idle(row: Row) -> bool:
 
 
 def _share(done: int | None, total: int | None) -> str:
-    """How much is done, rounded down; units are each kind's own and say nothing beside another's."""
+    """How much is done, rounded down: a count of one kind says nothing beside another's."""
     return f"{100 * (done or 0) // total} %" if total else ""
 
 
