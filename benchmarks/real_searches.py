@@ -27,6 +27,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+import numpy as np
+from matplotlib.figure import Figure
 from named_corpus import corpus_facts, corpus_words
 from study_files import JsonLines, publish
 from table_pool import Group
@@ -303,10 +305,61 @@ def page(result: Mapping[str, Any]) -> str:
             *_limited_words(result["limited"]),
             *_missing_words(result),
             "",
+            *_picture_words(result.get("picture")),
             "Made with `python benchmarks/real_searches.py`.",
             "",
         ]
     )
+
+
+def _picture_words(name: str | None) -> list[str]:
+    return [f"![What searches cover, and what they find]({name})", ""] if name else []
+
+
+def draw(
+    searches: Mapping[str, Sequence[Mapping[str, Any]]],
+    losses: Mapping[str, float] | None,
+    path: Path,
+) -> None:
+    """Draw what searches for the front cover after each training, and the students they found.
+
+    Args:
+        searches: name → its candidates.
+        losses: architecture → loss of its longer trainings; None if not all are there, and then
+            those that the searches saw are drawn.
+        path: of the PNG.
+    """
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    by_training, by_latency = figure.subplots(1, 2)
+    kinds = list(dict.fromkeys(map(_kind, searches)))
+    counts = range(1, TRAININGS + 1)
+    for number, kind in enumerate(kinds):
+        own = [rows for name, rows in searches.items() if _kind(name) == kind]
+        colour = f"C{number}"
+        curves = np.array([[covered(rows[:count]) for count in counts] for rows in own])
+        by_training.plot(counts, curves.mean(axis=0), color=colour, label=kind)
+        ends = curves.min(axis=0), curves.max(axis=0)
+        by_training.fill_between(counts, *ends, color=colour, alpha=0.15, linewidth=0)
+        for rows in own:
+            found = {name: row for row in rows for name in [row["architecture"]]}
+            best = [found[name] for r in RATIOS if (name := chosen(rows, r)) is not None]
+            by_latency.plot(
+                [row["latency_ratio"] for row in best],
+                [losses[r["architecture"]] if losses else r["relative_loss"] for r in best],
+                "o-",
+                color=colour,
+                alpha=0.7,
+                markersize=4,
+                linewidth=1,
+            )
+    covered_axis = "hypervolume: mean, lowest and highest"
+    by_training.set(xlabel="trainings", ylabel=covered_axis, ylim=(2, None))
+    loss = f"loss after {FINAL_STEPS} steps" if losses else "loss that the search saw"
+    by_latency.set(xlabel="share of the teacher's latency", ylabel=f"{loss}, a line a search")
+    by_training.legend(frameon=False, fontsize="small")
+    for axes in (by_training, by_latency):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
 
 
 def _finals_words(columns: Sequence[str], versions: Sequence[str]) -> str:
@@ -404,6 +457,11 @@ def main() -> None:
         "finals": longer,
         "torch": sorted({row["torch"] for row in rows.rows}),  # its build says CPU or GPU
     }
+    if asked.output:
+        asked.output.parent.mkdir(parents=True, exist_ok=True)
+        picture = asked.output.with_suffix(".png")
+        draw(for_front, losses, picture)
+        result["picture"] = picture.name
     publish(page(result), result, asked.output)
 
 

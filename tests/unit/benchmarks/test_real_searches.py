@@ -11,6 +11,10 @@ from kdnas.search.hypervolume import hypervolume
 
 PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 
+FACTS = {
+    "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2, "corpus_held_out": 1,
+}  # fmt: skip
+
 
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -76,11 +80,7 @@ def test_the_page_has_a_row_a_strategy(study: ModuleType) -> None:
     assert found["gp"]["final loss ≤ 0.4"] == [0.2, 0.2]
     whole = hypervolume([(r["relative_loss"], r["latency_ratio"]) for r in ROWS])
     assert found["gp"]["hypervolume after 60"][0] == whole
-    facts = {
-        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
-        "corpus_held_out": 1,
-    }  # fmt: skip
-    page = study.page({**facts, "strategies": found, "limited": {}})
+    page = study.page({**FACTS, "strategies": found, "limited": {}})
     assert "| `gp` | " in page
     assert "0.2000 (0.2000 to 0.2000)" in page
     assert f"| `reading-only` | {whole:.4f} | {whole:.4f} | {whole:.4f} | " in page
@@ -88,12 +88,8 @@ def test_the_page_has_a_row_a_strategy(study: ModuleType) -> None:
 
 def test_a_search_without_a_student_that_fast_says_so(study: ModuleType) -> None:
     found = study.summary({"random-0": ROWS[3:]}, {})
-    facts = {
-        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
-        "corpus_held_out": 1,
-    }  # fmt: skip
     row = (
-        study.page({**facts, "strategies": found, "limited": {}})
+        study.page({**FACTS, "strategies": found, "limited": {}})
         .split("| `random` | ")[1]
         .splitlines()[0]
     )
@@ -118,11 +114,7 @@ def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
     for cut_off in ([], [[0, 0.9, 0.9, 0.9]]):
         some = study.final_losses([*trained[:-1], {**trained[-1], "readings": cut_off}])
         assert study.of_all_seeds(["a", "c"], some) is None
-    facts = {
-        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
-        "corpus_held_out": 1,
-    }  # fmt: skip
-    page = study.page({**facts, "strategies": study.summary(searches, None), "limited": {}})
+    page = study.page({**FACTS, "strategies": study.summary(searches, None), "limited": {}})
     assert "The longer trainings of what was found are still to come." in page
     assert "final loss" not in page
     assert (
@@ -139,11 +131,20 @@ def test_within_a_latency_the_steps_are_told_with_what_they_found(study: ModuleT
     found = study.limited(searches)
     assert found["limit-0"] == {"stopped": 0, "steps": 180, "loss": 0.4, "student": "c"}
     assert found["limit-rungs-0"] == {"stopped": 1, "steps": 120, "loss": 0.4, "student": "c"}
-    facts = {
-        "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2,
-        "corpus_held_out": 1,
-    }  # fmt: skip
     strategies = study.summary(study.fronts(searches), None)
-    page = study.page({**facts, "strategies": strategies, "limited": found})
+    page = study.page({**FACTS, "strategies": strategies, "limited": found})
     assert "| `limit-rungs-0` | 1 | 120 | 0.4000 | `c` |" in page
     assert "of `limit`" not in page
+
+
+@pytest.mark.parametrize("losses", [None, {"a": 0.3, "c": 0.2}])
+def test_what_was_found_is_drawn(
+    study: ModuleType, tmp_path: Path, losses: dict[str, float] | None
+) -> None:
+    searches = {"gp-0": ROWS, "gp-1": ROWS[1:], "random-0": ROWS[3:]}  # the last has none so fast
+    path = tmp_path / "drawn.png"
+    study.draw(searches, losses, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    result = {**FACTS, "strategies": study.summary(searches, None), "limited": {}}
+    assert "(drawn.png)" in study.page({**result, "picture": path.name})
+    assert ".png" not in study.page(result)
