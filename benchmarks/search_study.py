@@ -23,6 +23,7 @@ from study_files import publish
 
 from api.tabular import compare_strategies
 from kdnas.cli.screens.plot import plot_regrets
+from kdnas.cli.screens.tabular import REGRETS
 from kdnas.tabular.surface import SYNTHETIC
 
 TABLES: Final = ("minilm", *SYNTHETIC, "minilm-relations", "minilm-wikitext")
@@ -41,6 +42,8 @@ GOALS: Final[dict[str, dict[str, float]]] = {
 }
 BARS: Final = {"random": 4.0, "tpe": 1.5, **dict.fromkeys(BASELINES, 1.0)}
 """How many times fewer trainings than these the default needs at least."""
+LOOKED_AT: Final = [60, 100, 300]
+"""Trainings after which nobody may be significantly better than the default."""
 LEARNER_BAR: Final = 1.5
 """How many times more trainings than the Gaussian process the controller takes at most."""
 
@@ -187,7 +190,7 @@ def _limit(goal: str) -> str:
 
 def table(result: dict[str, Any]) -> Iterator[str]:
     """A row a strategy."""
-    unit = "hypervolume" if result["goal"] == "front" else "reward"
+    unit = REGRETS[result["goal"]].split(maxsplit=1)[0]
     heads = [f"regret after {n}" for n in result["budgets"]]
     yield f"| strategy | trainings | {' | '.join(heads)} (thousandths of {unit}) |"
     yield "|---" * (2 + len(heads)) + "|"
@@ -229,7 +232,12 @@ def bars(found: dict[Cell, dict[str, Any]]) -> Iterator[str]:
 def _bar_heads() -> list[str]:
     fewer = [f"× fewer than `{name}` (≥ {bar:g})" for name, bar in BARS.items()]
     learner = f"`{LEARNER}` takes × as many (≤ {LEARNER_BAR:g})"
-    return [f"`{DEFAULT}`: trainings", *fewer, learner, "significantly better at 60, 100, 300"]
+    return [
+        f"`{DEFAULT}`: trainings",
+        *fewer,
+        learner,
+        f"significantly better at {', '.join(map(str, LOOKED_AT))}",
+    ]
 
 
 def _count(value: float | None) -> float:
@@ -265,9 +273,11 @@ def _better(result: dict[str, Any]) -> str:
         for budget, p, value, ours in zip(
             result["budgets"], row["p_regrets"] or (), row["regrets"], own["regrets"], strict=False
         )
-        if budget >= 60 and p < 0.05 and value[0] < ours[0]
+        if budget >= LOOKED_AT[0] and p < 0.05 and value[0] < ours[0]
     ]
-    return ", ".join(found) + " **missed**" if found else "nobody"
+    looked = [budget for budget in result["budgets"] if budget >= LOOKED_AT[0]]
+    part = "" if looked == LOOKED_AT else f" at {', '.join(map(str, looked))}"
+    return ", ".join(found) + " **missed**" if found else f"nobody{part}"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
 from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError
-from kdnas.plugins import import_named, installed
+from kdnas.plugins import build_named, import_named, installed
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem, Strategy, StrategyFactory
 from kdnas.search_space import SearchSpace
@@ -186,7 +186,7 @@ def _made(
             f"strategy {name!r} cannot be called with a ControllerSpec, a SearchSpace and a seed "
             f"({error}); see kdnas.search.protocols.Strategy"
         ) from error
-    strategy = factory(spec, space, seed)
+    strategy: Strategy = build_named("strategy", name, factory, spec, space, seed)
     missing = [
         part
         for part in ("name", "begin", "epsilon", "ask", "tell", "dump", "load")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from kdnas.errors import SpecError
+from kdnas.errors import KdnasError, SpecError
 
 
 def installed(group: str) -> dict[str, str]:
@@ -22,7 +23,7 @@ def import_named(kind: str, name: str) -> Any:
         name: module and attribute.
 
     Raises:
-        SpecError: there is no such module, or nothing of that name in it.
+        SpecError: there is no such module, or nothing of that name in it, or it raised something.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -32,3 +33,34 @@ def import_named(kind: str, name: str) -> Any:
             f"{kind} {name!r} cannot be imported: {error}; "
             "write package.module:Class and check that the package is installed"
         ) from error
+    except (Exception, SystemExit) as error:  # a module of somebody else may raise anything
+        raise SpecError(
+            f"{kind} {name!r} cannot be imported: {module_name} raised {_named(error)}; mend it there"
+        ) from error
+
+
+def build_named(kind: str, name: str, factory: Callable[..., Any], *given: Any) -> Any:
+    """Call what was imported.
+
+    Args:
+        kind: what it is, for the message.
+        name: by which it was asked for.
+        factory: a class, or what makes the thing.
+        given: its arguments.
+
+    Raises:
+        SpecError: it raised something.
+        KdnasError: it raised that.
+    """
+    try:
+        return factory(*given)
+    except KdnasError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise SpecError(
+            f"{kind} {name!r} cannot be made: it raised {_named(error)}; mend it there"
+        ) from error
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

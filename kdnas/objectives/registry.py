@@ -6,7 +6,7 @@ from kdnas.architecture import Architecture
 from kdnas.errors import SpecError
 from kdnas.models.families import family_problem
 from kdnas.objectives.base import Stage
-from kdnas.plugins import import_named
+from kdnas.plugins import build_named, import_named
 from kdnas.records import TeacherShape
 from kdnas.specs.objective_base import ObjectiveSpec
 
@@ -15,9 +15,11 @@ def build_stages(spec: ObjectiveSpec) -> tuple[Stage, ...]:
     """Return the stages that a spec names, in order; its entry says where they are made.
 
     Raises:
-        SpecError: what is to make them cannot be imported, or makes something else.
+        SpecError: what is to make them cannot be imported, raises something, or makes something
+            else.
     """
-    stages = import_named("objective", spec.implementation)(spec)
+    maker = import_named("objective", spec.implementation)
+    stages = build_named("objective", spec.implementation, maker, spec)
     if not (stages and isinstance(stages, tuple) and all(isinstance(s, Stage) for s in stages)):
         raise SpecError(
             f"objective {spec.name!r} is made by {spec.implementation!r}, which gave {stages!r}; "

@@ -68,6 +68,22 @@ def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
     ]  # fmt: skip
 
 
+def test_nobody_is_better_only_where_that_was_looked_at(study: ModuleType) -> None:
+    rows = [standing("gp", 20, 0.01, None), standing("controller", 20, 0.02, 0.01)]
+    short = result(*rows)
+    assert study._better(short) == "nobody at 60"
+    whole = {**short, "budgets": [20, 60, 100, 300]}
+    assert study._better(whole) == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("goal", "unit"), [("front", "hypervolume"), ("limit", "loss"), ("reward", "reward")]
+)
+def test_a_regret_has_the_unit_of_its_goal(study: ModuleType, goal: str, unit: str) -> None:
+    head, *_ = study.table({**result(standing("gp", 20, 0.01, None)), "goal": goal})
+    assert head.endswith(f"(thousandths of {unit}) |")
+
+
 def test_the_page_has_every_strategy_and_a_picture(study: ModuleType, tmp_path: Path) -> None:
     cell = study.Cell("a", "limit", True)
     found = result(standing("gp", 20, 0.0104, None), standing("controller", None, 0.5, 0.01))

@@ -27,11 +27,16 @@ class OwnStrategy(RandomStrategy):
     name = "own"
 
 
+def raises(*_: object) -> None:
+    raise OSError("no model here")
+
+
 @pytest.fixture(autouse=True)
 def own_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("my_own_package")
     module.OwnStrategy = OwnStrategy  # type: ignore[attr-defined]
     module.Poor = lambda *_: object()  # type: ignore[attr-defined]
+    module.Raises = raises  # type: ignore[attr-defined]
     module.number = 7  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_own_package", module)
 
@@ -181,6 +186,10 @@ def test_what_is_asked_for_is_what_is_built() -> None:
         ("my_own_package:", "cannot be imported"),
         ("my_own_package:number", "is a int, not a class"),
         ("json:JSONDecoder", "cannot be called with a ControllerSpec, a SearchSpace and a seed"),
+        (
+            "my_own_package:Raises",
+            "cannot be made: it raised OSError: no model here; mend it there",
+        ),
         ("my_own_package:Poor", "lacks name, begin, epsilon, ask, tell, dump, load"),
     ],
 )
