@@ -35,7 +35,8 @@ def import_named(kind: str, name: str) -> Any:
         ) from error
     except (Exception, SystemExit) as error:  # a module of somebody else may raise anything
         raise SpecError(
-            f"{kind} {name!r} cannot be imported: {module_name} raised {_named(error)}; mend it there"
+            f"{kind} {name!r} cannot be imported: {module_name} raised {_named(error)}; mend it "
+            "there"
         ) from error
 
 
