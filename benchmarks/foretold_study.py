@@ -10,9 +10,10 @@ yet, and beside it that of the loss with which they start. Goal ``front``.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +39,15 @@ SEEDS: Final = 20
 EPISODES: Final = 5
 BAR: Final = 0.8
 """After the second episode, and above what the loss at the start has."""
+
+FINDINGS: Final = (
+    "Where the bar is missed the search has not read how states start, and is compared with who "
+    "has read them all: on the trained tables that reading alone ranks losses after 60 steps with "
+    ".995 to .997, and 40 trainings without it are not above that. After 60 or more trainings `gp` is "
+    "there or nearly so on all three. Where the start is known both strategies are above it "
+    "everywhere, and where it tells less (the formulas) with and without it.",
+    "",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +137,28 @@ def page(found: Sequence[tuple[Asked, list[dict[str, float]]]]) -> str:
         known = "known" if starts else "not known"
         cells = [words(list(one), 1, 3) for one in (*rho, start)]
         lines.append(f"| `{table}` | {known} | `{strategy}` | {' | '.join(cells)} | {verdict} |")
-    return "\n".join([*lines, "", "Made with `python benchmarks/foretold_study.py`.", ""])
+    return "\n".join(
+        [*lines, "", *FINDINGS, "Made with `python benchmarks/foretold_study.py`.", ""]
+    )
+
+
+def _read(row: dict[str, Any]) -> tuple[Asked, list[dict[str, float]]]:
+    found = row.pop("found")
+    return Asked(**row), found
 
 
 def main() -> None:
     """Play all searches, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--found", type=Path, help="Word what an earlier run wrote, and play none.")
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--output", type=Path, help="Of the page, without an ending.")
     options = parser.parse_args()
+    if options.found:
+        told = json.loads(options.found.read_text("utf-8"))["searches"]
+        publish(page([_read(dict(row)) for row in told]), {"searches": told}, options.output)
+        return
     asked = [
         Asked(table, starts, strategy, seed)
         for table in options.tables.split(",")
@@ -146,10 +168,7 @@ def main() -> None:
     ]
     with ProcessPoolExecutor(available_cores()) as pool:
         found = list(zip(asked, pool.map(foretold, asked), strict=True))
-    told = [
-        {"table": a.table, "starts": a.starts, "strategy": a.strategy, "seed": a.seed, "found": own}
-        for a, own in found
-    ]
+    told = [{**asdict(a), "found": own} for a, own in found]
     publish(page(found), {"searches": told}, options.output)
 
 

@@ -1,5 +1,6 @@
 """The study of predictions looks at what was not explored, and says which bars are missed."""
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -41,3 +42,17 @@ def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
     assert even.endswith("| **missed**: not above the start (0.0000) |")
     assert high.endswith("| 0.900 | met |")
     assert "Medians over 3 searches" in told
+
+
+def test_what_was_found_is_worded_anew_without_playing(
+    study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worth = {"predicted": 0.7, "start": 0.9}
+    row = {"table": "a", "starts": True, "strategy": "gp", "seed": 0, "found": [worth, worth]}
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"searches": [row]}), "utf-8")
+    command = ["foretold_study", "--found", str(kept), "--output", str(tmp_path / "page")]
+    monkeypatch.setattr(sys, "argv", command)
+    study.main()
+    assert "| `a` | known | `gp` | 0.700 | 0.700 |" in (tmp_path / "page.md").read_text("utf-8")
+    assert json.loads((tmp_path / "page.json").read_text("utf-8")) == {"searches": [row]}
