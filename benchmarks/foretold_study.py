@@ -43,8 +43,8 @@ BAR: Final = 0.8
 FINDINGS: Final = (
     "Where the bar is missed the search has not read how states start, and is compared with who "
     "has read them all: on the trained tables that reading alone ranks losses after 60 steps with "
-    ".995 to .997, and 40 trainings without it are not above that. After 60 or more trainings `gp` is "
-    "there or nearly so on all three. Where the start is known both strategies are above it "
+    ".995 to .997, and 40 trainings without it are not above that. After 60 or more trainings `gp` "
+    "is there or nearly so on all three. Where the start is known both strategies are above it "
     "everywhere, and where it tells less (the formulas) with and without it.",
     "",
 )
