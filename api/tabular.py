@@ -240,6 +240,9 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "reference": reference,
         "knows_starts": bool(surface.starts),
         "knows_noise": bool(surface.noise),
+        "teacher_ms": surface.teacher_ms,
+        "knows_teacher": surface.knows_teacher,
+        "knows_sizes": surface.knows_sizes,
         "standings": []
         if reference is None
         else [row.to_json() for row in standings(question, replays, reference)],

@@ -138,7 +138,7 @@ def read_table(path: Path) -> Table:
 def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
     rows: list[TableRow] = []
     states: dict[Architecture, StateRow] = {}
-    teachers: set[float | None] = set()
+    teachers: dict[float | None, int] = {}  # the first row of each
     for number, values in enumerate(whole.to_pylist(), 1):
         given = {**OPTIONAL, **values}
         try:
@@ -163,7 +163,12 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
                 f"{path} has two latencies or sizes of {architecture}: {states[architecture]} and "
                 f"{state}; keep one"
             )
-        teachers.add(told.get("teacher_ms"))
+        teachers.setdefault(told.get("teacher_ms"), number)
+    if len(teachers) > 1 and None in teachers:
+        raise SpecError(
+            f"row {teachers[None]} of {path}: it has no teacher_ms, and other rows have one; fill "
+            "it in, or leave the column out"
+        )
     if len(teachers) > 1:
         raise SpecError(f"{path} has several teacher_ms ({sorted(map(str, teachers))}); keep one")
     try:

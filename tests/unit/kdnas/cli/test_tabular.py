@@ -85,6 +85,35 @@ def test_a_table_of_strategies_is_printed() -> None:
     assert [line.split()[0] for line in rest[3:]] == ["random", "fastest-first"]
 
 
+def own_table(path: Path, states: list[str]) -> str:
+    """A table of a user: axes, loss and latency, which grows with the state's place."""
+    rows = [f"{state},{0.5 / n},{n}" for n, state in enumerate(states, 1)]
+    head = "layers,heads,hidden,intermediate,activation,loss,latency_ms"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return str(path)
+
+
+OWN = [f"{layers},2,24,{inner},gelu" for layers in (1, 2, 3) for inner in (24, 48)]
+STANDS = (
+    "no row has teacher_ms: the largest latency, 6 ms, stands for the teacher's",
+    "no row has params_millions: the parameters of the layers stand for the size",
+)
+
+
+def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
+    file = own_table(tmp_path / "own.csv", OWN)
+    asked = (*QUICK, "--table", file, "--candidates", "4", "--workers", "1")
+    wanted = (*asked, "--strategies", "random,largest-first,size-only")
+    shown = run(*wanted).splitlines()
+    assert shown[1:3] == list(STANDS)
+    found = json.loads(run(*wanted, "--json"))
+    assert (found["teacher_ms"], found["knows_teacher"], found["knows_sizes"]) == (6, False, False)
+    assert run("tabular", "show", file).startswith("6 of the 6 states of the space\n")
+    known = json.loads(run(*QUICK, *NAMES, "--json"))
+    assert (known["knows_teacher"], known["knows_sizes"]) == (True, True)
+    assert not set(STANDS) & set(run(*QUICK, *NAMES).splitlines())
+
+
 def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels: list[str] = []
     monkeypatch.setattr(

@@ -101,6 +101,10 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
         (f"{HEAD},step\n{STATE},0.2,3,60\n", "seed 0, step 60 of 0 is no reading"),
         (f"{HEAD},seed\n{STATE},0.2,3,-3\n", "seed -3, step 0 of 0 is no reading"),
         (f"{HEAD},teacher_ms\n{STATE},0.2,3,9\n2,2,24,48,gelu,1,3,8\n", "has several teacher_ms"),
+        (
+            f"{HEAD},teacher_ms\n{STATE},0.2,3,9\n2,2,24,48,gelu,1,3,\n",
+            "it has no teacher_ms, and other rows have one; fill it in, or leave the column out",
+        ),
         (f"{HEAD}\n{STATE},0.2,3,4\n", "is no csv file: "),
     ],
 )

@@ -96,11 +96,10 @@ def test_what_a_seed_does_to_all_students_alike_is_no_noise_of_one() -> None:
     [
         (TABLE, 30, "has no state that was trained for 30 steps to the end; it has trainings of"),
         (replace(TABLE, rows=TABLE.rows[5:6]), None, "trained for any steps to the end"),
-        (replace(TABLE, teacher_ms=None), None, "shares of the teacher's; add the column"),
         (
             replace(TABLE, states={**STATES, B: StateRow(2.0)}),
             None,
-            "lacks params_millions of a state",
+            "has no params_millions of 2,2,24,48,gelu, and has those of other states; fill it in",
         ),
     ],
 )
@@ -108,6 +107,19 @@ def test_what_makes_no_surface_is_refused(table: Table, schedule: int | None, sa
     with pytest.raises(SpecError) as raised:
         surface_of(table, "small", schedule)
     assert said in str(raised.value)
+
+
+def test_the_largest_latency_stands_for_the_teachers_and_layers_for_the_size() -> None:
+    """Of the whole table, also where the slowest state was not trained for so many steps."""
+    known = surface_of(TABLE, "small")
+    assert (known.knows_teacher, known.knows_sizes) == (True, True)
+    bare = {state: StateRow(own.latency_ms) for state, own in STATES.items()}
+    surface = surface_of(replace(TABLE, states=bare, teacher_ms=None), "small")
+    assert (surface.knows_teacher, surface.knows_sizes) == (False, False)
+    assert surface.teacher_ms == 3.0
+    layer = 4 * (24 * 24 + 24) + (2 * 24 * 48 + 48 + 24) + 4 * 24
+    assert list(surface.params_millions) == [layer / 1e6, 2 * layer / 1e6]
+    assert (surface.space, surface.losses) == (known.space, known.losses)
 
 
 def test_a_part_of_a_space_has_its_members_alone() -> None:
