@@ -129,8 +129,8 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
             of such the longest.
 
     Raises:
-        SpecError: no training of this length has come to its end, or some states have a size and
-            others none.
+        SpecError: trainings of this length came to their end of fewer than two states, or some
+            states have a size and others none.
     """
     ends = [row for row in table.rows if row.key.step == row.key.schedule]
     counts = Counter(length for _, length in {(r.key.architecture, r.key.schedule) for r in ends})
@@ -152,6 +152,13 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
             starts[row.key.architecture].append(row.loss)
         if row.key.schedule == chosen:
             by_step[row.key.step][row.key.architecture, row.key.seed] = row.loss
+    if counts[chosen] < 2:
+        (state,) = {architecture for architecture, _ in by_step[chosen]}
+        what = f"trained for {chosen} steps" if chosen else "with a loss"
+        raise SpecError(
+            f"table {name} has one state alone {what}, {state}, and a comparison needs two "
+            "to choose from; add states"
+        )
     on_the_way = {step: _level(read) for step, read in by_step.items()}
     for (architecture, seed), loss in on_the_way.pop(chosen).items():
         trained[architecture][seed] = loss

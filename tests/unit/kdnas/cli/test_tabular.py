@@ -114,6 +114,23 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
     assert not set(STANDS) & set(run(*QUICK, *NAMES).splitlines())
 
 
+def test_gaps_of_a_table_are_told(tmp_path: Path) -> None:
+    asked = (*QUICK, *NAMES, "--table")
+    gaps = own_table(tmp_path / "gaps.csv", OWN[1:])
+    said = "5 of the 6 states of its axes are in the table"
+    assert run(*asked, gaps).splitlines()[1] == said
+    found = json.loads(run(*asked, gaps, "--json"))
+    assert (found["num_states"], found["num_states_of_axes"], found["steps"]) == (5, 6, 1)
+    drawn = "200 of the 2400 states of its axes are in the table, trained for 480 steps"
+    assert run(*asked, "minilm-rungs").splitlines()[1] == drawn
+    for whole in ("minilm", "rough", own_table(tmp_path / "own.csv", OWN)):
+        assert "states of its axes" not in run(*asked, whole)
+    one = own_table(tmp_path / "one.csv", OWN[:1])
+    with pytest.raises(SpecError, match=r"one state alone with a loss, 1,2,24,24,gelu, and a"):
+        run(*asked, one)
+    assert run("tabular", "show", one).startswith("1 of the 1 states of the space\n")
+
+
 def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels: list[str] = []
     monkeypatch.setattr(
