@@ -59,9 +59,13 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
         "after step   30 of  480: 2 states (seed 0: 2, seed 1: 1)",
         "after step  480 of  480: 2 states (seed 0: 2, seed 1: 1)",
         "after step  960 of  960: 1 state, seed 0",
+        "trainings of 480 steps: between seeds the loss deviates by 0 (1 state, seeds 0,",
+        "1)",
+        "trainings of 960 steps: one seed, so that their noise is not known",
     ]
-    found = json.loads(run("tabular", "show", str(file), "--json"))["readings"]
-    assert found[-1] == {
+    found = json.loads(run("tabular", "show", str(file), "--json"))
+    assert found["trainings"][0]["noise"] == {"sd": 0.0, "dof": 1, "num_states": 1}
+    assert found["readings"][-1] == {
         **{"schedule": 960, "step": 960},
         **{"states": 1, "seeds": [0], "states_by_seed": {"0": 1}},
     }
@@ -69,7 +73,9 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
     assert max(map(len, whole)) <= 80
     assert "teacher_ms 14.93, the teacher's latency" in whole
     read = "2400 states (seed 0: 2400, seed 1: 200, seed 2: 200)"
-    assert [line[25:] for line in whole[-2:]] == [read, read]
+    assert [line[25:] for line in whole[-4:-2]] == [read, read]
+    noise = "of 60 steps of 16 sequences: between seeds the loss deviates by 0.002"
+    assert whole[-2:] == [f"trainings {noise}", "(200 states, seeds 0, 1, 2)"]
 
 
 def test_a_table_of_strategies_is_printed() -> None:

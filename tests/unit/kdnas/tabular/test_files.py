@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.errors import SpecError, StoreError
+from kdnas.tabular.card import trainings_of
 from kdnas.tabular.files import dump_table, read_table, write_table
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
@@ -61,7 +61,8 @@ def test_a_table_is_the_same_when_it_is_read_again(
     assert again.rows == table.rows
     assert again.states == table.states
     assert again.teacher_ms == table.teacher_ms
-    assert again.card == (table.card if ending == ".parquet" else {})
+    card = {**table.card, "trainings": [str(one) for one in trainings_of(table)]}
+    assert again.card == (card if ending == ".parquet" else {})
 
 
 def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
@@ -137,4 +138,4 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         read_table(broken)
     card = tmp_path / "card.parquet"
     write_table(Table(table.rows, table.states, None, {"a": math.pi}), card)
-    assert json.loads(json.dumps(dict(read_table(card).card))) == {"a": math.pi}
+    assert read_table(card).card["a"] == math.pi
