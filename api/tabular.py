@@ -13,6 +13,7 @@ from controller.strategies import STRATEGIES, build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
+from kdnas.search_space import num_states
 from kdnas.specs.search import ControllerSpec, SearchSpec
 from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
@@ -225,6 +226,8 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "table": surface.name,
         "question": question.fingerprint,
         "num_states": len(surface.space),
+        "num_states_of_axes": num_states(surface.space.axes, surface.space.head_multiple),
+        "steps": surface.steps,
         "num_allowed": len(question.allowed),
         "goal": spec.goal,
         "num_of_goal": None if is_front else len(question.judge.goal_states),
@@ -240,6 +243,9 @@ def _result(question: Question, replays: Sequence[Replay], reference: str | None
         "reference": reference,
         "knows_starts": bool(surface.starts),
         "knows_noise": bool(surface.noise),
+        "teacher_ms": surface.teacher_ms,
+        "knows_teacher": surface.knows_teacher,
+        "knows_sizes": surface.knows_sizes,
         "standings": []
         if reference is None
         else [row.to_json() for row in standings(question, replays, reference)],

@@ -11,7 +11,8 @@ from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored, losses
 from kdnas.db.repository import latencies, searches
 from kdnas.records import LossName, SearchRecord
-from kdnas.search.analysis.findings import Noise, analyse, noise_of
+from kdnas.search.analysis.findings import analyse
+from kdnas.search.analysis.noise import Noise, noise_of
 from kdnas.search.analysis.words import in_words
 from kdnas.search.reward import RewardFunction
 from kdnas.search_space import SearchSpace

@@ -33,7 +33,8 @@ from kdnas.db.lists.job_pages import Row
 from kdnas.db.lists.pages import PageOf
 from kdnas.errors import SpecError
 from kdnas.records import ExploredState, LossName, SearchRecord
-from kdnas.search.analysis.findings import Noise, within_noise
+from kdnas.search.analysis.findings import within_noise
+from kdnas.search.analysis.noise import Noise
 from kdnas.search.coverage import coverage, known_axes
 from kdnas.search.hypervolume import Covered
 from kdnas.search.reranking import Reranked, front_of, rerank

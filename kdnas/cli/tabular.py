@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -195,6 +195,8 @@ def strategies(
 
 
 def _facts(table: Table) -> dict[str, Any]:
+    from kdnas.tabular.card import trainings_of
+
     readings: dict[tuple[int, int], dict[int, set[Architecture]]] = {}
     for row in table.rows:
         by_seed = readings.setdefault((row.key.schedule, row.key.step), {})
@@ -214,6 +216,7 @@ def _facts(table: Table) -> dict[str, Any]:
             }
             for (schedule, step), by_seed in sorted(readings.items())
         ],
+        "trainings": [asdict(one) for one in trainings_of(table)],
         "card": dict(table.card),
     }
 
@@ -229,13 +232,15 @@ def _line(name: str, facts: dict[str, Any]) -> str:
 
 
 def _lines(table: Table) -> Iterator[str]:
-    facts = _facts(table)
+    from kdnas.tabular.card import trainings_of
+
+    facts, width = _facts(table), get_terminal_size().columns
     yield f"{facts['num_states']} of the {facts['num_states_of_space']} states of the space"
     card = facts["card"]
     if card:
         yield f"teacher {card.get('teacher')}, corpus {', '.join(card.get('corpus', []))}"
     if "about" in card:
-        yield from wrap(str(card["about"]), get_terminal_size().columns)
+        yield from wrap(str(card["about"]), width)
     if facts["teacher_ms"] is not None:
         yield f"teacher_ms {facts['teacher_ms']:.4g}, the teacher's latency"
     yield _seeds(facts["seeds"])
@@ -243,6 +248,8 @@ def _lines(table: Table) -> Iterator[str]:
         states = f"{row['states']} state{'' if row['states'] == 1 else 's'}"
         told = f"after step {row['step']:>4} of {row['schedule']:>4}: {states}"
         yield f"{told}{_under(row, facts['seeds'])}"
+    for trainings in trainings_of(table):
+        yield from wrap(str(trainings), width)
 
 
 def _under(row: dict[str, Any], seeds: list[int]) -> str:

@@ -67,22 +67,33 @@ class EmbeddingShape:
 def count_parameters(architecture: Architecture, embedding: EmbeddingShape) -> int:
     """Count the parameters of embeddings and encoder, without pooler and heads.
 
-    With d hidden, f intermediate: embeddings (V + P + types)·E and a layer norm 2E, E = d, or less
-    and a matrix E·d + d that widens them; a layer has four projections 4(d² + d), the feed-forward
-    block 2·d·f + f + d and two layer norms 4d. A gate adds d·f + f; without biases what is linear
-    in f goes, and a layer norm is d. (ModernBERT has no layer norm before its first attention, but
-    one behind its last layer. Biases that a ModernBERT was given against its family's habit are not
+    With d hidden: embeddings (V + P + types)·E and a layer norm 2E, or E without biases; E = d, or
+    less and a matrix E·d + d that widens them; and the layers.
+    """
+    d, e = architecture.hidden, embedding.width(architecture)
+    norm = 2 * e if embedding.biases else e
+    widened = 0 if e == d else e * d + d
+    layers = count_layer_parameters(architecture, gated=embedding.gated, biases=embedding.biases)
+    return embedding.rows * e + norm + widened + layers
+
+
+def count_layer_parameters(
+    architecture: Architecture, *, gated: bool = False, biases: bool = True
+) -> int:
+    """Count the parameters of the encoder's layers.
+
+    With d hidden, f intermediate: a layer has four projections 4(d² + d), the feed-forward block
+    2·d·f + f + d and two layer norms 4d. A gate adds d·f + f; without biases what is linear in f
+    goes, and a layer norm is d. (ModernBERT has no layer norm before its first attention, but one
+    behind its last layer. Biases that a ModernBERT was given against its family's habit are not
     counted.)
     """
-    d, f, e = architecture.hidden, architecture.intermediate, embedding.width(architecture)
-    inner = 2 * f if embedding.gated else f  # the outputs of the first product
+    d, f = architecture.hidden, architecture.intermediate
+    inner = 2 * f if gated else f  # the outputs of the first product
     layer = 4 * d * d + d * (inner + f) + 2 * d
-    norm = e
-    if embedding.biases:
+    if biases:
         layer += 4 * d + (inner + d) + 2 * d
-        norm += e
-    widened = 0 if e == d else e * d + d
-    return embedding.rows * e + norm + widened + architecture.layers * layer
+    return architecture.layers * layer
 
 
 def flops_per_token(architecture: Architecture, length: int = 0, *, gated: bool = False) -> int:

@@ -94,6 +94,8 @@ class Question:
             spec.goal, spec.reward.to_json(), spec.limits.to_json(), self.candidates,
             self.budgets[-1],
         ]  # fmt: skip
+        if not surface.knows_sizes:
+            asked.append("sizes of layers")
         rungs = spec.proxy.rungs
         if rungs:
             read = [[list(losses) for losses in surface.readings[step]] for step in rungs]
@@ -189,12 +191,13 @@ def run_replays(
         workers: processes.
 
     Raises:
-        SpecError: a strategy cannot be built, or needs what the surface lacks.
+        SpecError: a strategy cannot be built, or needs what the surface lacks, or no state that may
+            be taken is worth anything.
     """
     found = {(one.strategy, one.seed): one for one in known}
     wanted = [(name, seed) for name in strategies for seed in range(question.seeds)]
     left = [pair for pair in wanted if pair not in found]
-    _ = question.allowed  # refuses limits that no state meets, before any process starts
+    _ = question.judge.volume  # refuses what nobody can find, before any process starts
     work = [(name, question.search(strategies[name], seed)) for name, seed in left]
     for done in _played(question, work, factory, min(workers, len(work))):
         found[done.strategy, done.seed] = done

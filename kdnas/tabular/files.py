@@ -13,6 +13,7 @@ from kdnas.architecture import Architecture
 from kdnas.artefact import write_atomically
 from kdnas.errors import ArchitectureError, SearchSpaceError, SpecError, StoreError, unknown_name
 from kdnas.search_space import AXES
+from kdnas.tabular.card import trainings_of
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def write_table(table: Table, path: Path) -> None:
 def dump_table(table: Table, ending: str) -> bytes:
     """Write a table as the content of a file with this ending.
 
+    A card says of its trainings what the rows do.
+
     Raises:
         SpecError: the ending is not known.
     """
@@ -95,7 +98,8 @@ def dump_table(table: Table, ending: str) -> bytes:
     if ending == ".csv":
         csv.write_csv(whole, out)
     else:
-        card = json.dumps(dict(table.card), sort_keys=True).encode()
+        told = {"trainings": [str(one) for one in trainings_of(table)]} if table.card else {}
+        card = json.dumps({**table.card, **told}, sort_keys=True).encode()
         parquet.write_table(
             whole.replace_schema_metadata({_CARD: card}), out, compression="zstd", version="2.6"
         )
@@ -138,7 +142,7 @@ def read_table(path: Path) -> Table:
 def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
     rows: list[TableRow] = []
     states: dict[Architecture, StateRow] = {}
-    teachers: set[float | None] = set()
+    teachers: dict[float | None, int] = {}  # the first row of each
     for number, values in enumerate(whole.to_pylist(), 1):
         given = {**OPTIONAL, **values}
         try:
@@ -163,7 +167,12 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
                 f"{path} has two latencies or sizes of {architecture}: {states[architecture]} and "
                 f"{state}; keep one"
             )
-        teachers.add(told.get("teacher_ms"))
+        teachers.setdefault(told.get("teacher_ms"), number)
+    if len(teachers) > 1 and None in teachers:
+        raise SpecError(
+            f"row {teachers[None]} of {path}: it has no teacher_ms, and other rows have one; fill "
+            "it in, or leave the column out"
+        )
     if len(teachers) > 1:
         raise SpecError(f"{path} has several teacher_ms ({sorted(map(str, teachers))}); keep one")
     try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from kdnas.errors import SpecError
 from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction, pareto_front
 from kdnas.specs.search import SearchSpec
@@ -52,8 +53,21 @@ class Judge:
 
     @cached_property
     def volume(self) -> float:
-        """Hypervolume of all states that may be taken."""
-        return self._volume(self.allowed)
+        """Hypervolume of all states that may be taken.
+
+        Raises:
+            SpecError: none of them covers anything.
+        """
+        volume = self._volume(self.allowed)
+        if not volume:
+            surface = self.surface
+            raise SpecError(
+                f"nothing can be found on {surface.name}: a student counts by a latency below the "
+                f"teacher's ({surface.teacher_ms:g} ms) and a loss below 1, that of one that "
+                "ignores its input, and none that may be taken has both; add some that have, or "
+                "correct teacher_ms"
+            )
+        return volume
 
     def regret(self, replay: Replay, budget: int) -> float:
         """What is missing after a budget: reward to the best one, or a share of the hypervolume."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from kdnas.architecture import Architecture
 from kdnas.errors import SpecError
+from kdnas.models.cost import count_layer_parameters
 from kdnas.records import LatencyEntry, LatencyProfile, LatencyTable, fingerprint
 from kdnas.search_space import SearchSpace
 from kdnas.tabular.table import Table
@@ -58,6 +59,8 @@ class Surface:
         noise: differences of single trainings from the mean of their state, of all states that
             were trained with several seeds.
         starts: index → loss before the first step, of the states for which it is known.
+        knows_teacher: whether its teacher's latency is one, and not the largest of a table.
+        knows_sizes: whether sizes were counted, and not those of the layers that the axes say.
         steps: of a whole training.
         readings: step → the losses that were read after it on the way, as ``losses`` has them; of
             the steps after which every training was read.
@@ -74,6 +77,8 @@ class Surface:
     latency_ms: Sequence[float]
     teacher_ms: float
     params_millions: Sequence[float]
+    knows_teacher: bool = True
+    knows_sizes: bool = True
     steps: int = 1
     readings: Mapping[int, Sequence[Sequence[float]]] = field(default_factory=dict)
 
@@ -114,6 +119,9 @@ class Surface:
 def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
     """Make a surface of a table.
 
+    Where no row has the teacher's latency, the largest one of the table stands for it; where none
+    has a size, the parameters of the encoder's layers do.
+
     Args:
         table: at least two states.
         name: what it is called.
@@ -121,8 +129,8 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
             of such the longest.
 
     Raises:
-        SpecError: no training of this length has come to its end, or sizes or the teacher's latency
-            are missing.
+        SpecError: trainings of this length came to their end of fewer than two states, or some
+            states have a size and others none.
     """
     ends = [row for row in table.rows if row.key.step == row.key.schedule]
     counts = Counter(length for _, length in {(r.key.architecture, r.key.schedule) for r in ends})
@@ -144,19 +152,20 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
             starts[row.key.architecture].append(row.loss)
         if row.key.schedule == chosen:
             by_step[row.key.step][row.key.architecture, row.key.seed] = row.loss
+    if counts[chosen] < 2:
+        (state,) = {architecture for architecture, _ in by_step[chosen]}
+        what = f"trained for {chosen} steps" if chosen else "with a loss"
+        raise SpecError(
+            f"table {name} has one state alone {what}, {state}, and a comparison needs two "
+            "to choose from; add states"
+        )
     on_the_way = {step: _level(read) for step, read in by_step.items()}
     for (architecture, seed), loss in on_the_way.pop(chosen).items():
         trained[architecture][seed] = loss
     space = PartOfSpace.of(table.space, list(trained))
     states = [table.states[state] for state in space.states]
-    sizes = [state.params_millions for state in states]
-    if table.teacher_ms is None:
-        raise SpecError(
-            f"table {name} has no teacher_ms, and strategies take latencies as shares of the "
-            "teacher's; add the column"
-        )
-    if any(size is None for size in sizes):
-        raise SpecError(f"table {name} lacks params_millions of a state; fill it in")
+    slowest = max(state.latency_ms for state in table.states.values())
+    knows_sizes = any(state.params_millions is not None for state in table.states.values())
     losses = [list(trained[state].values()) for state in space.states]
     readings = {
         step: [[read[state, seed] for seed in trained[state]] for state in space.states]
@@ -177,11 +186,26 @@ def surface_of(table: Table, name: str, schedule: int | None = None) -> Surface:
         noise,
         {i: float(np.mean(starts[s])) for i, s in enumerate(space.states) if s in starts},
         [state.latency_ms for state in states],
-        table.teacher_ms,
-        [size for size in sizes if size is not None],
-        max(chosen, 1),
-        readings,
+        slowest if table.teacher_ms is None else table.teacher_ms,
+        [
+            _size(table, name, state) if knows_sizes else count_layer_parameters(state) / 1e6
+            for state in space.states
+        ],
+        knows_teacher=table.teacher_ms is not None,
+        knows_sizes=knows_sizes,
+        steps=max(chosen, 1),
+        readings=readings,
     )
+
+
+def _size(table: Table, name: str, state: Architecture) -> float:
+    size = table.states[state].params_millions
+    if size is None:
+        raise SpecError(
+            f"table {name} has no params_millions of {state}, and has those of other states; fill "
+            "it in, or leave the column out"
+        )
+    return size
 
 
 SHARED: Final = 10

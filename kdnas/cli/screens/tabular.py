@@ -19,6 +19,19 @@ def standing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"states may be taken, {_solved(found)}; {found['seeds']} seed"
         f"{'' if found['seeds'] == 1 else 's'}, episodes of {found['candidates']}"
     )
+    if found["num_states"] < found["num_states_of_axes"]:
+        trained = f", trained for {found['steps']} steps" if found["steps"] > 1 else ""
+        yield (
+            f"{found['num_states']} of the {found['num_states_of_axes']} states of its axes are in "
+            f"the table{trained}"
+        )
+    if not found["knows_teacher"]:
+        yield (
+            f"no row has teacher_ms: the largest latency, {found['teacher_ms']:.4g} ms, stands for "
+            "the teacher's"
+        )
+    if not found["knows_sizes"]:
+        yield "no row has params_millions: the parameters of the layers stand for the size"
     if not found["knows_starts"]:
         yield "no strategy knows the losses with which states start"
     if not found["knows_noise"]:

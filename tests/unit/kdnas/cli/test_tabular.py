@@ -59,9 +59,13 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
         "after step   30 of  480: 2 states (seed 0: 2, seed 1: 1)",
         "after step  480 of  480: 2 states (seed 0: 2, seed 1: 1)",
         "after step  960 of  960: 1 state, seed 0",
+        "trainings of 480 steps: between seeds the loss deviates by 0 (1 state, seeds 0,",
+        "1)",
+        "trainings of 960 steps: one seed, so that their noise is not known",
     ]
-    found = json.loads(run("tabular", "show", str(file), "--json"))["readings"]
-    assert found[-1] == {
+    found = json.loads(run("tabular", "show", str(file), "--json"))
+    assert found["trainings"][0]["noise"] == {"sd": 0.0, "dof": 1, "num_states": 1}
+    assert found["readings"][-1] == {
         **{"schedule": 960, "step": 960},
         **{"states": 1, "seeds": [0], "states_by_seed": {"0": 1}},
     }
@@ -69,7 +73,9 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
     assert max(map(len, whole)) <= 80
     assert "teacher_ms 14.93, the teacher's latency" in whole
     read = "2400 states (seed 0: 2400, seed 1: 200, seed 2: 200)"
-    assert [line[25:] for line in whole[-2:]] == [read, read]
+    assert [line[25:] for line in whole[-4:-2]] == [read, read]
+    noise = "of 60 steps of 16 sequences: between seeds the loss deviates by 0.002"
+    assert whole[-2:] == [f"trainings {noise}", "(200 states, seeds 0, 1, 2)"]
 
 
 def test_a_table_of_strategies_is_printed() -> None:
@@ -83,6 +89,52 @@ def test_a_table_of_strategies_is_printed() -> None:
     assert "*" not in shown  # two seeds tell nobody from another
     assert rest[1].startswith("after 8: share of the hypervolume")
     assert [line.split()[0] for line in rest[3:]] == ["random", "fastest-first"]
+
+
+def own_table(path: Path, states: list[str]) -> str:
+    """A table of a user: axes, loss and latency, which grows with the state's place."""
+    rows = [f"{state},{0.5 / n},{n}" for n, state in enumerate(states, 1)]
+    head = "layers,heads,hidden,intermediate,activation,loss,latency_ms"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return str(path)
+
+
+OWN = [f"{layers},2,24,{inner},gelu" for layers in (1, 2, 3) for inner in (24, 48)]
+STANDS = (
+    "no row has teacher_ms: the largest latency, 6 ms, stands for the teacher's",
+    "no row has params_millions: the parameters of the layers stand for the size",
+)
+
+
+def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
+    file = own_table(tmp_path / "own.csv", OWN)
+    asked = (*QUICK, "--table", file, "--candidates", "4", "--workers", "1")
+    wanted = (*asked, "--strategies", "random,largest-first,size-only")
+    shown = run(*wanted).splitlines()
+    assert shown[1:3] == list(STANDS)
+    found = json.loads(run(*wanted, "--json"))
+    assert (found["teacher_ms"], found["knows_teacher"], found["knows_sizes"]) == (6, False, False)
+    assert run("tabular", "show", file).startswith("6 of the 6 states of the space\n")
+    known = json.loads(run(*QUICK, *NAMES, "--json"))
+    assert (known["knows_teacher"], known["knows_sizes"]) == (True, True)
+    assert not set(STANDS) & set(run(*QUICK, *NAMES).splitlines())
+
+
+def test_gaps_of_a_table_are_told(tmp_path: Path) -> None:
+    asked = (*QUICK, *NAMES, "--table")
+    gaps = own_table(tmp_path / "gaps.csv", OWN[1:])
+    said = "5 of the 6 states of its axes are in the table"
+    assert run(*asked, gaps).splitlines()[1] == said
+    found = json.loads(run(*asked, gaps, "--json"))
+    assert (found["num_states"], found["num_states_of_axes"], found["steps"]) == (5, 6, 1)
+    drawn = "200 of the 2400 states of its axes are in the table, trained for 480 steps"
+    assert run(*asked, "minilm-rungs").splitlines()[1] == drawn
+    for whole in ("minilm", "rough", own_table(tmp_path / "own.csv", OWN)):
+        assert "states of its axes" not in run(*asked, whole)
+    one = own_table(tmp_path / "one.csv", OWN[:1])
+    with pytest.raises(SpecError, match=r"one state alone with a loss, 1,2,24,24,gelu, and a"):
+        run(*asked, one)
+    assert run("tabular", "show", one).startswith("1 of the 1 states of the space\n")
 
 
 def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

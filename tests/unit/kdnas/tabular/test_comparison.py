@@ -183,6 +183,14 @@ def test_a_goal_that_no_state_can_meet_is_refused_before_anything_runs() -> None
     assert ran == []
 
 
+def test_where_nothing_can_be_found_no_search_runs() -> None:
+    asked = question(surface=replace(SURFACE, teacher_ms=min(SURFACE.latency_ms)))
+    ran: list[Replay] = []
+    with pytest.raises(SpecError, match="nothing can be found on benchmark"):
+        run_replays(asked, specs("random"), build_strategy, on_replay=ran.append)
+    assert ran == []
+
+
 def test_what_decides_replays_names_the_question() -> None:
     asked = question()
     same = (question(seeds=9), question(budgets=(5, 18)))
@@ -195,6 +203,7 @@ def test_what_decides_replays_names_the_question() -> None:
         question(surface=synthetic("rough")),
         question(spec=with_rungs(3)),
         question(spec=with_rungs(2)),
+        question(surface=replace(SURFACE, knows_sizes=False)),
     )
     assert all(one.fingerprint == asked.fingerprint for one in same)
-    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 9
+    assert len({asked.fingerprint, *(one.fingerprint for one in other)}) == 10

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kdnas.architecture import Architecture
+from kdnas.errors import SpecError
 from kdnas.search.hypervolume import hypervolume
 from kdnas.specs.search import SearchSpec
 from kdnas.tabular.judge import Judge
@@ -47,6 +48,17 @@ def test_a_reward_is_the_one_that_was_asked_for() -> None:
     assert (asked.goal_states, asked.trainings(ALL)) == ({2}, 2)
     dear = judge("reward", reward={"latency_price": 0.5})
     assert dear.goal_states == {0}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"teacher_ms": 20.0}, {"losses": [[loss * 10] for loss in TRUTH]}]
+)
+@pytest.mark.parametrize("goal", ["reward", "front"])
+def test_where_no_student_is_worth_anything_nobody_is_judged(
+    goal: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(SpecError, match=r"nothing can be found on three: .* teacher's \(\d+ ms\)"):
+        judge(goal, replace(SURFACE, **changes)).covered(ALL, 3)
 
 
 def test_a_limit_has_no_price_for_latency() -> None:

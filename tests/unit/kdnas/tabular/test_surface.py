@@ -46,11 +46,13 @@ def test_it_takes_the_ends_of_the_trainings_of_most_states() -> None:
     assert surface.starts == {0: 0.5, 1: 0.4}
     assert (list(surface.latency_ms), surface.teacher_ms) == ([1.0, 2.0], 10.0)
     assert surface.latencies.ratio(B) == 0.2
-    long = surface_of(TABLE, "small", 480)
-    assert list(long.space.states) == [A]
+    others = row(C, 0, 480, 480, 0.05), row(A, 0, 0, 0, 0.7)
+    more = replace(TABLE, rows=(*TABLE.rows, *others))
+    long = surface_of(more, "small", 480)
+    assert list(long.space.states) == [A, C]
     assert long.truth(0) == 0.1
-    starts = surface_of(TABLE, "small", 0)
-    assert (list(starts.space.states), starts.starts) == ([C], {})
+    starts = surface_of(more, "small", 0)
+    assert (list(starts.space.states), starts.starts) == ([A, C], {})
 
 
 def test_what_a_search_sees_is_one_of_the_seeds_or_has_the_noise_of_others() -> None:
@@ -71,8 +73,9 @@ def test_readings_on_the_way_are_those_that_every_training_has() -> None:
     assert surface.readings == {0: [[0.5, 0.52], [0.4]]}
     pairs = {(surface.read(0, seed, 0), surface.observed(0, seed)) for seed in range(30)}
     assert pairs == {(0.5, 0.30), (0.52, 0.34)}
-    long = surface_of(TABLE, "small", 480)
-    assert (long.steps, long.readings) == (480, {30: [[0.45]]})
+    more = (row(C, 0, 480, 30, 0.25), row(C, 0, 480, 480, 0.05))
+    long = surface_of(replace(TABLE, rows=(*TABLE.rows, *more)), "small", 480)
+    assert (long.steps, long.readings) == (480, {30: [[0.45], [0.25]]})
 
 
 def test_what_a_seed_does_to_all_students_alike_is_no_noise_of_one() -> None:
@@ -95,12 +98,16 @@ def test_what_a_seed_does_to_all_students_alike_is_no_noise_of_one() -> None:
     ("table", "schedule", "said"),
     [
         (TABLE, 30, "has no state that was trained for 30 steps to the end; it has trainings of"),
+        (
+            TABLE,
+            480,
+            "has one state alone trained for 480 steps, 1,2,24,48,gelu, and a comparison needs two",
+        ),
         (replace(TABLE, rows=TABLE.rows[5:6]), None, "trained for any steps to the end"),
-        (replace(TABLE, teacher_ms=None), None, "shares of the teacher's; add the column"),
         (
             replace(TABLE, states={**STATES, B: StateRow(2.0)}),
             None,
-            "lacks params_millions of a state",
+            "has no params_millions of 2,2,24,48,gelu, and has those of other states; fill it in",
         ),
     ],
 )
@@ -108,6 +115,19 @@ def test_what_makes_no_surface_is_refused(table: Table, schedule: int | None, sa
     with pytest.raises(SpecError) as raised:
         surface_of(table, "small", schedule)
     assert said in str(raised.value)
+
+
+def test_the_largest_latency_stands_for_the_teachers_and_layers_for_the_size() -> None:
+    """Of the whole table, also where the slowest state was not trained for so many steps."""
+    known = surface_of(TABLE, "small")
+    assert (known.knows_teacher, known.knows_sizes) == (True, True)
+    bare = {state: StateRow(own.latency_ms) for state, own in STATES.items()}
+    surface = surface_of(replace(TABLE, states=bare, teacher_ms=None), "small")
+    assert (surface.knows_teacher, surface.knows_sizes) == (False, False)
+    assert surface.teacher_ms == 3.0
+    layer = 4 * (24 * 24 + 24) + (2 * 24 * 48 + 48 + 24) + 4 * 24
+    assert list(surface.params_millions) == [layer / 1e6, 2 * layer / 1e6]
+    assert (surface.space, surface.losses) == (known.space, known.losses)
 
 
 def test_a_part_of_a_space_has_its_members_alone() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from statistics import fmean, median, stdev
 
 import pytest
 
+from kdnas.tabular.card import trainings_of
 from kdnas.tabular.files import packaged_tables, read_table
 from kdnas.tabular.surface import surface_of
 
@@ -40,6 +42,10 @@ def test_each_is_small_says_how_it_was_made_and_makes_a_surface(path: Path) -> N
     assert path.stat().st_size < 1_000_000
     table = read_table(path)
     assert table.card.keys() >= {"axes", "teacher", "corpus", "context", "about"}
+    told = table.card["trainings"]
+    assert told == [str(one) for one in trainings_of(table)]
+    for words in told:
+        assert re.match(r"trainings of \d+ steps of 16 sequences: (between seeds|one seed)", words)
     surface = surface_of(table, path.stem)
     assert len(surface.starts) == len(surface.space) == len(table.architectures)
     for index in range(len(surface.space)):

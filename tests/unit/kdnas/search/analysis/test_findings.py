@@ -1,4 +1,4 @@
-"""How sure figures are: known noise is found again, and chance is what brute force says."""
+"""How sure figures are: chance is what brute force says."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from kdnas.records import ExploredState, Losses
 from kdnas.search.analysis.chance import by_chance
 from kdnas.search.analysis.findings import (
     Analysis,
-    Noise,
     analyse,
-    noise_of,
     predictions_of,
     within_noise,
 )
+from kdnas.search.analysis.noise import Noise
 from kdnas.search.analysis.surrogate import importance, judge
 from kdnas.search.analysis.words import in_words
 from kdnas.search.hypervolume import hypervolume
@@ -61,16 +60,6 @@ def drawn(surface: Surface, count: int, seed: int = 0) -> list[ExploredState]:
 
 def ratios(surface: Surface) -> dict[Architecture, float]:
     return {a: ratio(surface, index) for index, a in enumerate(surface.space.states)}
-
-
-def test_known_noise_is_found_again() -> None:
-    rng = np.random.default_rng(0)
-    trained = [list(rng.uniform(0.1, 0.6) + rng.normal(0, 0.01, 3)) for _ in range(400)]
-    noise = noise_of([*trained, [0.3]])
-    assert noise is not None
-    assert (noise.dof, noise.num_states) == (800, 400)
-    assert noise.sd == pytest.approx(0.01, rel=0.06)
-    assert noise_of([[0.3], [0.4]]) is None
 
 
 def test_as_many_equal_states_are_told_apart_as_the_level_says() -> None:
