@@ -58,6 +58,12 @@ class Timing:
         low, high = np.percentile(ordered, [25, 75])
         return cls(float(fastest.mean()), float(high - low) / 2)
 
+    @classmethod
+    def typical(cls, timings: Sequence[Timing]) -> Timing:
+        """Condense timings of one model that lie apart: their medians."""
+        ms, spread = np.median([(one.ms, one.spread_ms) for one in timings], axis=0)
+        return cls(float(ms), float(spread))
+
     def scaled(self, factor: float) -> Timing:
         """Multiply both figures."""
         return Timing(self.ms * factor, self.spread_ms * factor)

@@ -8,7 +8,7 @@ import pytest
 from kdnas.architecture import Architecture
 from kdnas.errors import LatencyError
 from kdnas.latency import table as table_module
-from kdnas.latency.measure import Effort, current_profile
+from kdnas.latency.measure import Effort, Timing, current_profile
 from kdnas.latency.table import (
     CheckedState,
     LatencyCheck,
@@ -52,6 +52,36 @@ def test_a_table_covers_every_state_and_says_how_right_it_is(
     assert {"median_error", "p90_error", "spearman", "num_checked"} <= set(table.quality)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_a_budget_is_used_to_time_again_what_a_busy_machine_blurs(
+    handle: TeacherHandle, space: SearchSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_module, "MOST_PASSES", 2)
+    said: list[str] = []
+
+    def told(share: float, text: str) -> None:
+        assert 0 <= share <= 1
+        said.append(text)
+
+    table = build_latency_table(handle, space, PROFILE, budget_seconds=300, progress=told)
+    blocks = len(space) // 4
+    assert f"{blocks} of {blocks} blocks timed" in said
+    assert f"{blocks} of {blocks} blocks timed (pass 2)" in said
+    assert sum(text.startswith("timing the teacher") for text in said) == 2 * 3  # batches
+    assert table.quality["num_blocks_timed"] == blocks
+    assert not any("pass 3" in text for text in said)
+    said.clear()
+    verify_latency_table(handle, space, table, num_students=7, progress=told)
+    assert said == ["7 of 7 students (pass 1)", "7 of 7 students (pass 2)"]
+    said.clear()
+    build_latency_table(handle, space, PROFILE, budget_seconds=1e-3, progress=told)
+    assert not any("pass 2" in text for text in said)
+
+
+def test_timings_that_lie_apart_are_condensed() -> None:
+    timings = [Timing(1.0, 0.1), Timing(3.0, 0.3), Timing(1.5, 0.2)]
+    assert Timing.typical(timings) == Timing(1.5, 0.2)
 
 
 def test_verify_takes_students_that_the_build_did_not_time(
