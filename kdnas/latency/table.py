@@ -39,7 +39,7 @@ T = TypeVar("T")
 BLOCKS_A_BATCH = 8
 STATES_A_BATCH = 12
 MOST_PASSES = 6
-"""More bring little: what is left then is the blocks' own, and no noise."""
+"""Of checked students; more bring little."""
 CHECK_SHARE, VERIFY_SECONDS = 0.15, 60.0
 """Of a budget, and of a check by itself, while another pass is made over the checked students."""
 MIN_BLOCKS = 24
@@ -218,9 +218,10 @@ def verify_latency_table(
                 progress(share, text)
         return timings
 
-    measured = _passes(once, VERIFY_SECONDS)
+    passes = _passes(once, VERIFY_SECONDS)
     rows = [
-        CheckedState(a, timing.ms, table.ms(a)) for a, timing in zip(chosen, measured, strict=True)
+        CheckedState(a, Timing.typical(same).ms, table.ms(a))
+        for a, *same in zip(chosen, *passes, strict=True)
     ]
     return LatencyCheck.of(rows)
 
@@ -243,58 +244,47 @@ def _model_all(
     unused = [a for a in space.states if a.layers not in depths] or list(space.states)
     roomy = budget_seconds >= 120
     checked = _sample(unused, 30 if roomy else 18, seed)
-    effort = CAREFUL if roomy else THOROUGH
+    check_effort = CAREFUL if roomy else THOROUGH
 
     def check_once() -> list[Timing]:
         teacher_timings, timings = [], []
         for batch in _batches(checked, STATES_A_BATCH):
-            teacher, own = workshop.time_with_teacher(batch, effort)
+            teacher, own = workshop.time_with_teacher(batch, check_effort)
             teacher_timings.append(teacher)
             timings += own
             report(0.0, f"timing the teacher and {len(checked)} students for the check")
         return [Timing.typical(teacher_timings), *timings]
 
-    teacher, *measured = _passes(check_once, CHECK_SHARE * budget_seconds if roomy else 0.0)
-    groups = list(_batches(blocks, BLOCKS_A_BATCH))
+    def work(architectures: Sequence[Architecture]) -> float:
+        return sum(_work(a, profile.length) for a in architectures)
 
-    def work(group: Sequence[Block]) -> float:
-        return sum(_work(block.at(depth), profile.length) for block in group for depth in depths)
-
-    def time_blocks(number: int) -> list[BlockTiming]:
-        students = [block.at(depth) for block in groups[number] for depth in depths]
-        ms = iter([timing.ms for timing in workshop.time(students, QUICK)])
-        return [
-            BlockTiming(block, {depth: next(ms) for depth in depths}, number)
-            for block in groups[number]
-        ]
-
-    def elapsed() -> float:
-        return time.monotonic() - started
-
-    def tell(number: int, count: int) -> None:
-        share = ((number - 1) * len(blocks) + count) / (MOST_PASSES * len(blocks))
-        again = "" if number == 1 else f" (pass {number})"
-        text = f"{count} of {len(blocks)} blocks timed{again}"
-        report(min(max(share, elapsed() / budget_seconds), 1.0), text)
+    check_started = time.monotonic()
+    passes = _passes(check_once, CHECK_SHARE * budget_seconds if roomy else 0.0)
+    teacher, *measured = [Timing.typical(same) for same in zip(*passes, strict=True)]
+    rounds = check_effort.rounds * len(passes)
+    pace = (time.monotonic() - check_started) / work(checked) / rounds
+    all_blocks = work([block.at(depth) for block in blocks for depth in depths])
+    left = budget_seconds * 0.95 - (time.monotonic() - started)
+    fitting = (e for e in (CAREFUL, THOROUGH) if all_blocks * pace * e.rounds <= left)
+    effort = next(fitting, QUICK)
 
     timings_of_blocks: list[BlockTiming] = []
-    begun, done = elapsed(), 0.0
-    for number, group in enumerate(groups):
-        expected = work(group) * (elapsed() - begun) / done if done else 0.0
+    spent, done = 0.0, 0.0
+    for number, group in enumerate(_batches(blocks, BLOCKS_A_BATCH)):
+        students = [block.at(depth) for block in group for depth in depths]
+        elapsed = time.monotonic() - started
+        expected = work(students) * spent / done if done else 0.0
         enough = len(timings_of_blocks) >= min(MIN_BLOCKS, len(blocks))
-        if enough and elapsed() + expected > budget_seconds * 0.95:
+        if enough and elapsed + expected > budget_seconds * 0.95:
             break
-        timings_of_blocks += time_blocks(number)
-        done += work(group)
-        tell(1, len(timings_of_blocks))
-    a_pass, passes = elapsed() - begun, [timings_of_blocks]
-    whole = len(timings_of_blocks) == len(blocks)
-    while whole and len(passes) < MOST_PASSES and elapsed() + a_pass <= budget_seconds * 0.95:
-        passes.append([])
-        for number in range(len(groups)):
-            passes[-1] += time_blocks(number)
-            tell(len(passes), len(passes[-1]))
-    timings_of_blocks = [_together(same) for same in zip(*passes, strict=True)]
+        batch_started = time.monotonic()
+        ms = iter([timing.ms for timing in workshop.time(students, effort)])
+        timings_of_blocks += [
+            BlockTiming(block, {depth: next(ms) for depth in depths}, number) for block in group
+        ]
+        spent, done = spent + time.monotonic() - batch_started, done + work(students)
+        share = max(len(timings_of_blocks) / len(blocks), elapsed / budget_seconds)
+        report(min(share, 1.0), f"{len(timings_of_blocks)} of {len(blocks)} blocks timed")
 
     gated = EmbeddingShape.of(handle.shape).gated
     model = BlockModel(timings_of_blocks, profile.length, gated)
@@ -378,7 +368,7 @@ def _measure_all(
     )
 
 
-def _passes(once: Callable[[], list[Timing]], seconds: float) -> list[Timing]:
+def _passes(once: Callable[[], list[Timing]], seconds: float) -> list[list[Timing]]:
     """Time the same things again while another pass fits into a time.
 
     A machine with neighbours is slow for seconds at a time: passes that lie apart see both.
@@ -389,14 +379,7 @@ def _passes(once: Callable[[], list[Timing]], seconds: float) -> list[Timing]:
         if elapsed * (1 + 1 / len(passes)) > seconds:
             break
         passes.append(once())
-    return [Timing.typical(same) for same in zip(*passes, strict=True)]
-
-
-def _together(passes: Sequence[BlockTiming]) -> BlockTiming:
-    """One block of several passes."""
-    first = passes[0]
-    ms_at = {d: float(np.median([one.ms_at[d] for one in passes])) for d in first.ms_at}
-    return BlockTiming(first.block, ms_at, first.batch)
+    return passes
 
 
 def _work(a: Architecture, length: int) -> float:
