@@ -301,7 +301,10 @@ def page(result: Mapping[str, Any]) -> str:
             "",
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
-            "knows a start.",
+            "knows a start. Both rules cover as much as the models, `reading-only` even a little "
+            "more (it is paid for by the reading of all states), and both take a worse student "
+            f"within {RATIOS[0]:g}, where students after {FINAL_STEPS} steps stand in another "
+            f"order than after {PROXY['steps']}.",
             *_limited_words(result["limited"]),
             *_missing_words(result),
             "",
