@@ -39,7 +39,7 @@ T = TypeVar("T")
 BLOCKS_A_BATCH = 8
 STATES_A_BATCH = 12
 MOST_PASSES = 6
-"""Of checked students; more bring little."""
+"""Over blocks and checked students; more bring little."""
 CHECK_SHARE, VERIFY_SECONDS = 0.15, 60.0
 """Of a budget, and of a check by itself, while another pass is made over the checked students."""
 MIN_BLOCKS = 24
@@ -268,24 +268,10 @@ def _model_all(
     fitting = (e for e in (CAREFUL, THOROUGH) if all_blocks * pace * e.rounds <= left)
     effort = next(fitting, QUICK)
 
-    timings_of_blocks: list[BlockTiming] = []
-    spent, done = 0.0, 0.0
-    for number, group in enumerate(_batches(blocks, BLOCKS_A_BATCH)):
-        students = [block.at(depth) for block in group for depth in depths]
-        elapsed = time.monotonic() - started
-        expected = work(students) * spent / done if done else 0.0
-        enough = len(timings_of_blocks) >= min(MIN_BLOCKS, len(blocks))
-        if enough and elapsed + expected > budget_seconds * 0.95:
-            break
-        batch_started = time.monotonic()
-        ms = iter([timing.ms for timing in workshop.time(students, effort)])
-        timings_of_blocks += [
-            BlockTiming(block, {depth: next(ms) for depth in depths}, number) for block in group
-        ]
-        spent, done = spent + time.monotonic() - batch_started, done + work(students)
-        share = max(len(timings_of_blocks) / len(blocks), elapsed / budget_seconds)
-        report(min(share, 1.0), f"{len(timings_of_blocks)} of {len(blocks)} blocks timed")
+    def tell(share: float, text: str) -> None:
+        report(min(max(share, (time.monotonic() - started) / budget_seconds), 1.0), text)
 
+    timings_of_blocks = _time_blocks(workshop, blocks, depths, effort, left, tell)
     gated = EmbeddingShape.of(handle.shape).gated
     model = BlockModel(timings_of_blocks, profile.length, gated)
     predicted = model.predict(space.states)
@@ -368,6 +354,52 @@ def _measure_all(
     )
 
 
+def _time_blocks(
+    workshop: _Workshop,
+    blocks: Sequence[Block],
+    depths: Sequence[int],
+    effort: Effort,
+    seconds: float,
+    tell: Progress,
+) -> list[BlockTiming]:
+    """Time as many blocks as fit into a time, and all of them again while that fits, too."""
+    started, groups = time.monotonic(), list(_batches(blocks, BLOCKS_A_BATCH))
+
+    def elapsed() -> float:
+        return time.monotonic() - started
+
+    def students(group: Sequence[Block]) -> list[Architecture]:
+        return [block.at(depth) for block in group for depth in depths]
+
+    def load(group: Sequence[Block]) -> float:
+        return sum(_work(student, workshop.bench.profile.length) for student in students(group))
+
+    def timed(number: int) -> list[BlockTiming]:
+        group = groups[number]
+        ms = iter([timing.ms for timing in workshop.time(students(group), effort)])
+        return [BlockTiming(b, {depth: next(ms) for depth in depths}, number) for b in group]
+
+    first: list[BlockTiming] = []
+    done = 0.0
+    for number, group in enumerate(groups):
+        expected = load(group) * elapsed() / done if done else 0.0
+        if len(first) >= min(MIN_BLOCKS, len(blocks)) and elapsed() + expected > seconds:
+            return first
+        first += timed(number)
+        done += load(group)
+        share = len(first) / len(blocks) / MOST_PASSES
+        tell(share, f"{len(first)} of {len(blocks)} blocks timed")
+    a_pass, passes = elapsed(), [first]
+    while len(passes) < MOST_PASSES and elapsed() + a_pass <= seconds:
+        again: list[BlockTiming] = []
+        passes.append(again)
+        for number in range(len(groups)):
+            again += timed(number)
+            share = (len(passes) - 1 + len(again) / len(blocks)) / MOST_PASSES
+            tell(share, f"{len(again)} of {len(blocks)} blocks timed (pass {len(passes)})")
+    return [_together(same) for same in zip(*passes, strict=True)]
+
+
 def _passes(once: Callable[[], list[Timing]], seconds: float) -> list[list[Timing]]:
     """Time the same things again while another pass fits into a time.
 
@@ -380,6 +412,13 @@ def _passes(once: Callable[[], list[Timing]], seconds: float) -> list[list[Timin
             break
         passes.append(once())
     return passes
+
+
+def _together(passes: Sequence[BlockTiming]) -> BlockTiming:
+    """What several passes say of one block."""
+    first = passes[0]
+    ms_at = {d: float(np.median([one.ms_at[d] for one in passes])) for d in first.ms_at}
+    return BlockTiming(first.block, ms_at, first.batch)
 
 
 def _work(a: Architecture, length: int) -> float:

@@ -54,7 +54,7 @@ def test_a_table_covers_every_state_and_says_how_right_it_is(
     assert shares[-1] == 1.0
 
 
-def test_what_is_checked_is_timed_again_while_there_is_time(
+def test_all_is_timed_again_while_there_is_time(
     handle: TeacherHandle, space: SearchSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_module, "MOST_PASSES", 2)
@@ -65,6 +65,12 @@ def test_what_is_checked_is_timed_again_while_there_is_time(
         said.append(text)
 
     table = build_latency_table(handle, space, PROFILE, budget_seconds=300, progress=told)
+    blocks = len(space) // 4
+    assert [text for text in said if text.startswith(f"{blocks} of {blocks} blocks timed")] == [
+        f"{blocks} of {blocks} blocks timed",
+        f"{blocks} of {blocks} blocks timed (pass 2)",
+    ]
+    assert table.quality["num_blocks_timed"] == blocks
     batches = -(-int(table.quality["num_checked"]) // table_module.STATES_A_BATCH)
     assert sum(text.startswith("timing the teacher") for text in said) == 2 * batches
     said.clear()
@@ -73,6 +79,7 @@ def test_what_is_checked_is_timed_again_while_there_is_time(
     said.clear()
     build_latency_table(handle, space, PROFILE, budget_seconds=1e-3, progress=told)
     assert sum(text.startswith("timing the teacher") for text in said) < 2 * batches
+    assert not any("pass 2" in text for text in said)
 
 
 def test_timings_that_lie_apart_are_condensed() -> None:
