@@ -265,8 +265,7 @@ def _model_all(
     pace = (time.monotonic() - check_started) / work(checked) / rounds
     all_blocks = work([block.at(depth) for block in blocks for depth in depths])
     left = budget_seconds * 0.95 - (time.monotonic() - started)
-    fitting = (e for e in (CAREFUL, THOROUGH) if all_blocks * pace * e.rounds <= left)
-    effort = next(fitting, QUICK)
+    effort = THOROUGH if all_blocks * pace * THOROUGH.rounds <= left else QUICK
 
     def tell(share: float, text: str) -> None:
         report(min(max(share, (time.monotonic() - started) / budget_seconds), 1.0), text)
