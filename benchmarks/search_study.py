@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,12 +229,14 @@ def bars(found: dict[Cell, dict[str, Any]]) -> Iterator[str]:
     yield "| question | " + " | ".join(_bar_heads()) + " |"
     yield "|---" * (1 + len(_bar_heads())) + "|"
     for cell, result in found.items():
-        needed = {row["name"]: _count(row["trainings"][0]) for row in result["standings"]}
-        own = needed[DEFAULT]
-        shown = [_verdict(needed.get(name, math.nan), own, bar) for name, bar in BARS.items()]
-        shown += [_learner(needed[LEARNER], own), _better(result)]
-        told = "never" if math.isinf(own) else f"{own:g}"
-        yield f"| `{cell.name}` | {told} | " + " | ".join(shown) + " |"
+        rows = {row["name"]: row for row in result["standings"]}
+        own = rows[DEFAULT]["trainings"]
+        shown = [
+            _verdict(rows[name], own, bar) if name in rows else "not played"
+            for name, bar in BARS.items()
+        ]
+        shown += [_learner(rows[LEARNER], own), _better(result)]
+        yield f"| `{cell.name}` | {words(own, 1, None)} | " + " | ".join(shown) + " |"
     yield ""
 
 
@@ -250,28 +251,30 @@ def _bar_heads() -> list[str]:
     ]
 
 
-def _count(value: float | None) -> float:
-    return math.inf if value is None else value
+def _verdict(row: dict[str, Any], own: list[float | None], bar: float) -> str:
+    """How many times fewer trainings the default takes, and whether that is enough."""
+    if own[0] is None:
+        return "neither solved" if row["trainings"][0] is None else "`never` **missed**"
+    ratio = row["times_reference"][0]
+    met = ratio is None or (ratio >= bar if bar > 1 else ratio > bar)
+    return _times(row) + ("" if met else " **missed**")
 
 
-def _verdict(other: float, own: float, bar: float) -> str:
-    if math.isnan(other):
-        return "not played"
-    if math.isinf(own):
-        return "neither solved" if math.isinf(other) else "`never` **missed**"
-    ratio = other / own
-    met = ratio >= bar if bar > 1 else ratio > bar
-    told = "it never" if math.isinf(ratio) else f"{ratio:.1f}"
-    return told + ("" if met else " **missed**")
-
-
-def _learner(learner: float, own: float) -> str:
+def _learner(row: dict[str, Any], own: list[float | None]) -> str:
     """How many times as many trainings the controller takes."""
-    if math.isinf(own):
-        return "neither solved" if math.isinf(learner) else "0.0"
-    ratio = learner / own
-    told = "it never" if math.isinf(ratio) else f"{ratio:.2f}"
-    return told + ("" if ratio <= LEARNER_BAR else " **missed**")
+    if own[0] is None:
+        return "neither solved" if row["trainings"][0] is None else _times(row, 2)
+    ratio = row["times_reference"][0]
+    met = ratio is not None and ratio <= LEARNER_BAR
+    return _times(row, 2) + ("" if met else " **missed**")
+
+
+def _times(row: dict[str, Any], digits: int = 1) -> str:
+    """A ratio of trainings with its interval."""
+    median, low, _ = row["times_reference"]
+    if median is not None:
+        return words(row["times_reference"], 1, digits)
+    return "it never" if low is None else f"it never ({low:.{digits}f} to never)"
 
 
 def _better(result: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from kdnas.search.limits import allowed_states, state_facts
 from kdnas.search.protocols import StrategyFactory
 from kdnas.specs.search import ControllerSpec, SearchSpec
 from kdnas.tabular.judge import Judge
-from kdnas.tabular.measures import Interval, median_interval, paired_tests
+from kdnas.tabular.measures import Interval, median_interval, paired_tests, ratio_interval
 from kdnas.tabular.replay import Replay, replay
 from kdnas.tabular.surface import Surface
 
@@ -119,6 +119,7 @@ class Standing:
         regrets: by budget: what is missing in reward, or in hypervolume with goal ``front``; the
             median over the seeds, with its interval.
         trainings: until the problem was solved.
+        times_reference: how many times as many these are as the reference's; none of itself.
         solved: share of the seeds that came so far.
         saved: share of the steps of all trainings that rungs have saved.
         covered: by budget: share of the hypervolume of the states that may be taken.
@@ -130,6 +131,7 @@ class Standing:
     name: str
     regrets: tuple[Interval, ...]
     trainings: Interval
+    times_reference: Interval | None
     solved: float
     saved: Interval
     covered: tuple[Interval, ...]
@@ -143,6 +145,7 @@ class Standing:
             **asdict(self),
             "regrets": [_plain(one) for one in self.regrets],
             "trainings": _plain(self.trainings),
+            "times_reference": self.times_reference and _plain(self.times_reference),
             "saved": _plain(self.saved),
             "covered": [_plain(one) for one in self.covered],
             "best_losses": [[_plain(one) for one in row] for row in self.best_losses],
@@ -286,6 +289,7 @@ def standings(question: Question, replays: Sequence[Replay], reference: str) -> 
             name,
             tuple(median_interval(lost[budget][name]) for budget in question.budgets),
             median_interval(needed[name]),
+            None if name == reference else ratio_interval(needed[name], needed[reference]),
             sum(n < most for n in needed[name]) / len(needed[name]),
             median_interval([one.saved for one in by_name[name]]),
             tuple(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import wilcoxon
 
 RESAMPLES: Final = 10_000
@@ -28,12 +29,38 @@ def median_interval(values: Sequence[float]) -> Interval:
     where one of these never came there.
     """
     given = np.asarray(values, np.float64)
-    rng = np.random.default_rng(0)
-    drawn = given[rng.integers(len(given), size=(RESAMPLES, len(given)))]
-    medians = np.sort(np.median(drawn, axis=1))
-    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = (medians[math.floor(share * (RESAMPLES - 1))] for share in ends)
-    return Interval(float(np.median(given)), float(low), float(high))
+    return Interval(float(np.median(given)), *_ends(np.median(given[_drawn(len(given))], axis=1)))
+
+
+def ratio_interval(values: Sequence[float], reference: Sequence[float]) -> Interval:
+    """The ratio of two medians over the same seeds with its interval: seeds are drawn in pairs.
+
+    It is infinite where the values alone never came there, and 1 where neither did: neither took
+    more than the other.
+    """
+    pairs = np.asarray([values, reference], np.float64)
+    over, under = np.median(pairs[:, _drawn(len(values))], axis=2)
+    return Interval(float(_ratio(*np.median(pairs, axis=1))), *_ends(_ratio(over, under)))
+
+
+def _drawn(count: int) -> NDArray[np.int64]:
+    """Which seeds each resample has."""
+    return np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+
+
+def _ends(resampled: NDArray[np.float64]) -> tuple[float, float]:
+    """Between which most resamples lie."""
+    ordered = np.sort(resampled)
+    low, high = (
+        float(ordered[math.floor(share * (RESAMPLES - 1))])
+        for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    )
+    return low, high
+
+
+def _ratio(over: ArrayLike, under: ArrayLike) -> NDArray[np.float64]:
+    neither = np.isinf(over) & np.isinf(under)
+    return np.divide(np.where(neither, 1, over), np.where(neither, 1, under))
 
 
 def paired_tests(values: Mapping[str, Sequence[float]], reference: str) -> dict[str, float]:

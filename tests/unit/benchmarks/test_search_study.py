@@ -1,6 +1,7 @@
 """The study of searches asks each question once, and prints what is missed as missed."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,10 +21,17 @@ def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return search_study
 
 
-def standing(name: str, trainings: float | None, regret: float, p: float | None) -> dict[str, Any]:
+def standing(
+    name: str,
+    trainings: float | None,
+    regret: float,
+    p: float | None,
+    times: Sequence[float | None] | None = None,
+) -> dict[str, Any]:
     return {
         "name": name,
         "trainings": [trainings, trainings, None],
+        "times_reference": times,
         "p_trainings": p,
         "regrets": [[regret, regret, regret]] * 2,
         "p_regrets": None if p is None else [p, p],
@@ -54,18 +62,33 @@ def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
     cell = study.Cell("a", "front", False)
     found = result(
         standing("gp", 20, 0.01, None),
-        standing("controller", 40, 0.01, 0.5),
-        standing("random", 60, 0.02, 0.01),
-        standing("tpe", 30, 0.001, 0.01),
-        standing("largest-first", None, 0.9, 0.01),
-        standing("fastest-first", 10, 0.9, 0.01),
+        standing("controller", 40, 0.01, 0.5, [2, 1.52, 2.5]),
+        standing("random", 60, 0.02, 0.01, [3, 2, None]),
+        standing("tpe", 30, 0.001, 0.01, [1.5, 1.5, 1.5]),
+        standing("largest-first", None, 0.9, 0.01, [None] * 3),
+        standing("size-only", None, 0.9, 0.01, [None, 4, None]),
+        standing("fastest-first", 10, 0.9, 0.01, [0.5, 0.4, 0.6]),
     )
     row = next(line for line in study.bars({cell: found}) if line.startswith("| `a-front-blind`"))
     cells = [part.strip() for part in row.strip("|").split("|")]
     assert cells == [
-        "`a-front-blind`", "20", "3.0 **missed**", "1.5", "0.5 **missed**", "it never",
-        *["not played"] * 3, "2.00 **missed**", "`tpe` at 60 **missed**",
+        "`a-front-blind`", "20 (20 to never)", "3.0 (2.0 to never) **missed**", "1.5",
+        "0.5 (0.4 to 0.6) **missed**", "it never", "it never (4.0 to never)",
+        *["not played"] * 2, "2.00 (1.52 to 2.50) **missed**", "`tpe` at 60 **missed**",
     ]  # fmt: skip
+
+
+def test_who_never_solves_a_question_meets_no_bar(study: ModuleType) -> None:
+    found = result(
+        standing("gp", None, 0.5, None),
+        standing("controller", 40, 0.01, 0.5, [0, 0, 0]),
+        standing("random", None, 0.5, 0.5, [1, 1, 1]),
+        standing("tpe", 30, 0.01, 0.01, [0, 0, 0]),
+    )
+    *_, row, _ = study.bars({study.Cell("a", "front", False): found})
+    cells = [part.strip() for part in row.strip("|").split("|")]
+    assert cells[1:4] == ["never", "neither solved", "`never` **missed**"]
+    assert cells[-2] == "0.00"
 
 
 def test_nobody_is_better_only_where_that_was_looked_at(study: ModuleType) -> None:
@@ -86,7 +109,9 @@ def test_a_regret_has_the_unit_of_its_goal(study: ModuleType, goal: str, unit: s
 
 def test_the_page_has_every_strategy_and_a_picture(study: ModuleType, tmp_path: Path) -> None:
     cell = study.Cell("a", "limit", True)
-    found = result(standing("gp", 20, 0.0104, None), standing("controller", None, 0.5, 0.01))
+    found = result(
+        standing("gp", 20, 0.0104, None), standing("controller", None, 0.5, 0.01, [None] * 3)
+    )
     page = study.page({cell: found}, tmp_path / "search")
     assert "| `gp` | 20 (20 to never) | 10.4 | 10.4 |" in page
     assert "| `controller` | never* | 500.0* | 500.0* |" in page

@@ -123,8 +123,12 @@ def test_standings_tell_who_is_near_the_best() -> None:
     replays = run_replays(asked, specs("random", "reading-only"), build_strategy)
     random, reading = standings(asked, replays, "random")
     assert (random.name, random.p_regrets, random.p_trainings) == ("random", None, None)
+    assert random.times_reference is None
     assert reading.regrets[0].median < random.regrets[0].median
     assert reading.trainings.median < random.trainings.median
+    assert reading.times_reference is not None
+    times = reading.trainings.median / random.trainings.median
+    assert reading.times_reference.median == pytest.approx(times)
     assert reading.solved == 1.0
     assert all(0 <= p <= 1 for p in reading.p_regrets or ())
     told = json.loads(json.dumps(reading.to_json(), allow_nan=False))
