@@ -1,7 +1,6 @@
 """The ablation changes one thing at a time, really changes it, and has a row for each."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -13,17 +12,10 @@ from kdnas.specs.search import ControllerSpec
 from kdnas.testing.benchmark_space import BENCHMARK_SPACE, benchmark_problem
 from kdnas.testing.strategy_contract import ALL, observed
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("controller_ablation", "search_study", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import controller_ablation
-
-    return controller_ablation
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("controller_ablation")
 
 
 def picks(name: str) -> list[list[int]]:

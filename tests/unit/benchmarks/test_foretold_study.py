@@ -2,21 +2,16 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("foretold_study", "search_study", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import foretold_study
-
+def study(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    foretold_study = load("foretold_study")
     monkeypatch.setattr(foretold_study, "EPISODES", 2)
     return foretold_study
 

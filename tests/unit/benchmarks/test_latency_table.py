@@ -1,7 +1,6 @@
 """The page of latency tables says which bar is missed, and how far two timings are apart."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -10,17 +9,12 @@ from kdnas.architecture import Architecture
 from kdnas.latency.table import CheckedState, LatencyCheck
 from kdnas.records import LatencyProfile, LatencyTable
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 STATE = Architecture(2, 4, 64, 128, "gelu")
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    monkeypatch.delitem(sys.modules, "latency_table", raising=False)
-    import latency_table
-
-    return latency_table
+def program(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("latency_table")
 
 
 def check(*slower: float) -> LatencyCheck:

@@ -1,22 +1,15 @@
 """The study of a pipeline compares what the pipeline recommended with the cut that it scored."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    monkeypatch.delitem(sys.modules, "pipeline_study", raising=False)
-    import pipeline_study
-
-    return pipeline_study
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("pipeline_study")
 
 
 def shown(student_ms: float, cuts: dict[int, float]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The study of rankings draws evenly, says how sure a rank correlation is, and goes on."""
 
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,19 +12,13 @@ from kdnas import ENGINE_VERSION
 from kdnas.models.cost import EmbeddingShape
 from kdnas.search_space import SearchSpace
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 EMBEDDING = EmbeddingShape(vocab_size=100)
 SPACE = SearchSpace(layers=(1, 2, 3), heads=(2, 4), hidden=(16, 32), intermediate=(32, 64))
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("ranking_study", "start_study"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import ranking_study
-
-    return ranking_study
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("ranking_study")
 
 
 def rows(study: ModuleType, architecture: str, loss: float) -> list[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """Rank agreement and what halving keeps: known answers, and what holds for any values."""
 
-import sys
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -11,17 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, spearmanr
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 VALUES = st.lists(st.integers(0, 20), min_size=8, max_size=30)
 
 
 @pytest.fixture
-def measures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    monkeypatch.delitem(sys.modules, "reading_measures", raising=False)
-    import reading_measures
-
-    return reading_measures
+def measures(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("reading_measures")
 
 
 def all_of(values: list[float]) -> list[np.ndarray]:

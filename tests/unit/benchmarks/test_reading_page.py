@@ -1,7 +1,7 @@
 """The page of readings says how many states there are, what they show, and what is missing."""
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +12,6 @@ from kdnas.architecture import Architecture
 from kdnas.search_space import SearchSpace
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
 SPACE = SearchSpace(
     layers=(1, 2, 3, 4, 6), heads=(2, 4), hidden=(16, 32), intermediate=(32, 64),
     activation=("gelu",),
@@ -31,13 +30,9 @@ CARD = {
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("reading_page", "reading_measures"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import reading_measures
-    import reading_page
-
+def study(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    reading_measures = load("reading_measures")
+    reading_page = load("reading_page")
     monkeypatch.setattr(reading_measures, "RESAMPLES", 30)
     return reading_page
 

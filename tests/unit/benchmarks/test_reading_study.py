@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -17,17 +17,11 @@ from kdnas.specs.sweep import SweepSpec
 from kdnas.tabular.files import packaged_tables, read_table
 from kdnas.testing.commands import Program
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("reading_study", "reading_page", "reading_measures", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import reading_measures
-    import reading_study
-
+def study(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    reading_measures = load("reading_measures")
+    reading_study = load("reading_study")
     monkeypatch.setattr(reading_measures, "RESAMPLES", 20)
     return reading_study
 

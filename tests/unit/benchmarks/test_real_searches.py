@@ -1,6 +1,6 @@
 """The study of real searches asks each once, and takes of each what a user would take."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,21 +9,14 @@ import pytest
 
 from kdnas.search.hypervolume import hypervolume
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 FACTS = {
     "corpus_source": ["t"], "corpus_fingerprint": "f", "corpus_sequences": 2, "corpus_held_out": 1,
 }  # fmt: skip
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("real_searches", "table_pool", "named_corpus", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import real_searches
-
-    return real_searches
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("real_searches")
 
 
 def row(architecture: str, ratio: float, loss: float) -> dict[str, Any]:

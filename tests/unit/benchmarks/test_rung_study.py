@@ -1,21 +1,15 @@
 """The study of rungs plays each question twice, and says what rungs saved and what was lost."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("rung_study", "search_study", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import rung_study
-
+def study(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    rung_study = load("rung_study")
     monkeypatch.setattr(rung_study, "NAMES", ("random",))
     monkeypatch.setattr(rung_study, "SEEDS", 2)
     monkeypatch.setattr(rung_study, "BUDGETS", ("20", "40", "60"))

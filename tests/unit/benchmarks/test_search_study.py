@@ -1,24 +1,16 @@
 """The study of searches asks each question once, and prints what is missed as missed."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("search_study", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import search_study
-
-    return search_study
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("search_study")
 
 
 def standing(

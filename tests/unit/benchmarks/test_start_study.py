@@ -1,7 +1,6 @@
 """The study of starts goes on where it was cut off, and counts steps from runs of their own."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,16 +9,10 @@ import pytest
 
 from kdnas import ENGINE_VERSION
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    monkeypatch.delitem(sys.modules, "start_study", raising=False)
-    import start_study
-
-    return start_study
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("start_study")
 
 
 def row(architecture: str, start: str, steps: int, relative: float, **more: Any) -> dict[str, Any]:

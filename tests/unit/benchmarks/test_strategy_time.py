@@ -1,25 +1,17 @@
 """The program that times strategies counts every call, and says which bar is missed."""
 
-import sys
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from api.tabular import named_surface
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    for module in ("strategy_time", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import strategy_time
-
-    return strategy_time
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("strategy_time")
 
 
 @pytest.mark.parametrize("goal", ["front", "limit", "reward"])

@@ -1,6 +1,7 @@
 """The study of tasks goes on where it was cut off, and says by how much and how sure."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,15 +14,10 @@ from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
-PROGRAMS = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
-    import student_quality
-
-    return student_quality
+def study(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("student_quality")
 
 
 @pytest.fixture

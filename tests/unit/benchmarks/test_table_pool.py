@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -30,15 +31,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyLab:
 
 
 @pytest.fixture
-def pool(lab: TinyLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROGRAMS)
+def pool(
+    lab: TinyLab, tmp_path: Path, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> ModuleType:
     monkeypatch.setenv("KDNAS_STORE", lab.store.url)
     monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
-    for module in ("table_pool", "study_files"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    import table_pool
-
-    return table_pool
+    return load("table_pool")
 
 
 def card_of(context: MiniKDContext) -> dict[str, object]:
