@@ -23,8 +23,8 @@ from search_study import star, words
 from study_files import publish
 
 from api.tabular import compare_strategies
-from controller.encoding import StateEncoder
-from controller.learning import LearningController
+from controller.encoding import Array, StateEncoder
+from controller.learning import DOUBT, LearningController, sequences_of
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
 
@@ -84,6 +84,12 @@ class ShorterTraining(_Patched):
     constants: ClassVar = {"lstm.EPOCHS": 20}
 
 
+class SlowerLearning(_Patched):
+    """A tenth of the learning rate."""
+
+    constants: ClassVar = {"lstm.LEARNING_RATE": 1e-3}
+
+
 class MoreCells(_Patched):
     """Twice as many cells."""
 
@@ -108,6 +114,12 @@ class Greedy(_Patched):
     constants: ClassVar = {"learning.DOUBT": 0.0}
 
 
+class DrawnFirst(_Patched):
+    """First picks are drawn, but for one, in place of half of them by size."""
+
+    constants: ClassVar = {"modelled.BY_SIZE": sys.maxsize}
+
+
 class AtOnce(LearningController):
     """Axes in one step in place of one after the other."""
 
@@ -130,6 +142,25 @@ class OneHot(LearningController):
         self._sequences = self.features[None]
 
 
+class NoSize(LearningController):
+    """Not told what size alone says of the loss, but for the first picks."""
+
+    def begin(self, problem: SearchProblem) -> None:
+        """Take note of what is known."""
+        super().begin(problem)
+        *self.groups, size = self.groups
+        self.features = np.delete(self.features, size, axis=1)
+        self._sequences = sequences_of(self.features, self.groups)
+
+
+class AsTheyAre(LearningController):
+    """Losses as they are, in place of standardised ones."""
+
+    def scale_of(self, losses: Array) -> tuple[float, float]:
+        """Leave them."""
+        return 0.0, 1.0
+
+
 class NoSequence(LearningController):
     """A regression on the numbers alone: no LSTM."""
 
@@ -137,6 +168,27 @@ class NoSequence(LearningController):
         """Take note of what is known."""
         super().begin(problem)
         self._sequences = np.zeros_like(self._sequences)
+
+
+class Thompson(LearningController):
+    """Losses drawn from one LSTM's belief, anew for each pick, in place of upper confidence."""
+
+    looked = sys.maxsize  # a shortlist would be by upper confidence
+
+    def ask(
+        self, episode: int, count: int, allowed: Sequence[int], history: History
+    ) -> list[Proposal]:
+        """Propose states."""
+        self._rng = np.random.default_rng([self._seed, episode])
+        return super().ask(episode, count, allowed, history)
+
+    def hoped(self, belief: Any) -> Array:
+        """Draw a member, and losses from it."""
+        member = belief._members[self._rng.integers(len(belief._members))]
+        variances, axes = np.linalg.eigh(member._covariance)
+        deviations = DOUBT * np.sqrt(variances.clip(min=0))
+        drawn: Array = axes @ (deviations * self._rng.normal(size=len(deviations)))
+        return member.mean + member._features @ drawn
 
 
 class LastEpisode(LearningController):
@@ -213,8 +265,9 @@ class RandomShare(LearningController):
 
 
 VARIANTS: Final = (
-    NoSequence, Untrained, LongerTraining, ShorterTraining, MoreCells, FewerCells, OneMember,
-    AtOnce, OneHot, NoDoubt, Greedy, LikePicks, LastEpisode, PredictsReward, RandomShare,
+    NoSequence, Untrained, LongerTraining, ShorterTraining, SlowerLearning, MoreCells, FewerCells,
+    OneMember, AtOnce, OneHot, NoSize, DrawnFirst, NoDoubt, Greedy, Thompson, LikePicks,
+    LastEpisode, PredictsReward, AsTheyAre, RandomShare,
 )  # fmt: skip
 BESIDE: Final = ("controller", "gp", "random", "controller-once")
 

@@ -45,7 +45,7 @@ class LearningController(Modelled):
     def begin(self, problem: SearchProblem) -> None:
         """Take note of what is known, and write every state as a sequence."""
         super().begin(problem)
-        self._sequences = _sequences(self.features, self.groups)
+        self._sequences = sequences_of(self.features, self.groups)
         self._learned: tuple[tuple[tuple[int, float], ...], float, list[_Member]] | None = None
 
     def tell(self, episode: int, history: History) -> float | None:
@@ -67,12 +67,16 @@ class LearningController(Modelled):
         chosen = self.shortlist(pool, every.mean, every.deviation, wanted, most)
         return chosen, _Mixture([member.of(chosen) for member in members])
 
+    def scale_of(self, losses: Array) -> tuple[float, float]:
+        """The mean and the deviation by which targets are standardised; 1 if all are the same."""
+        return float(losses.mean()), float(losses.std()) or 1.0
+
     def _learn(self, known: Mapping[int, float]) -> tuple[float, list[_Member]]:
         """What follows from these losses; kept for the question after the answer."""
         told = tuple(known.items())  # foretold losses change from one episode to the next
         if self._learned is None or self._learned[0] != told:
             losses = np.array(list(known.values()))
-            mean, scale = float(losses.mean()), float(losses.std()) or 1.0
+            mean, scale = self.scale_of(losses)
             targets, rows = (losses - mean) / scale, np.array(list(known))
             network = LSTMEnsemble(
                 self._sequences.shape[2],
@@ -155,7 +159,7 @@ class _Mixture:
             member.look(position)
 
 
-def _sequences(features: Array, groups: Sequence[slice]) -> Array:
+def sequences_of(features: Array, groups: Sequence[slice]) -> Array:
     """Write states as sequences: (T, N, F), a group of columns and its name (one-hot) a step."""
     num_states, width = features.shape
     steps = np.zeros((len(groups), num_states, width + len(groups)))
