@@ -301,10 +301,10 @@ def page(result: Mapping[str, Any]) -> str:
             "",
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
-            "knows a start. Both rules cover as much as the models, `reading-only` even a little "
-            "more (it is paid for by the reading of all states), and both take a worse student "
-            f"within {RATIOS[0]:g}, where students after {FINAL_STEPS} steps stand in another "
-            f"order than after {PROXY['steps']}.",
+            "knows a start. `reading-only` covers a little more than the models (it is paid for by "
+            "the reading of all states), `size-only` as much at first and less after 60 trainings; "
+            f"both take a worse student within {RATIOS[0]:g}, where students after {FINAL_STEPS} "
+            f"steps stand in another order than after {PROXY['steps']}.",
             *_limited_words(result["limited"]),
             *_missing_words(result),
             "",

@@ -26,7 +26,7 @@ from kdnas.cli.screens.tabular import REGRETS
 from kdnas.tabular.surface import SYNTHETIC
 
 TABLES: Final = ("minilm", *SYNTHETIC, "minilm-relations", "minilm-wikitext")
-"""Settings were chosen on the first three; the last two are for the report alone."""
+"""Settings were chosen on the first three, but for two that the page names."""
 SEEDS: Final = 20
 BUDGETS: Final = "20,60,100,300"
 CANDIDATES: Final = 20
