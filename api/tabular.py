@@ -12,7 +12,7 @@ from typing import Any, get_args
 from controller.strategies import STRATEGIES, build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
-from kdnas.errors import SpecError, StoreError, unknown_name
+from kdnas.errors import OutputError, SpecError, StoreError, unknown_name
 from kdnas.search_space import num_states
 from kdnas.specs.search import ControllerSpec, SearchSpec
 from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
@@ -73,7 +73,8 @@ def compare_strategies(
 
     Raises:
         SpecError: anything in the request that cannot be done.
-        StoreError: the file cannot be written.
+        OutputError: the file cannot be written.
+        StoreError: it cannot be written any more.
     """
     if goal == "limit" and max_latency_ratio is None:
         raise SpecError(
@@ -115,7 +116,10 @@ def compare_strategies(
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))
     kept = _kept(output, question)
     if output is not None:  # one that cannot be written fails before anything runs
-        _write(output, _result(question, kept, None))
+        try:
+            _write(output, _result(question, kept, None))
+        except StoreError as error:
+            raise OutputError(str(error)) from None
     written = time.monotonic()
     done = [one for one in kept if one.strategy in specs and one.seed < seeds]
     total = len(specs) * seeds
@@ -161,6 +165,11 @@ def named_surface(table: str, schedule: int | None = None) -> Surface:
         raise SpecError(
             f"--table {table!r} is neither a .parquet or .csv file nor one of "
             f"{', '.join([*packaged, *SYNTHETIC])}; write one of these"
+        )
+    if schedule is not None:
+        raise SpecError(
+            f"--schedule is {schedule}, and {table} is a formula, whose trainings have no length; "
+            "leave it out, or take a table"
         )
     return synthetic(table)
 

@@ -12,6 +12,7 @@ from controller.baselines import ReadingOnly
 from controller.encoding import Array, StateEncoder
 from controller.exploration import Purpose, draw, epsilon, generator, num_random
 from controller.feedback import FeedbackController
+from controller.plugin import PluginStrategy
 from controller.stateless import Stateless, not_proposed
 from kdnas.errors import SpecError
 from kdnas.plugins import build_named, import_named, installed
@@ -154,7 +155,7 @@ def build_strategy(spec: ControllerSpec, space: SearchSpace, seed: int) -> Strat
     if name in STRATEGIES:
         return _import(STRATEGIES[name])(spec, space, seed)
     imported = name if ":" in name else installed(ENTRY_POINT_GROUP)[name]
-    return _made(name, _import(imported), spec, space, seed)
+    return PluginStrategy(name, _made(name, _import(imported), spec, space, seed))
 
 
 def check_starts(spec: ControllerSpec, space: SearchSpace, starts: Mapping[int, float]) -> None:
@@ -164,6 +165,8 @@ def check_starts(spec: ControllerSpec, space: SearchSpace, starts: Mapping[int, 
         SpecError: says how many are missing.
     """
     strategy = build_strategy(spec, space, seed=0)
+    if isinstance(strategy, PluginStrategy):
+        strategy = strategy.made
     if isinstance(strategy, ReadingOnly):
         strategy.require(space, starts)
 

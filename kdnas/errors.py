@@ -19,6 +19,7 @@
         ├── DatabaseError       the database is out of reach, or newer than this program
         ├── TrainingError       a student that could not be trained
         ├── LatencyError        a latency that could not be measured
+        ├── PluginError         what another package brought raised something at its work
         ├── BackendError        workers that could not be started or died too often
         │   └── NotNowError     the cluster cannot do the work at present
         │       ├── NoRoomError         it has no room
@@ -101,6 +102,10 @@ class TrainingError(WorkError):
 
 class LatencyError(WorkError):
     """A latency could not be measured."""
+
+
+class PluginError(WorkError):
+    """What another package brought raised something at its work; the cause says where."""
 
 
 class BackendError(WorkError):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from kdnas.errors import KdnasError, SpecError
+from kdnas.errors import KdnasError, PluginError, SpecError
 
 
 def installed(group: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def import_named(kind: str, name: str) -> Any:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise SpecError(
-            f"{kind} {name!r} cannot be imported: {error}; "
+            f"{kind} {name!r} cannot be imported: {_line(error)}; "
             "write package.module:Class and check that the package is installed"
         ) from error
     except (Exception, SystemExit) as error:  # a module of somebody else may raise anything
@@ -63,5 +63,33 @@ def build_named(kind: str, name: str, factory: Callable[..., Any], *given: Any) 
         ) from error
 
 
+def call_named(kind: str, name: str, made: object, method: str, *given: Any) -> Any:
+    """Call a method of what was made.
+
+    Args:
+        kind: what it is, for the message.
+        name: by which it was asked for.
+        made: it.
+        method: its name.
+        given: its arguments.
+
+    Raises:
+        PluginError: it raised something, which is the cause.
+        KdnasError: it raised that.
+    """
+    try:
+        return getattr(made, method)(*given)
+    except KdnasError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{kind} {name!r} failed: its {method} raised {_named(error)}; mend it there"
+        ) from error
+
+
 def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{type(error).__name__}: {_line(error)}" if str(error) else type(error).__name__
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())

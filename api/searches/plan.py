@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from api.inputs.preparation import stored_latencies
-from api.searches.run import PreparedSearch
+from api.searches.run import PreparedSearch, require_starts, swept_starts
 from kdnas.cpu import available_cores
 from kdnas.db.engine import Database
 from kdnas.db.exploration import losses
@@ -25,10 +25,17 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
 
     Time is measured: a group of students of middle size makes a few steps in this process, also if
     the search would go to a cluster.
+
+    Raises:
+        SpecError: the search would be refused: its strategy needs readings that there are not, or
+            no state is within the limits, as far as latencies are known.
     """
     spec, space = prepared.spec, prepared.space
     teacher, corpus = prepared.pinned.teacher, prepared.pinned.corpus
     controller, backend = spec.controller, spec.backend
+    with database.read() as session:
+        require_starts(prepared, swept_starts(session, prepared))
+        known = losses.known_losses(session, prepared.context.fingerprint, list(space.states))
     table = stored_latencies(database, current_profile(spec.latency), teacher)
     num_allowed = None  # of a table that lacks states, limits on latency cannot be told
     if table is not None and all(str(state) in table.entries for state in space.states):
@@ -38,8 +45,6 @@ def plan_search(prepared: PreparedSearch, database: Database) -> dict[str, Any]:
         controller.episodes * controller.candidates,
         len(space) if num_allowed is None else num_allowed,
     )
-    with database.read() as session:
-        known = losses.known_losses(session, prepared.context.fingerprint, list(space.states))
     ranked = sorted(space.states, key=flops_per_token)
     middle = ranked[len(ranked) // 2]
     group_size, num_workers = backend.group_size or 1, backend.num_workers or 1

@@ -14,7 +14,7 @@ from api.jobs.work import do_job
 from api.searches.progress import SearchProgress
 from controller.strategies import build_strategy, check_starts
 from kdnas.architecture import Architecture
-from kdnas.db.engine import Database
+from kdnas.db.engine import Database, Session
 from kdnas.db.journal import DatabaseJournal
 from kdnas.db.repository import jobs, searches, sweeps
 from kdnas.models.cost import EmbeddingShape, teacher_architecture
@@ -176,9 +176,23 @@ def _starts(database: Database, search_id: str, prepared: PreparedSearch) -> dic
         before = searches.search_facts(session, search_id)
         if before is not None:
             return dict(before.starts)
-        loss = prepared.spec.reward.loss
-        known = sweeps.known_starts(session, prepared.context, loss)
+        return swept_starts(session, prepared)
+
+
+def swept_starts(session: Session, prepared: PreparedSearch) -> dict[str, float]:
+    """Losses with which states start, as far as sweeps have read them."""
+    known = sweeps.known_starts(session, prepared.context, prepared.spec.reward.loss)
     return {str(state): value for state, value in known.items() if state in prepared.space}
+
+
+def require_starts(prepared: PreparedSearch, starts: Mapping[str, float]) -> None:
+    """Refuse a strategy that needs more of them than there are.
+
+    Raises:
+        SpecError: says how many are missing.
+    """
+    space = prepared.space
+    check_starts(prepared.spec.controller, space, _by_index(space, starts))
 
 
 def _by_index(space: SearchSpace, starts: Mapping[str, float]) -> dict[int, float]:
@@ -203,8 +217,7 @@ def _prepare_stored(
     with database.write() as session:
         jobs.resolve(session, context.id, prepared.spec.to_json())
     starts = _starts(database, context.id, prepared)
-    space = prepared.space
-    check_starts(prepared.spec.controller, space, _by_index(space, starts))
+    require_starts(prepared, starts)
     table = ensure_latencies(
         database,
         prepared.spec.latency,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 
 import typer
 
@@ -36,7 +37,7 @@ from kdnas.cli import (
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.cli.options.usage import UsageError, usage_sentence
-from kdnas.errors import KdnasError, RequestError
+from kdnas.errors import KdnasError, PluginError, RequestError
 
 EXIT_WORK_FAILED, EXIT_WRONG_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -97,6 +98,8 @@ def main() -> None:
         print(usage_sentence(error, sys.argv[1:]), file=sys.stderr)
         sys.exit(EXIT_WRONG_REQUEST)
     except KdnasError as error:
+        if isinstance(error, PluginError):  # whoever wrote the plug-in has to see where
+            traceback.print_exception(error.__cause__)
         print(f"error: {error}", file=sys.stderr)
         wrong = isinstance(error, RequestError)
         sys.exit(EXIT_WRONG_REQUEST if wrong else EXIT_WORK_FAILED)

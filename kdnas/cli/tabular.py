@@ -14,7 +14,6 @@ from kdnas.cli.options import common
 from kdnas.cli.screens.console import bar
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import answer
-from kdnas.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,12 +163,11 @@ def strategies(
     it. All are medians over the seeds.
     """
     from api.tabular import compare_strategies
-    from kdnas.cli.screens.plot import plot_regrets
+    from kdnas.cli.screens.plot import check_plot, plot_regrets
     from kdnas.cli.screens.tabular import standing_lines
 
-    if plot is not None and plot.suffix != ".png":
-        raise SpecError(f"--plot {plot} is no .png file; give its name this ending")
-
+    if plot is not None:
+        check_plot(plot)
     with bar("strategies", None, "searches") as shown:
         found = compare_strategies(
             table,

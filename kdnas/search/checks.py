@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
@@ -84,14 +85,23 @@ def not_learned(
     )
 
 
-def check_proposals(
-    name: str, proposals: Sequence[Proposal], count: int, allowed: Sequence[int]
-) -> None:
-    """Refuse proposals that are repeated, not allowed, or too many.
+def check_proposals(name: str, proposals: object, count: int, allowed: Sequence[int]) -> None:
+    """Refuse what is no list of proposals, and such that are repeated, not allowed, or too many.
 
     Raises:
         SpecError: they are; the strategy named in the request is at fault.
     """
+    returns = "its ask returns a list of kdnas.records.Proposal, each with an int and a text"
+    if not isinstance(proposals, Sequence):
+        raise SpecError(f"strategy {name!r} proposed {_shown(proposals)}; {returns}")
+    for one in proposals:
+        if not isinstance(one, Proposal):
+            raise SpecError(f"strategy {name!r} proposed {_shown(one)}, no Proposal; {returns}")
+        if type(one.index) is not int or not isinstance(one.source, str):
+            raise SpecError(
+                f"strategy {name!r} proposed {_shown(one.index)} with the source "
+                f"{_shown(one.source)}; {returns}"
+            )
     indices = [proposal.index for proposal in proposals]
     wrong = sorted(set(indices) - set(allowed))
     if wrong or len(set(indices)) < len(indices) or len(indices) > count:
@@ -100,6 +110,10 @@ def check_proposals(
             f"strategy {name!r} proposed {len(indices)} states, {len(set(indices))} of them "
             f"distinct{detail}; it was asked for at most {count} distinct allowed states"
         )
+
+
+def _shown(value: object) -> str:
+    return " ".join(reprlib.repr(value).split())
 
 
 def check_event(event: BackendEvent, pending: set[str]) -> None:

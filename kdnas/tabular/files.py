@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,23 +112,12 @@ def read_table(path: Path) -> Table:
     Raises:
         SpecError: the file cannot be read, lacks a column or a value, or holds no table.
     """
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
     _check_ending(path.suffix)
-    serial = csv.ReadOptions(use_threads=False)
-    only_empty = csv.ConvertOptions(null_values=[""])  # `nan` is told from what is missing
     try:
-        with path.open("rb") as stream:
-            whole = (
-                csv.read_csv(stream, read_options=serial, convert_options=only_empty)
-                if path.suffix == ".csv"
-                else parquet.read_table(stream)
-            )
+        data = path.read_bytes()
     except OSError as error:
         raise SpecError(f"{path} cannot be read ({error.strerror or error}); check it") from None
-    except pa.ArrowException as error:
-        raise SpecError(f"{path} is no {path.suffix[1:]} file: {_line(error)}") from None
+    whole = (_from_csv if path.suffix == ".csv" else _from_parquet)(path, data)
     names = whole.column_names
     for name in NEEDED:
         if name not in names:
@@ -139,15 +128,78 @@ def read_table(path: Path) -> Table:
     return _table(path, whole, _card(path, whole.schema.metadata or {}))
 
 
+def _from_parquet(path: Path, data: bytes) -> pyarrow.Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    begin = b"PAR1"
+    if not data.startswith(begin):
+        raise SpecError(
+            f"{path} is no Parquet file: it begins with {data[: len(begin)]!r}, not {begin!r}; if "
+            "it is text, let its name end in .csv"
+        )
+    try:
+        return parquet.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise SpecError(f"{path} is a damaged Parquet file; write it anew") from error
+
+
+def _from_csv(path: Path, data: bytes) -> pyarrow.Table:
+    """Read known columns as texts: what a cell holds is judged where its row is known."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if not data.strip():
+        raise SpecError(f"{path} is empty; its first row names the columns {', '.join(NEEDED)}")
+    if not _is_text(data):
+        raise SpecError(f"{path} is no text in UTF-8, as a CSV file has to be; save it as that")
+    uneven: list[Any] = []
+
+    def note(row: Any) -> str:
+        uneven.append(row)
+        return "skip"
+
+    try:
+        whole = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(use_threads=False),  # or rows have no numbers
+            parse_options=csv.ParseOptions(invalid_row_handler=note),
+            convert_options=csv.ConvertOptions(
+                column_types={name: pa.string() for name in (*NEEDED, *OPTIONAL)},
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowException as error:
+        raise SpecError(
+            f"{path} is no CSV file ({' '.join(str(error).split())}); check it"
+        ) from None
+    if uneven:
+        row = uneven[0]  # the first row, with the names, is one of the numbered
+        raise SpecError(
+            f"row {row.number - 1} of {path} has {row.actual_columns} values for "
+            f"{row.expected_columns} columns; give one for each"
+        )
+    return whole
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
 def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
-    rows: list[TableRow] = []
+    rows: dict[Key, TableRow] = {}
     states: dict[Architecture, StateRow] = {}
+    numbers: dict[Key | Architecture, int] = {}  # the first row of each
     teachers: dict[float | None, int] = {}  # the first row of each
     for number, values in enumerate(whole.to_pylist(), 1):
         given = {**OPTIONAL, **values}
         try:
             sizes = {axis: _whole(given, axis) for axis in SIZES}
-            architecture = Architecture(**sizes, activation=given["activation"])
+            architecture = Architecture(**sizes, activation=_given(given, "activation"))
             loss, latency_ms = _number(given, "loss"), _number(given, "latency_ms")
             seed, schedule = _whole(given, "seed"), _whole(given, "schedule")
             step = schedule if given["step"] is None else _whole(given, "step")
@@ -160,12 +212,19 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
         except (ArchitectureError, ValueError) as error:
             raise SpecError(f"row {number} of {path}: {error}") from None
         key = Key(architecture, seed, schedule, step)
-        rows.append(TableRow(key, loss, told.get("loss_output"), told.get("loss_mean")))
+        if key in rows:
+            raise SpecError(
+                f"rows {numbers[key]} and {number} of {path} are both of "
+                f"{_named(key, whole.column_names)}; leave one of them out"
+            )
+        rows[key] = TableRow(key, loss, told.get("loss_output"), told.get("loss_mean"))
+        numbers[key] = number
         state = StateRow(latency_ms, told.get("params_millions"))
+        first = numbers.setdefault(architecture, number)
         if states.setdefault(architecture, state) != state:
             raise SpecError(
-                f"{path} has two latencies or sizes of {architecture}: {states[architecture]} and "
-                f"{state}; keep one"
+                f"rows {first} and {number} of {path} have two latencies or sizes of "
+                f"{architecture}, {states[architecture]} and {state}; keep one"
             )
         teachers.setdefault(told.get("teacher_ms"), number)
     if len(teachers) > 1 and None in teachers:
@@ -176,11 +235,17 @@ def _table(path: Path, whole: pyarrow.Table, card: Mapping[str, Any]) -> Table:
     if len(teachers) > 1:
         raise SpecError(f"{path} has several teacher_ms ({sorted(map(str, teachers))}); keep one")
     try:
-        table = Table(tuple(rows), states, next(iter(teachers), None), card)
+        table = Table(tuple(rows.values()), states, next(iter(teachers), None), card)
         _ = table.space
     except (SearchSpaceError, SpecError) as error:
         raise SpecError(f"{path}: {error}") from None
     return table
+
+
+def _named(key: Key, columns: Collection[str]) -> str:
+    """A reading by what a file says of it."""
+    told = ", ".join(f"{name} {getattr(key, name)}" for name in Key._fields if name in columns)
+    return f"{key.architecture} ({told})" if told else str(key.architecture)
 
 
 def _whole(given: Mapping[str, Any], name: str) -> int:
@@ -191,12 +256,20 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
 
 
 def _number(given: Mapping[str, Any], name: str) -> float:
-    value = given[name]
-    if value is None:
+    value = _given(given, name)
+    try:
+        number = float(value) if isinstance(value, str) and "_" not in value else value
+    except ValueError:
+        number = value
+    if type(number) not in (int, float) or not math.isfinite(number):
+        raise ValueError(f"{name} is {number!r}; give a number")
+    return float(number)
+
+
+def _given(given: Mapping[str, Any], name: str) -> Any:
+    if given[name] is None:
         raise ValueError(f"it has no {name}; fill it in, or leave the row out")
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}; give a number")
-    return float(value)
+    return given[name]
 
 
 def _card(path: Path, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
@@ -220,7 +293,3 @@ def _type(name: str) -> Any:
     if name in _WHOLE:
         return pa.int32()
     return pa.string() if name == "activation" else pa.float64()
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

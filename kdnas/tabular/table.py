@@ -56,6 +56,11 @@ class StateRow:
     latency_ms: float
     params_millions: float | None = None
 
+    def __str__(self) -> str:
+        """Say it in words."""
+        size = "" if self.params_millions is None else f" with {self.params_millions} M parameters"
+        return f"{self.latency_ms} ms{size}"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -239,4 +244,7 @@ def _sorted(rows: Iterable[TableRow]) -> tuple[TableRow, ...]:
 
 
 def _words(key: Key) -> str:
-    return f"{key.architecture} after step {key.step} of {key.schedule} (seed {key.seed})"
+    """A reading; one without a training has no steps, and mostly no seed, to tell."""
+    when = f" after step {key.step} of {key.schedule}" if key.schedule else ""
+    seed = f" (seed {key.seed})" if key.schedule or key.seed else ""
+    return f"{key.architecture}{when}{seed}"

@@ -196,6 +196,16 @@ def test_dry_run_trains_nothing(program: Program, finished: Finished) -> None:
     assert rows(program, "select count(*) from attempts") == before
 
 
+def test_dry_run_refuses_limits_that_the_search_would_refuse(
+    program: Program, finished: Finished
+) -> None:
+    asked = ("search", "--config", "tiny.yaml", "--max-latency-ratio", "0.001")
+    refused, plan = program.run(*asked), program.run(*asked, "--dry-run")
+    assert refused.code == plan.code == 2
+    assert "no state of the space is within the limits" in plan.err
+    assert plan.err.splitlines()[-1] == refused.err.splitlines()[-1]
+
+
 def test_a_mean_loss_over_several_depths_is_warned_of(program: Program, finished: Finished) -> None:
     warning = "warning: reward.loss mean cannot rank students of different depth, and these have"
     result = program.run("search", "--config", "tiny.yaml", "--dry-run", "--reward-loss", "mean")

@@ -129,9 +129,11 @@ def test_a_search_of_the_same_settings_trains_nothing_that_was_swept(
 def test_a_search_takes_the_losses_at_the_start_from_a_sweep(program: Program) -> None:
     """Of all states; what is swept later changes nothing of a search that has begun."""
     asked = ("search", "--config", "tiny.yaml", "--strategy", "reading-only", "--episodes", "1")
-    refused = program.run(*asked)
-    assert refused.code == 2
-    assert "of 48 were not read; run `kdnas sweep` with the same settings first" in refused.err
+    refused, plan = program.run(*asked), program.run(*asked, "--dry-run")
+    assert refused.code == plan.code == 2
+    said = "of 48 were not read; run `kdnas sweep` with the same settings first"
+    assert said in refused.err
+    assert plan.err.splitlines()[-1] == refused.err.splitlines()[-1]
     swept = program.run("sweep", "--config", "sweep.yaml", "--name", "starts")
     assert swept.code == 0, swept.err
     made = program.run("tabular", "make", "starts", "--output", "starts.parquet", "--json")

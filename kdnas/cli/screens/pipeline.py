@@ -18,7 +18,7 @@ from kdnas.cli.screens.interrupt import Interrupt, interruptible
 from kdnas.cli.screens.search import SearchScreen, show_result
 from kdnas.cli.tables.answers import print_lines
 from kdnas.cli.tables.formats import as_text
-from kdnas.errors import CancelledError, KdnasError
+from kdnas.errors import CancelledError, KdnasError, PluginError
 
 if TYPE_CHECKING:
     from api.pipelines.run import Doers
@@ -203,7 +203,8 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
 
 
 def _say_failed(error: Exception) -> None:
-    if not isinstance(error, KdnasError):  # nobody foresaw it, so say where it happened
+    # Nobody foresaw it, or whoever wrote a plug-in did not: say where it happened.
+    if not isinstance(error, KdnasError) or isinstance(error, PluginError):
         say("".join(traceback.format_exception(error)))
     what = "cancelled" if isinstance(error, CancelledError) else "failed"
     say(f"{what}: {error}; the pipeline goes on with the rest")

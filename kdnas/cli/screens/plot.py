@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kdnas.cli.screens.tabular import REGRETS
-from kdnas.errors import StoreError
+from kdnas.errors import OutputError, SpecError, StoreError
 
 SMALLEST_REGRET = 1e-4
 """Below it a picture of regrets is linear, down to 0."""
 COLOURS = {"random": "#7a8794", "controller": "#d1495b"}
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a place where no picture can be written, before the work that it is to show.
+
+    Raises:
+        SpecError: the file is no PNG.
+        OutputError: its folder is not there, or it cannot be written.
+    """
+    if path.suffix != ".png":
+        raise SpecError(f"--plot {path} is no .png file; give its name this ending")
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"--plot {path}: there is no folder {path.parent}; make it, or choose another --plot"
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OutputError(f"--plot {path} cannot be written; choose another --plot")
 
 
 def plot_search(summary: Mapping[str, Any], path: Path) -> None:

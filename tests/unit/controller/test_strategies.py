@@ -157,7 +157,8 @@ def test_variants_do_not_share_states() -> None:
 def test_an_installed_plugin_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", "my_own_package:OwnStrategy", "kdnas.strategies")
     monkeypatch.setattr(kdnas.plugins, "entry_points", lambda group: [point])
-    assert build_strategy(spec("mine"), BENCHMARK_SPACE, 0).name == "own"
+    strategy: Any = build_strategy(spec("mine"), BENCHMARK_SPACE, 0)
+    assert (strategy.name, strategy.made.name) == ("mine", "own")
     with pytest.raises(SpecError, match=r"did you mean 'mine'.*controller, .*mine, .*random"):
         spec("mines")
 
@@ -168,7 +169,8 @@ def test_a_plugin_finds_its_options_in_the_spec(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sys.modules["my_own_package"], "made", made, raising=False)
     asked = spec("my_own_package:made", options={"strategy": "gp"})
-    assert build_strategy(asked, BENCHMARK_SPACE, 0).name == "gp"
+    strategy: Any = build_strategy(asked, BENCHMARK_SPACE, 0)
+    assert strategy.made.name == "gp"
 
 
 def test_what_is_asked_for_is_what_is_built() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import kdnas.plugins
-from kdnas.errors import SpecError, StoreError
-from kdnas.plugins import build_named, import_named, installed
+from kdnas.errors import PluginError, SpecError, StoreError
+from kdnas.plugins import build_named, call_named, import_named, installed
 
 
 def test_what_a_group_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +57,8 @@ def test_what_cannot_be_made_is_explained() -> None:
             raise StoreError("the disk is full")
         if number == 4:
             raise SystemExit
+        if number == 5:
+            raise RuntimeError("no\n\n  card\nhere")
         return 6 // number
 
     assert build_named("thing", "a:made", made, 2) == 3
@@ -65,5 +67,31 @@ def test_what_cannot_be_made_is_explained() -> None:
         build_named("thing", "a:made", made, 0)
     with pytest.raises(SpecError, match="it raised SystemExit; mend it there"):
         build_named("thing", "a:made", made, 4)
+    with pytest.raises(SpecError, match=r"it raised RuntimeError: no card here; mend it there$"):
+        build_named("thing", "a:made", made, 5)
     with pytest.raises(StoreError, match="the disk is full"):
         build_named("thing", "a:made", made, 3)
+
+
+def test_what_fails_at_its_work_is_explained() -> None:
+    class Made:
+        number = 7
+
+        def half(self, number: int) -> float:
+            if number == 3:
+                raise StoreError("the disk is full")
+            if number == 4:
+                raise SystemExit
+            return 6 / number
+
+    assert call_named("thing", "a:Made", Made(), "half", 2) == 3
+    said = "^thing 'a:Made' failed: its half raised ZeroDivisionError: .*; mend it there$"
+    with pytest.raises(PluginError, match=said) as raised:
+        call_named("thing", "a:Made", Made(), "half", 0)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    with pytest.raises(PluginError, match="its half raised SystemExit; mend it there"):
+        call_named("thing", "a:Made", Made(), "half", 4)
+    with pytest.raises(PluginError, match="its number raised TypeError: 'int' object is not"):
+        call_named("thing", "a:Made", Made(), "number")
+    with pytest.raises(StoreError, match="the disk is full"):
+        call_named("thing", "a:Made", Made(), "half", 3)

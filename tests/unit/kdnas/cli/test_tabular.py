@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import api.tabular
 from kdnas.architecture import Architecture
-from kdnas.cli.main import app
+from kdnas.cli.main import app, main
 from kdnas.cli.screens.tabular import standing_lines
-from kdnas.errors import KdnasError, SpecError
+from kdnas.errors import KdnasError, OutputError, SpecError
 from kdnas.tabular.files import packaged_tables, write_table
 from kdnas.tabular.replay import replay
 from kdnas.tabular.surface import SYNTHETIC
@@ -184,8 +184,64 @@ def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
     for row in found["standings"]:
         assert row["regrets"][-1] == curves[row["name"]]["regrets"][-1]
         assert row["covered"][-1][0] == pytest.approx(1 - row["regrets"][-1][0])
-    with pytest.raises(KdnasError, match=r"no/such\.png could not be written"):
+
+
+def test_where_nothing_can_be_written_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("kdnas.tabular.comparison.replay")
+    with pytest.raises(OutputError, match=r"there is no folder .*/no; make it, or choose another"):
         run(*QUICK, *NAMES, "--plot", str(tmp_path / "no" / "such.png"))
+    monkeypatch.setattr("os.access", lambda path, _: path != tmp_path)
+    with pytest.raises(OutputError, match=r"--plot .*/such\.png cannot be written; choose another"):
+        run(*QUICK, *NAMES, "--plot", str(tmp_path / "such.png"))
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"file/found\.json could not be written \(\w+ "):
+        run(*QUICK, *NAMES, "--output", str(tmp_path / "file" / "found.json"))
+
+
+OWN_STRATEGIES = """
+from controller.strategies import RandomStrategy
+
+class Raises(RandomStrategy):
+    def ask(self, *asked):
+        raise ValueError("no state" + chr(10) + "is left")
+
+class Nothing(RandomStrategy):
+    def ask(self, *asked):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "code", "said"),
+    [
+        ("Raises", "1", 1, "failed: its ask raised ValueError: no state is left; mend it there"),
+        ("Raises", "2", 1, "failed: its ask raised ValueError: no state is left; mend it there"),
+        ("Nothing", "1", 2, "proposed None; its ask returns a list of kdnas.records.Proposal, "),
+    ],
+)
+def test_a_strategy_of_somebody_else_that_fails_is_named(
+    name: str,
+    workers: str,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever wrote it sees where it failed, before the sentence."""
+    (tmp_path / "own_strategies.py").write_text(OWN_STRATEGIES, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ("--strategies", f"own_strategies:{name}", "--workers", workers)
+    monkeypatch.setattr("sys.argv", ["kdnas", *QUICK, "--candidates", "4", *asked])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == code
+    *before, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"error: strategy 'own_strategies:{name}' {said}")
+    where = [line for line in before if "own_strategies.py" in line]
+    assert bool(where) == (name == "Raises")
 
 
 def test_what_rungs_save_is_shown_and_kept(tmp_path: Path) -> None:
@@ -273,6 +329,10 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
         (("--goal", "limit"), "under a latency, and none is given; add --max-latency-ratio"),
         (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
+        (
+            ("--table", "additive", "--schedule", "99"),
+            "--schedule is 99, and additive is a formula",
+        ),
         (("--plot", "found.svg"), "--plot found.svg is no .png file"),
         (
             ("--strategies", "controller-new"),

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
 
 from kdnas.architecture import Architecture
-from kdnas.records import Losses, MiniKDRequest, MiniKDResult, Reading, Rung
-from kdnas.search.checks import checked_result
+from kdnas.errors import SpecError
+from kdnas.records import Losses, MiniKDRequest, MiniKDResult, Proposal, Reading, Rung
+from kdnas.search.checks import check_proposals, checked_result
 
 SMALL = Architecture(1, 1, 12, 12)
 LOSSES = Losses(0.1, 0.2, 0.3, 0.4)
@@ -52,3 +57,29 @@ def test_who_ends_early_without_being_asked_to_has_failed() -> None:
         assert checked.error == "the worker ended it after 60 steps without being asked to"
     nothing = checked_result(replace(STOPPED, readings=()), REQUEST)
     assert nothing.error == "the worker returned neither losses nor a reason"
+
+
+@pytest.mark.parametrize(
+    ("proposals", "said"),
+    [
+        (None, "proposed None; its ask returns a list of kdnas.records.Proposal, each with"),
+        ({3}, "proposed {3}; its ask returns"),
+        (np.arange(2), "proposed array([0, 1]); its ask returns"),
+        ([Proposal(1, "mine"), 3], "proposed 3, no Proposal; its ask returns"),
+        ([Proposal(np.int64(1), "mine")], "proposed np.int64(1) with the source 'mine'; its ask"),  # type: ignore[arg-type]
+        ([Proposal(1, None)], "proposed 1 with the source None; its ask"),  # type: ignore[arg-type]
+        ([Proposal(7, "mine")], "proposed 1 states, 1 of them distinct, among them [7] that are"),
+        ([Proposal(1, "mine")] * 2, "proposed 2 states, 1 of them distinct; it was asked for at"),
+    ],
+)
+def test_what_are_no_proposals_is_told_with_the_strategy(proposals: Any, said: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        check_proposals("mine:Class", proposals, 4, [0, 1, 2])
+    message = str(raised.value)
+    assert message.startswith(f"strategy 'mine:Class' {said}")
+    assert "\n" not in message
+
+
+def test_proposals_that_are_right_pass() -> None:
+    check_proposals("mine:Class", (Proposal(2, "mine"), Proposal(0, "mine")), 4, [0, 1, 2])
+    check_proposals("mine:Class", [], 4, [0, 1, 2])

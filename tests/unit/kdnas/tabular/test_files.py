@@ -80,21 +80,41 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is no csv file: "),
+        ("", "is empty; its first row names the columns layers, heads, hidden, intermediate, "),
+        ("\n\n", "is empty; its first row"),
         (HEAD + "\n", "has no row"),
         (f"{HEAD}\n{STATE},NA,3\n", "loss is 'NA'; give a number"),
         (f"{HEAD.replace('loss', 'los')}\n{STATE},0.2,3", "has no column 'loss'"),
         (f"{HEAD},lateny\n{STATE},0.2,3,4", "unknown column 'lateny'"),
-        (f"{HEAD}\n{STATE},0.2,3\n{STATE},0.3,3", "after step 0 of 0 (seed 0) twice"),
+        (
+            f"{HEAD}\n2,2,24,48,gelu,1,3\n{STATE},0.2,3\n{STATE},0.3,3",
+            "rows 2 and 3 of TABLE are both of 1,2,24,48,gelu; leave one of them out",
+        ),
+        (
+            f"{HEAD},step,schedule\n{STATE},0.2,3,0,60\n{STATE},0.3,3,60,60\n{STATE},0.4,3,0,60",
+            "rows 1 and 3 of TABLE are both of 1,2,24,48,gelu (schedule 60, step 0); leave one",
+        ),
         (f"{HEAD}\n{STATE},,3\n", "row 1 of "),
         (f"{HEAD}\n{STATE},0.2,3\n2,2,24,48,gelu,0.2,\n", "row 2 of "),
         (f"{HEAD}\n{STATE},nan,3\n", "loss is nan; give a number"),
         (f"{HEAD}\n{STATE},much,3\n", "row 1 of "),
+        (
+            f"{HEAD}\n{STATE},0.5,3\n2,2,24,48,gelu,1,3\n3,2,24,48,gelu,abc,3\n",
+            "row 3 of TABLE: loss is 'abc'; give a number",
+        ),
+        (f"{HEAD}\n{STATE},true,3\n", "row 1 of TABLE: loss is 'true'; give a number"),
+        (f"{HEAD}\n{STATE},0.2,1_0\n", "row 1 of TABLE: latency_ms is '1_0'; give a number"),
+        (f"{HEAD}\n{STATE},2020-01-01,3\n", "loss is '2020-01-01'; give a number"),
+        (f"{HEAD}\n1,2,24,48,,0.2,3\n", "row 1 of TABLE: it has no activation; fill it in"),
+        (f"{HEAD}\n{STATE},-1,3\n", "TABLE: the loss of 1,2,24,48,gelu is -1.0; give a number"),
         (f"{HEAD}\n{STATE},0.2,-3\n", "is -3.0; give milliseconds above 0"),
         (f"{HEAD}\n1,5,24,48,gelu,0.2,3\n", "row 1 of "),
         (f"{HEAD}\n1.5,2,24,48,gelu,0.2,3\n", "row 1 of "),
         (f"{HEAD}\n1,2,24,48,tanh,0.2,3\n", "row 1 of "),
-        (f"{HEAD},seed\n{STATE},0.2,3,0\n{STATE},0.2,4,1\n", "two latencies or sizes of"),
+        (
+            f"{HEAD},seed\n{STATE},0.2,3,0\n{STATE},0.2,4,1\n",
+            "rows 1 and 2 of TABLE have two latencies or sizes of 1,2,24,48,gelu, 3.0 ms and 4.0 ",
+        ),
         (f"{HEAD},seed\n{STATE},0.2,3,x\n", "row 1 of "),
         (f"{HEAD},seed\n{STATE},0.2,3,\n2,2,24,48,gelu,0.2,3,0\n", "it has no seed; fill it in"),
         (f"{HEAD},teacher_ms\n{STATE},0.2,3,abc\n", "teacher_ms is 'abc'; give a number"),
@@ -106,7 +126,8 @@ def test_a_users_own_table_needs_axes_loss_and_latency(tmp_path: Path) -> None:
             f"{HEAD},teacher_ms\n{STATE},0.2,3,9\n2,2,24,48,gelu,1,3,\n",
             "it has no teacher_ms, and other rows have one; fill it in, or leave the column out",
         ),
-        (f"{HEAD}\n{STATE},0.2,3,4\n", "is no csv file: "),
+        (f"{HEAD}\n{STATE},0.2,3,4\n", "row 1 of TABLE has 8 values for 7 columns; give one for"),
+        (f"{HEAD}\n{STATE},1,3\n\n{STATE},0.2\n", "row 2 of TABLE has 6 values for 7 columns"),
     ],
 )
 def test_what_is_no_table_is_refused_in_a_sentence(tmp_path: Path, content: str, said: str) -> None:
@@ -115,9 +136,32 @@ def test_what_is_no_table_is_refused_in_a_sentence(tmp_path: Path, content: str,
     with pytest.raises(SpecError) as raised:
         read_table(path)
     message = str(raised.value)
-    assert said in message
+    assert said.replace("TABLE", str(path)) in message
     assert str(path) in message
     assert "\n" not in message
+
+
+def test_files_of_another_kind_than_their_ending_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    text = f"{HEAD}\n{STATE},0.2,3\n"
+    named = tmp_path / "named.parquet"
+    named.write_text(text)
+    said = (
+        r"named\.parquet is no Parquet file: it begins with b'laye', not b'PAR1'; if it is text, "
+    )
+    with pytest.raises(SpecError, match=f"{said}let its name end in .csv$"):
+        read_table(named)
+    own = tmp_path / "own.csv"
+    for content in (
+        *(text.encode(encoding) for encoding in ("utf-16", "utf-16-le", "utf-16-be")),
+        text.replace("gelu", "gél").encode("latin-1"),
+        b"PAR1\0\0",
+    ):
+        own.write_bytes(content)
+        said = r"own\.csv is no text in UTF-8, as a CSV file has to be; save it as that$"
+        with pytest.raises(SpecError, match=said):
+            read_table(own)
+    own.write_bytes(text.encode("utf-8-sig"))
+    assert len(read_table(own).rows) == 1
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
@@ -134,7 +178,9 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         write_table(table, tmp_path / "file" / "t.csv")
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(dump_table(table, ".parquet")[:-20])
-    with pytest.raises(SpecError, match=r"is no parquet file"):
+    with pytest.raises(
+        SpecError, match=r"broken\.parquet is a damaged Parquet file; write it anew$"
+    ):
         read_table(broken)
     card = tmp_path / "card.parquet"
     write_table(Table(table.rows, table.states, None, {"a": math.pi}), card)

@@ -84,7 +84,10 @@ def test_parts_are_put_together_in_any_order() -> None:
         (replace(TABLE, card={}), "give all as Parquet"),
         (replace(TABLE, teacher_ms=8.0), "(9.0, 8.0 ms); take those of one of them for all"),
         (replace(TABLE, rows=(row(SMALL, 0.39),)), "(seed 0): 0.4 and 0.39"),
-        (replace(TABLE, states={**STATES, SMALL: StateRow(2.0)}), "latency or size of 1,2,24,48"),
+        (
+            replace(TABLE, states={**STATES, SMALL: StateRow(2.0)}),
+            "latency or size of 1,2,24,48,gelu: 1.5 ms with 0.2 M parameters and 2.0 ms; take",
+        ),
     ],
 )
 def test_parts_of_different_wholes_stay_apart(other: Table, said: str) -> None:
