@@ -24,6 +24,8 @@ from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
 
 WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
+REFERENCE = "gp"
+"""Whom the others are tested against unless somebody is named: most presets take it."""
 VARIANT = "controller-"
 """Begins the name of a variant of the controller, such as ``controller-paper``."""
 VARIANTS = [
@@ -39,7 +41,7 @@ def compare_strategies(
     seeds: int,
     budgets: Sequence[str],
     candidates: int,
-    goal: str | None,
+    goal: str,
     latency_price: float | None,
     max_latency_ratio: float | None,
     rungs: Sequence[str],
@@ -59,14 +61,15 @@ def compare_strategies(
         seeds: searches of each.
         budgets: trainings after which they are compared.
         candidates: of an episode.
-        goal: of the searches; None takes the default.
+        goal: of the searches.
         latency_price: of the reward; None takes the default.
         max_latency_ratio: of the limits.
         rungs: steps after which trainings that promise too little end.
         keep: with rungs: how many of the best are kept.
         schedule: of the table's trainings that count.
         starts: whether strategies know the loss with which every state starts.
-        reference: whom the others are tested against; None takes the first.
+        reference: whom the others are tested against; None takes :data:`REFERENCE`
+            where it is compared, else the first.
         workers: processes; None takes one a core.
         output: file to write; replays that it holds are not run again.
         on_progress: is told how many searches are done, of how many, and of which strategy.
@@ -86,7 +89,7 @@ def compare_strategies(
             "--keep out"
         )
     asked = {
-        **({} if goal is None else {"goal": goal}),
+        "goal": goal,
         "reward": {} if latency_price is None else {"latency_price": latency_price},
         "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
         "proxy": {
@@ -110,7 +113,7 @@ def compare_strategies(
         raise SpecError(f"--workers is {workers}; give at least 1")
     for strategy in specs.values():
         build_strategy(strategy, surface.space, seed=0)  # unknown names fail before anything runs
-    wanted = reference or next(iter(specs))
+    wanted = reference or (REFERENCE if REFERENCE in specs else next(iter(specs)))
     if wanted not in specs:
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))
     kept = _kept(output, question)

@@ -81,8 +81,9 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
 def test_a_table_of_strategies_is_printed() -> None:
     shown = run(*QUICK, *NAMES)
     head, unit, columns, random, fastest, *rest = shown.splitlines()
-    assert head.startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
-    assert "thousandths of reward" in unit
+    volume = "99% of their hypervolume solves it"
+    assert head.startswith(f"rough, goal front: 2400 of 2400 states may be taken, {volume}")
+    assert "thousandths of hypervolume that is missing" in unit
     assert columns.split() == ["strategy", "after", "4", "after", "8", "trainings"]
     assert random.startswith("random ")
     assert fastest.split()[-1] == "never"
@@ -151,12 +152,30 @@ def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.M
     assert "with goal limit in loss" in " ".join(run("tabular", "strategies", "--help").split())
 
 
+def test_regrets_of_rewards_are_rewards() -> None:
+    shown = run(*QUICK, *NAMES, "--seeds", "1", "--goal", "reward").splitlines()
+    assert shown[0].startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
+    assert "thousandths of reward" in shown[1]
+
+
+def test_others_are_tested_against_gp_where_it_is_compared() -> None:
+    def reference(*strategies: str) -> str:
+        few = ("--seeds", "1", "--budgets", "4", "--strategies", ",".join(strategies))
+        return str(json.loads(run(*QUICK, *NAMES, *few, "--json"))["reference"])
+
+    assert reference("random", "gp") == "gp"
+    assert reference("random", "fastest-first") == "random"
+    told = " ".join(run("tabular", "strategies", "--help").split())
+    assert "gp where it is compared, else the first" in told
+    assert "[default: front]" in told
+
+
 def test_stars_are_explained_where_there_are_any() -> None:
     found = json.loads(run(*QUICK, *NAMES, "--json"))
     assert not any("differs from" in line for line in standing_lines(found))
     found["standings"][1]["p_trainings"] = 0.01
     assert "* differs from random (p < 0.05, paired by seed, Holm)" in standing_lines(found)
-    found["num_of_goal"] = 1
+    found |= {"goal": "limit", "num_of_goal": 1}
     assert "the best one solves it; 2 seeds" in next(iter(standing_lines(found)))
     found["standings"][1]["best_losses"][-1][0] = [None, None, None]
     *_, last = standing_lines(found)
@@ -171,7 +190,7 @@ def test_the_help_names_all_tables_that_can_be_had() -> None:
 
 def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
     plot = tmp_path / "found.png"
-    asked = (*QUICK, *NAMES, "--seeds", "1", "--goal", "front", "--no-starts", "--plot", str(plot))
+    asked = (*QUICK, *NAMES, "--seeds", "1", "--no-starts", "--plot", str(plot))
     shown = run(*asked)
     assert "99% of their hypervolume solves it" in shown
     assert "no strategy knows the losses with which states start" in shown
