@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, Literal, get_args, get_origin
 
-from controller.strategies import STRATEGIES, build_strategy
+from controller.strategies import build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import SpecError, StoreError, unknown_name
 from kdnas.search_space import num_states
 from kdnas.specs.search import ControllerSpec, SearchSpec
-from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
+from kdnas.specs.strategies import STRATEGIES, strategy_names
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
 from kdnas.tabular.files import ENDINGS, named_table, packaged_tables
 from kdnas.tabular.judge import SOLVED_VOLUME
@@ -26,12 +26,14 @@ WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
 REFERENCE = "gp"
 """Whom the others are tested against unless somebody is named: most presets take it."""
-VARIANT = "controller-"
-"""Begins the name of a variant of the controller, such as ``controller-paper``."""
-VARIANTS = [
-    f"{VARIANT}{variant}"
-    for variant in get_args(ControllerStrategySpec.model_fields["variant"].annotation)
-]
+VARIANTS: Final = {
+    f"{name}-{value}": {"name": name, key: value}
+    for name, kind in STRATEGIES.items()
+    for key, field in kind.model_fields.items()
+    if key != "name" and get_origin(field.annotation) is Literal
+    for value in get_args(field.annotation)
+}
+"""Strategies with a value of an option that is one of some words, such as ``gp-thompson``."""
 
 
 def compare_strategies(
@@ -183,7 +185,7 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
         read = len(surface.starts) == len(surface.space)
         names = [
             *(name for name in STRATEGIES if read or not name.startswith("reading")),
-            f"{VARIANT}paper",
+            "controller-paper",
         ]
     return {name: _spec(name) for name in names}
 
@@ -192,10 +194,7 @@ def _spec(name: str) -> ControllerSpec:
     known = [*strategy_names(), *VARIANTS]
     if ":" not in name and name not in known:
         raise SpecError(unknown_name("strategy", name, known))
-    if name not in VARIANTS:
-        return ControllerSpec.read({"strategy": name}, "--strategies")
-    variant = {"name": "controller", "variant": name.removeprefix(VARIANT)}
-    return ControllerSpec.read({"strategy": variant}, "--strategies")
+    return ControllerSpec.read({"strategy": VARIANTS.get(name, name)}, "--strategies")
 
 
 def _kept(output: Path | None, question: Question) -> list[Replay]:

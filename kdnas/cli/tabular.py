@@ -100,7 +100,12 @@ def strategies(
     ],
     names: Annotated[
         str | None,
-        typer.Option("--strategies", metavar="NAME,NAME", help="Which ones.  [default: all]"),
+        typer.Option(
+            "--strategies",
+            metavar="NAME,NAME",
+            help="Which ones; also variants, such as gp-thompson.  [default: all, and "
+            "controller-paper]",
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Searches of each strategy.")] = 20,
     budgets: Annotated[

@@ -16,6 +16,7 @@ from kdnas.architecture import Architecture
 from kdnas.cli.main import app
 from kdnas.cli.screens.tabular import standing_lines
 from kdnas.errors import KdnasError, SpecError
+from kdnas.specs.strategies import STRATEGIES, ControllerStrategySpec, GaussianProcessSpec
 from kdnas.tabular.files import packaged_tables, write_table
 from kdnas.tabular.replay import replay
 from kdnas.tabular.surface import SYNTHETIC
@@ -218,11 +219,19 @@ def test_what_rungs_save_is_shown_and_kept(tmp_path: Path) -> None:
     assert {row["name"]: row["saved"][0] > 0 for row in found["standings"]}["random"]
 
 
-def test_variants_of_the_controller_are_named_by_a_dash() -> None:
-    names = ("--strategies", "controller-paper,controller-once")
+def test_variants_are_named_by_a_dash() -> None:
+    assert {name: api.tabular._spec(name).strategy for name in api.tabular.VARIANTS} == {
+        **{
+            f"controller-{variant}": ControllerStrategySpec(variant=variant)
+            for variant in ("learning", "paper", "once")
+        },
+        "gp-upper-confidence": GaussianProcessSpec(),
+        "gp-thompson": GaussianProcessSpec(acquisition="thompson"),
+    }
+    names = ("--strategies", "controller-paper,gp-thompson,gp")
     shown = run(*QUICK, "--candidates", "4", "--workers", "1", *names)
-    assert "controller-paper " in shown
-    assert "controller-once " in shown
+    for name in ("controller-paper ", "gp-thompson ", "gp "):
+        assert f"\n{name}" in shown
 
 
 def test_what_the_file_has_is_not_run_again(
@@ -268,8 +277,7 @@ def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.M
 def test_all_strategies_are_compared_unless_some_are_named() -> None:
     surface = api.tabular.synthetic("rough")
     names = list(api.tabular._specs(None, surface))
-    assert names[-1] == "controller-paper"
-    assert {"gp", "reading-only", "reading-fit"} < set(names)
+    assert names == [*STRATEGIES, "controller-paper"]
     unread = list(api.tabular._specs(None, replace(surface, starts={})))
     assert set(names) - set(unread) == {"reading-only", "reading-fit"}
 
@@ -295,7 +303,8 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--plot", "found.svg"), "--plot found.svg is no .png file"),
         (
             ("--strategies", "controller-new"),
-            "Known: controller, controller-learning, controller-once, controller-paper",
+            "Known: controller, controller-learning, controller-once, controller-paper, evolution, "
+            "fastest-first, gp, gp-thompson, gp-upper-confidence, ",
         ),
         (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
         (("--candidates", "0"), "--candidates: "),
