@@ -53,6 +53,8 @@ def compare_strategies(
     reference: str | None,
     workers: int | None,
     output: Path | None,
+    max_latency_ms: float | None = None,
+    max_params_millions: float | None = None,
     on_progress: Callable[[int, int, str], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Compare strategies on a table or a formula.
@@ -74,17 +76,14 @@ def compare_strategies(
             where it is compared, else the first.
         workers: processes; None takes one a core.
         output: file to write; replays that it holds are not run again.
+        max_latency_ms: of the limits.
+        max_params_millions: of the limits.
         on_progress: is told how many searches are done, of how many, and of which strategy.
 
     Raises:
         SpecError: anything in the request that cannot be done.
         StoreError: the file cannot be written.
     """
-    if goal == "limit" and max_latency_ratio is None:
-        raise SpecError(
-            "--goal limit asks for the lowest loss under a latency, and none is given; add "
-            "--max-latency-ratio, such as 0.4, or take another goal"
-        )
     if keep is not None and not rungs:
         raise SpecError(
             f"--keep is {keep}, and without --rungs no training ends early; add --rungs, or leave "
@@ -93,7 +92,11 @@ def compare_strategies(
     asked = {
         "goal": goal,
         "reward": {} if latency_price is None else {"latency_price": latency_price},
-        "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
+        "limits": {
+            "max_latency_ms": max_latency_ms,
+            "max_latency_ratio": max_latency_ratio,
+            "max_params_millions": max_params_millions,
+        },
         "proxy": {
             **({"rungs": _whole_numbers("--rungs", rungs)} if rungs else {}),
             **({} if keep is None else {"keep": keep}),

@@ -77,21 +77,9 @@ def search(
         ),
         At("goal"),
     ] = None,
-    max_latency_ms: Annotated[
-        float | None,
-        typer.Option(help="Slower students are never proposed."),
-        At("limits.max_latency_ms"),
-    ] = None,
-    max_latency_ratio: Annotated[
-        float | None,
-        typer.Option(help="The same as a share of the teacher's latency."),
-        At("limits.max_latency_ratio"),
-    ] = None,
-    max_params: Annotated[
-        float | None,
-        typer.Option(help="Larger students are never proposed (millions)."),
-        At("limits.max_params_millions"),
-    ] = None,
+    max_latency_ms: common.MaxLatencyMs = None,
+    max_latency_ratio: common.MaxLatencyRatio = None,
+    max_params: common.MaxParams = None,
     reward_loss: Annotated[
         str | None,
         typer.Option(help="L of the reward: relative, output or mean."),

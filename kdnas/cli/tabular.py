@@ -115,7 +115,7 @@ def strategies(
     goal: Annotated[
         str,
         typer.Option(
-            help="What is wanted: reward, limit (the lowest loss under a latency) or front (low "
+            help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
             "losses at every latency)."
         ),
     ] = "front",
@@ -123,10 +123,9 @@ def strategies(
         float | None,
         typer.Option(help="Share of signal that a doubling of latency must buy."),
     ] = None,
-    max_latency_ratio: Annotated[
-        float | None,
-        typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
-    ] = None,
+    max_latency_ms: common.MaxLatencyMs = None,
+    max_latency_ratio: common.MaxLatencyRatio = None,
+    max_params: common.MaxParams = None,
     rungs: Annotated[
         str | None,
         typer.Option(
@@ -187,7 +186,9 @@ def strategies(
             candidates=candidates,
             goal=goal,
             latency_price=latency_price,
+            max_latency_ms=max_latency_ms,
             max_latency_ratio=max_latency_ratio,
+            max_params_millions=max_params,
             rungs=[] if rungs is None else common.listed(rungs),
             keep=keep,
             schedule=schedule,

@@ -131,6 +131,21 @@ ProxyFraction = Annotated[
     typer.Option(help="Share of the corpus in the proxy set."),
     At("proxy.fraction"),
 ]
+MaxLatencyMs = Annotated[
+    float | None,
+    typer.Option(help="Slower students are never proposed (milliseconds)."),
+    At("limits.max_latency_ms"),
+]
+MaxLatencyRatio = Annotated[
+    float | None,
+    typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
+    At("limits.max_latency_ratio"),
+]
+MaxParams = Annotated[
+    float | None,
+    typer.Option(help="Larger students are never proposed (millions)."),
+    At("limits.max_params_millions"),
+]
 NumWorkers = Annotated[
     int | None, typer.Option(help="Workers at the same time."), At("backend.num_workers")
 ]

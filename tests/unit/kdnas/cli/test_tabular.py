@@ -171,6 +171,16 @@ def test_others_are_tested_against_gp_where_it_is_compared() -> None:
     assert "[default: front]" in told
 
 
+@pytest.mark.parametrize(
+    ("option", "of"), [("--max-latency-ms", "latency_ms"), ("--max-params", "params_millions")]
+)
+def test_any_limit_is_one(option: str, of: str) -> None:
+    values = sorted(getattr(api.tabular.synthetic("rough"), of))
+    asked = (*QUICK, *NAMES, "--seeds", "1", "--goal", "limit", option, str(values[700]))
+    found = json.loads(run(*asked, "--json"))
+    assert found["num_allowed"] == sum(value <= values[700] for value in values)
+
+
 def test_stars_are_explained_where_there_are_any() -> None:
     found = json.loads(run(*QUICK, *NAMES, "--json"))
     assert not any("differs from" in line for line in standing_lines(found))
@@ -298,7 +308,7 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
         (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
-        (("--goal", "limit"), "under a latency, and none is given; add --max-latency-ratio"),
+        (("--goal", "limit"), "within limits, and there is none; add limits.max_latency_ratio"),
         (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
         (("--plot", "found.svg"), "--plot found.svg is no .png file"),
         (
@@ -306,7 +316,9 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
             "Known: controller, controller-learning, controller-once, controller-paper, evolution, "
             "fastest-first, gp, gp-thompson, gp-upper-confidence, ",
         ),
-        (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
+        (("--max-latency-ratio", "0.0001"), "limits: limits.max_latency_ratio is 0.0001 and the"),
+        (("--max-latency-ms", "0.0001"), "limits: limits.max_latency_ms is 0.0001 and the"),
+        (("--max-params", "0.0001"), "limits: limits.max_params_millions is 0.0001 and the"),
         (("--candidates", "0"), "--candidates: "),
     ],
 )
