@@ -51,15 +51,8 @@ def search(
     candidates: Annotated[
         int | None, typer.Option(help="Candidates of an episode, N."), At("controller.candidates")
     ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
-            "fastest-first, largest-first, size-only, reading-only, reading-fit, or "
-            "package.module:Class; options by --config."
-        ),
-        At("controller.strategy.name"),
-    ] = None,
+    strategy: common.Strategy = None,
+    strategy_option: common.StrategyOption = None,
     steps: Annotated[common.Steps, At("proxy.steps")] = None,
     epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,
     batch_size: Annotated[common.BatchSize, At("proxy.batch_size")] = None,
@@ -69,14 +62,7 @@ def search(
         int | None, typer.Option(help="Seed of mini-KD."), At("proxy.seed")
     ] = None,
     dtype: Annotated[common.Dtype, At("proxy.dtype")] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option(
-            help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
-            "losses at every latency).  [default: the preset's]"
-        ),
-        At("goal"),
-    ] = None,
+    goal: common.Goal = None,
     max_latency_ms: common.MaxLatencyMs = None,
     max_latency_ratio: common.MaxLatencyRatio = None,
     max_params: common.MaxParams = None,
