@@ -14,7 +14,7 @@ from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.interrupt import interruptible
 from kdnas.cli.screens.preparing import prepare_on_screen
-from kdnas.cli.screens.search import SearchScreen, show_plan, show_result
+from kdnas.cli.screens.search import SearchScreen, say_goal, show_plan, show_result
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import RequestError
@@ -142,7 +142,7 @@ def _start(
     spec = SearchSpec.read(inputs.data, "search")
     spec.refuse_contradictions()
     say_each(inputs.lines())
-    say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
+    say_goal(spec)
     if dry_run:
         with stored() as (database, settings):
             show_plan(prepare_on_screen(prepare_search, spec, settings), database, as_json)
