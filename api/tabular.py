@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, Literal, get_args, get_origin
 
-from controller.strategies import STRATEGIES, build_strategy
+from controller.strategies import build_strategy
 from kdnas.artefact import write_atomically
 from kdnas.cpu import available_cores
 from kdnas.errors import OutputError, SpecError, StoreError, unknown_name
 from kdnas.search_space import num_states
 from kdnas.specs.search import ControllerSpec, SearchSpec
-from kdnas.specs.strategies import ControllerStrategySpec, strategy_names
+from kdnas.specs.strategies import STRATEGIES, strategy_names
 from kdnas.tabular.comparison import LATENCY_RATIOS, Question, curves, run_replays, standings
 from kdnas.tabular.files import ENDINGS, named_table, packaged_tables
 from kdnas.tabular.judge import SOLVED_VOLUME
@@ -24,12 +24,16 @@ from kdnas.tabular.surface import SYNTHETIC, Surface, surface_of, synthetic
 
 WRITE_SECONDS = 5.0
 """So often what has been found is written while a comparison runs."""
-VARIANT = "controller-"
-"""Begins the name of a variant of the controller, such as ``controller-paper``."""
-VARIANTS = [
-    f"{VARIANT}{variant}"
-    for variant in get_args(ControllerStrategySpec.model_fields["variant"].annotation)
-]
+REFERENCE = "gp"
+"""Whom the others are tested against unless somebody is named: most presets take it."""
+VARIANTS: Final = {
+    f"{name}-{value}": {"name": name, key: value}
+    for name, kind in STRATEGIES.items()
+    for key, field in kind.model_fields.items()
+    if key != "name" and get_origin(field.annotation) is Literal
+    for value in get_args(field.annotation)
+}
+"""Strategies with a value of an option that is one of some words, such as ``gp-thompson``."""
 
 
 def compare_strategies(
@@ -39,7 +43,7 @@ def compare_strategies(
     seeds: int,
     budgets: Sequence[str],
     candidates: int,
-    goal: str | None,
+    goal: str,
     latency_price: float | None,
     max_latency_ratio: float | None,
     rungs: Sequence[str],
@@ -49,6 +53,8 @@ def compare_strategies(
     reference: str | None,
     workers: int | None,
     output: Path | None,
+    max_latency_ms: float | None = None,
+    max_params_millions: float | None = None,
     on_progress: Callable[[int, int, str], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Compare strategies on a table or a formula.
@@ -59,16 +65,19 @@ def compare_strategies(
         seeds: searches of each.
         budgets: trainings after which they are compared.
         candidates: of an episode.
-        goal: of the searches; None takes the default.
+        goal: of the searches.
         latency_price: of the reward; None takes the default.
         max_latency_ratio: of the limits.
         rungs: steps after which trainings that promise too little end.
         keep: with rungs: how many of the best are kept.
         schedule: of the table's trainings that count.
         starts: whether strategies know the loss with which every state starts.
-        reference: whom the others are tested against; None takes the first.
+        reference: whom the others are tested against; None takes :data:`REFERENCE`
+            where it is compared, else the first.
         workers: processes; None takes one a core.
         output: file to write; replays that it holds are not run again.
+        max_latency_ms: of the limits.
+        max_params_millions: of the limits.
         on_progress: is told how many searches are done, of how many, and of which strategy.
 
     Raises:
@@ -76,20 +85,19 @@ def compare_strategies(
         OutputError: the file cannot be written.
         StoreError: it cannot be written any more.
     """
-    if goal == "limit" and max_latency_ratio is None:
-        raise SpecError(
-            "--goal limit asks for the lowest loss under a latency, and none is given; add "
-            "--max-latency-ratio, such as 0.4, or take another goal"
-        )
     if keep is not None and not rungs:
         raise SpecError(
             f"--keep is {keep}, and without --rungs no training ends early; add --rungs, or leave "
             "--keep out"
         )
     asked = {
-        **({} if goal is None else {"goal": goal}),
+        "goal": goal,
         "reward": {} if latency_price is None else {"latency_price": latency_price},
-        "limits": {} if max_latency_ratio is None else {"max_latency_ratio": max_latency_ratio},
+        "limits": {
+            "max_latency_ms": max_latency_ms,
+            "max_latency_ratio": max_latency_ratio,
+            "max_params_millions": max_params_millions,
+        },
         "proxy": {
             **({"rungs": _whole_numbers("--rungs", rungs)} if rungs else {}),
             **({} if keep is None else {"keep": keep}),
@@ -111,7 +119,7 @@ def compare_strategies(
         raise SpecError(f"--workers is {workers}; give at least 1")
     for strategy in specs.values():
         build_strategy(strategy, surface.space, seed=0)  # unknown names fail before anything runs
-    wanted = reference or next(iter(specs))
+    wanted = reference or (REFERENCE if REFERENCE in specs else next(iter(specs)))
     if wanted not in specs:
         raise SpecError(unknown_name("strategy of --reference", wanted, specs))
     kept = _kept(output, question)
@@ -189,7 +197,7 @@ def _specs(names: Sequence[str] | None, surface: Surface) -> dict[str, Controlle
         read = len(surface.starts) == len(surface.space)
         names = [
             *(name for name in STRATEGIES if read or not name.startswith("reading")),
-            f"{VARIANT}paper",
+            "controller-paper",
         ]
     return {name: _spec(name) for name in names}
 
@@ -198,10 +206,7 @@ def _spec(name: str) -> ControllerSpec:
     known = [*strategy_names(), *VARIANTS]
     if ":" not in name and name not in known:
         raise SpecError(unknown_name("strategy", name, known))
-    if name not in VARIANTS:
-        return ControllerSpec.read({"strategy": name}, "--strategies")
-    variant = {"name": "controller", "variant": name.removeprefix(VARIANT)}
-    return ControllerSpec.read({"strategy": variant}, "--strategies")
+    return ControllerSpec.read({"strategy": VARIANTS.get(name, name)}, "--strategies")
 
 
 def _kept(output: Path | None, question: Question) -> list[Replay]:

@@ -14,7 +14,7 @@ from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.pipeline import most_students, run_and_report, say_plan
 from kdnas.cli.screens.preparing import prepare_on_screen, read_data_on_screen
-from kdnas.cli.screens.search import show_plan
+from kdnas.cli.screens.search import say_goal, show_plan
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import SpecError
@@ -50,6 +50,14 @@ def launch(
         int | None,
         typer.Option(help="Candidates of an episode, N."),
         At("search.controller.candidates"),
+    ] = None,
+    strategy: Annotated[common.Strategy, At("search.controller.strategy.name")] = None,
+    strategy_option: Annotated[
+        common.StrategyOption, At("search.controller.strategy", common.strategy_options)
+    ] = None,
+    goal: Annotated[common.Goal, At("search.goal")] = None,
+    max_latency_ratio: Annotated[
+        common.MaxLatencyRatio, At("search.limits.max_latency_ratio")
     ] = None,
     top: Annotated[
         int | None,
@@ -148,6 +156,7 @@ def _start(
     inputs = gather("pipeline", values, Settings.from_environment(), preset=preset, config=config)
     spec = checked_pipeline(PipelineSpec.read(inputs.data, "launch"))
     say_each(inputs.lines())
+    say_goal(spec.search)
     say_plan(spec)
     with stored() as (database, settings):
         if spec.name is not None and not dry_run:  # better said before the work than after it

@@ -14,7 +14,7 @@ from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.interrupt import interruptible
 from kdnas.cli.screens.preparing import prepare_on_screen
-from kdnas.cli.screens.search import SearchScreen, show_plan, show_result
+from kdnas.cli.screens.search import SearchScreen, say_goal, show_plan, show_result
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import RequestError
@@ -51,15 +51,8 @@ def search(
     candidates: Annotated[
         int | None, typer.Option(help="Candidates of an episode, N."), At("controller.candidates")
     ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
-            "fastest-first, largest-first, size-only, reading-only, reading-fit, or "
-            "package.module:Class; options by --config."
-        ),
-        At("controller.strategy.name"),
-    ] = None,
+    strategy: common.Strategy = None,
+    strategy_option: common.StrategyOption = None,
     steps: Annotated[common.Steps, At("proxy.steps")] = None,
     epochs: Annotated[common.Epochs, At("proxy.epochs")] = None,
     batch_size: Annotated[common.BatchSize, At("proxy.batch_size")] = None,
@@ -69,29 +62,10 @@ def search(
         int | None, typer.Option(help="Seed of mini-KD."), At("proxy.seed")
     ] = None,
     dtype: Annotated[common.Dtype, At("proxy.dtype")] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option(
-            help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
-            "losses at every latency).  [default: the preset's]"
-        ),
-        At("goal"),
-    ] = None,
-    max_latency_ms: Annotated[
-        float | None,
-        typer.Option(help="Slower students are never proposed."),
-        At("limits.max_latency_ms"),
-    ] = None,
-    max_latency_ratio: Annotated[
-        float | None,
-        typer.Option(help="The same as a share of the teacher's latency."),
-        At("limits.max_latency_ratio"),
-    ] = None,
-    max_params: Annotated[
-        float | None,
-        typer.Option(help="Larger students are never proposed (millions)."),
-        At("limits.max_params_millions"),
-    ] = None,
+    goal: common.Goal = None,
+    max_latency_ms: common.MaxLatencyMs = None,
+    max_latency_ratio: common.MaxLatencyRatio = None,
+    max_params: common.MaxParams = None,
     reward_loss: Annotated[
         str | None,
         typer.Option(help="L of the reward: relative, output or mean."),
@@ -168,7 +142,7 @@ def _start(
     spec = SearchSpec.read(inputs.data, "search")
     spec.refuse_contradictions()
     say_each(inputs.lines())
-    say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
+    say_goal(spec)
     if dry_run:
         with stored() as (database, settings):
             show_plan(prepare_on_screen(prepare_search, spec, settings), database, as_json)

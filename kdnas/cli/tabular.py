@@ -99,7 +99,12 @@ def strategies(
     ],
     names: Annotated[
         str | None,
-        typer.Option("--strategies", metavar="NAME,NAME", help="Which ones.  [default: all]"),
+        typer.Option(
+            "--strategies",
+            metavar="NAME,NAME",
+            help="Which ones; also variants, such as gp-thompson.  [default: all, and "
+            "controller-paper]",
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Searches of each strategy.")] = 20,
     budgets: Annotated[
@@ -107,20 +112,19 @@ def strategies(
     ] = "20,60,100,300",
     candidates: Annotated[int, typer.Option(help="Candidates of an episode.")] = 20,
     goal: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="What is wanted: reward, limit (the lowest loss under a latency) or front (low "
-            "losses at every latency).  [default: reward]"
+            help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
+            "losses at every latency)."
         ),
-    ] = None,
+    ] = "front",
     latency_price: Annotated[
         float | None,
         typer.Option(help="Share of signal that a doubling of latency must buy."),
     ] = None,
-    max_latency_ratio: Annotated[
-        float | None,
-        typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
-    ] = None,
+    max_latency_ms: common.MaxLatencyMs = None,
+    max_latency_ratio: common.MaxLatencyRatio = None,
+    max_params: common.MaxParams = None,
     rungs: Annotated[
         str | None,
         typer.Option(
@@ -143,7 +147,10 @@ def strategies(
     ] = False,
     reference: Annotated[
         str | None,
-        typer.Option(help="Whom the others are tested against.  [default: the first]"),
+        typer.Option(
+            help="Whom the others are tested against.  [default: gp where it is compared, else the "
+            "first]"
+        ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes.  [default: a core each]")] = None,
     output: Annotated[
@@ -157,9 +164,9 @@ def strategies(
 ) -> None:
     """Compare strategies on a table, by the real search loop and without training.
 
-    Regret is how far the recommended student is from the best one, in reward, or with goal limit in
-    loss; a search has solved its problem when it has trained one of the best half per cent. With
-    goal front it is the share of the hypervolume that the recommended front lacks, and 1 % solves
+    Regret is the share of the hypervolume that the recommended front lacks, and a search has solved
+    its problem when that is 1 %. With goal reward it is how far the recommended student is from the
+    best one, in reward, or with goal limit in loss; training one of the best half per cent solves
     it. All are medians over the seeds.
     """
     from api.tabular import compare_strategies
@@ -177,7 +184,9 @@ def strategies(
             candidates=candidates,
             goal=goal,
             latency_price=latency_price,
+            max_latency_ms=max_latency_ms,
             max_latency_ratio=max_latency_ratio,
+            max_params_millions=max_params,
             rungs=[] if rungs is None else common.listed(rungs),
             keep=keep,
             schedule=schedule,

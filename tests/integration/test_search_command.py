@@ -407,6 +407,10 @@ WRONG = {
     "two prices in a file": (("search", "--config", "prices.yaml"), "contradict each other"),
     "keep": (("search", "--config", "tiny.yaml", "--keep", "2"), "add proxy.rungs"),
     "strategy": (("search", "--config", "tiny.yaml", "--strategy", "clever"), "Known:"),
+    "option of the strategy": (
+        ("search", "--config", "tiny.yaml", "--strategy-option", "variant=ones"),
+        "did you mean 'once'",
+    ),
     "limits": (("search", "--config", "tiny.yaml", "--max-params", "0.0001"), "max_params"),
     "alpha": (("search", "--config", "tiny.yaml", "--alpha", "1"), "alpha"),
     "goal": (("search", "--config", "tiny.yaml", "--goal", "limt"), "did you mean 'limit'"),

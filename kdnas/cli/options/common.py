@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kdnas.cli.options.places import At
+from kdnas.cli.options.places import At, nested
+from kdnas.errors import SpecError
 
 
 def listed(text: str) -> list[str]:
@@ -28,6 +30,37 @@ def _relations(text: str) -> dict[str, str] | list[str]:
         return parts
     weights = (part.partition("=") for part in parts)
     return {name.strip(): weight.strip() or "1" for name, _, weight in weights}
+
+
+def strategy_options(texts: Iterable[str]) -> dict[str, Any]:
+    """Read options of a strategy, each as ``confidence=2``; the spec checks names and values.
+
+    Raises:
+        SpecError: one has no name or no value, or is the strategy's name.
+    """
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not name or not sign:
+            raise SpecError(
+                f"--strategy-option {text!r} is no NAME=VALUE; write one, as acquisition=thompson"
+            )
+        if name == "name":
+            raise SpecError(
+                f"--strategy-option {text!r} names a strategy; say by --strategy which one"
+            )
+        options[name] = _number_or_text(value)
+    return nested(options)
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number):
+        return text
+    return int(text) if text.lstrip("+-").isdecimal() else number
 
 
 def _layer(text: str) -> int | str:
@@ -130,6 +163,47 @@ ProxyFraction = Annotated[
     float | None,
     typer.Option(help="Share of the corpus in the proxy set."),
     At("proxy.fraction"),
+]
+Goal = Annotated[
+    str | None,
+    typer.Option(
+        help="What is wanted: reward, limit (the lowest loss within the limits) or front (low "
+        "losses at every latency).  [default: the preset's]"
+    ),
+    At("goal"),
+]
+MaxLatencyMs = Annotated[
+    float | None,
+    typer.Option(help="Slower students are never proposed (milliseconds)."),
+    At("limits.max_latency_ms"),
+]
+MaxLatencyRatio = Annotated[
+    float | None,
+    typer.Option(help="Slower students are never proposed (share of the teacher's latency)."),
+    At("limits.max_latency_ratio"),
+]
+MaxParams = Annotated[
+    float | None,
+    typer.Option(help="Larger students are never proposed (millions)."),
+    At("limits.max_params_millions"),
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        help="Who proposes: controller, gp (Gaussian process), tpe, nsga2, evolution, random, "
+        "fastest-first, largest-first, size-only, reading-only, reading-fit, or "
+        "package.module:Class."
+    ),
+    At("controller.strategy.name"),
+]
+StrategyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Of the strategy, such as acquisition=thompson; may be repeated. Those of a class "
+        "are named options.NAME.",
+    ),
+    At("controller.strategy", strategy_options),
 ]
 NumWorkers = Annotated[
     int | None, typer.Option(help="Workers at the same time."), At("backend.num_workers")

@@ -87,7 +87,8 @@ def flag(name: str) -> str:
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Turn ``{"proxy.steps": 3, "name": None}`` into ``{"proxy": {"steps": 3}}``.
 
-    Values that are None, and empty lists, were not given and are left out.
+    Values that are None, and empty lists, were not given and are left out. A mapping is laid over
+    what else there is at its place.
     """
     result: dict[str, Any] = {}
     for path, value in values.items():
@@ -96,6 +97,11 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
         *parents, last = path.split(".")
         level = result
         for part in parents:
-            level = level.setdefault(part, {})
+            if not isinstance(level.get(part), dict):
+                level[part] = {}
+            level = level[part]
+        before = level.get(last)
+        if isinstance(before, dict) and isinstance(value, Mapping):
+            value = {**before, **value}
         level[last] = value
     return result

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from api.inputs.preparation import Watchers
     from api.searches.run import PreparedSearch
     from kdnas.db.engine import Database
+    from kdnas.specs.search import SearchSpec
 
 TOP = 10
 
@@ -217,6 +218,11 @@ def _states(title: str, states: Sequence[Mapping[str, Any]]) -> Table:
         found = ((state[key], form) for key, form in _COLUMNS.values())
         table.add_row(*("-" if value is None else format(value, form) for value, form in found))
     return table
+
+
+def say_goal(spec: SearchSpec) -> None:
+    """Say what a search is after, and who proposes."""
+    say(f"goal       {spec.goal}, candidates by {spec.controller.strategy.name}")
 
 
 def show_plan(prepared: PreparedSearch, database: Database, as_json: bool) -> None:

@@ -74,7 +74,7 @@ def _solved(found: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, cells: list[str], last: str) -> str:
-    return f"{name:<18}" + "".join(f"{cell:>24}" for cell in [*cells, last])
+    return f"{name:<20}" + "".join(f"{cell:>24}" for cell in [*cells, last])
 
 
 def _interval(value: list[float | None], scale: float, digits: int, none: str = "never") -> str:

@@ -144,6 +144,14 @@ def test_tasks_stay_with_their_suite() -> None:
             "so --teacher, --top cannot be given",
         ),
         (("--resume", "one"), "there is no pipeline 'one'"),
+        (("--goal", "limt"), "search.goal: unknown value 'limt', did you mean 'limit'"),
+        (("--goal", "limit", "--top", "3"), "within limits, and there is none"),
+        (("--max-latency-ratio", "0"), "search.limits.max_latency_ratio: input should be"),
+        (("--strategy", "gpp"), "search.controller.strategy: unknown name 'gpp', did you mean"),
+        (
+            ("--strategy", "evolution", "--strategy-option", "sample=90"),
+            "sample 90 is more than the population 20",
+        ),
         (("--data-dir", "glue", "--teacher", "./nowhere"), "does not exist"),
     ],
 )
@@ -158,6 +166,20 @@ def test_wrong_requests(
     done = CliRunner().invoke(app, list(arguments))
     assert isinstance(done.exception, RequestError), done.output
     assert message in str(done.exception)
+
+
+def test_what_is_wanted_of_the_search_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
+    write_sst2(tmp_path / "glue")
+    wanted = ("--goal", "limit", "--top", "2", "--max-latency-ratio", "0.3")
+    inputs = ("--data-dir", "glue", "--teacher", "./nowhere")
+    by = ("--strategy", "evolution", "--strategy-option", "sample=3")
+    done = CliRunner().invoke(app, [*inputs, *wanted, *by])
+    assert "goal       limit, candidates by evolution" in done.output
+    assert "does not exist" in str(done.exception)  # the teacher, which is read after the request
 
 
 def test_a_report_is_written_again_beside_the_students(

@@ -16,6 +16,7 @@ from kdnas.architecture import Architecture
 from kdnas.cli.main import app, main
 from kdnas.cli.screens.tabular import standing_lines
 from kdnas.errors import KdnasError, OutputError, SpecError
+from kdnas.specs.strategies import STRATEGIES, ControllerStrategySpec, GaussianProcessSpec
 from kdnas.tabular.files import packaged_tables, write_table
 from kdnas.tabular.replay import replay
 from kdnas.tabular.surface import SYNTHETIC
@@ -81,8 +82,9 @@ def test_each_reading_says_which_states_and_seeds_it_has(tmp_path: Path) -> None
 def test_a_table_of_strategies_is_printed() -> None:
     shown = run(*QUICK, *NAMES)
     head, unit, columns, random, fastest, *rest = shown.splitlines()
-    assert head.startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
-    assert "thousandths of reward" in unit
+    volume = "99% of their hypervolume solves it"
+    assert head.startswith(f"rough, goal front: 2400 of 2400 states may be taken, {volume}")
+    assert "thousandths of hypervolume that is missing" in unit
     assert columns.split() == ["strategy", "after", "4", "after", "8", "trainings"]
     assert random.startswith("random ")
     assert fastest.split()[-1] == "never"
@@ -151,12 +153,40 @@ def test_regrets_within_a_limit_are_losses(tmp_path: Path, monkeypatch: pytest.M
     assert "with goal limit in loss" in " ".join(run("tabular", "strategies", "--help").split())
 
 
+def test_regrets_of_rewards_are_rewards() -> None:
+    shown = run(*QUICK, *NAMES, "--seeds", "1", "--goal", "reward").splitlines()
+    assert shown[0].startswith("rough, goal reward: 2400 of 2400 states may be taken, the best 12")
+    assert "thousandths of reward" in shown[1]
+
+
+def test_others_are_tested_against_gp_where_it_is_compared() -> None:
+    def reference(*strategies: str) -> str:
+        few = ("--seeds", "1", "--budgets", "4", "--strategies", ",".join(strategies))
+        return str(json.loads(run(*QUICK, *NAMES, *few, "--json"))["reference"])
+
+    assert reference("random", "gp") == "gp"
+    assert reference("random", "fastest-first") == "random"
+    told = " ".join(run("tabular", "strategies", "--help").split())
+    assert "gp where it is compared, else the first" in told
+    assert "[default: front]" in told
+
+
+@pytest.mark.parametrize(
+    ("option", "of"), [("--max-latency-ms", "latency_ms"), ("--max-params", "params_millions")]
+)
+def test_any_limit_is_one(option: str, of: str) -> None:
+    values = sorted(getattr(api.tabular.synthetic("rough"), of))
+    asked = (*QUICK, *NAMES, "--seeds", "1", "--goal", "limit", option, str(values[700]))
+    found = json.loads(run(*asked, "--json"))
+    assert found["num_allowed"] == sum(value <= values[700] for value in values)
+
+
 def test_stars_are_explained_where_there_are_any() -> None:
     found = json.loads(run(*QUICK, *NAMES, "--json"))
     assert not any("differs from" in line for line in standing_lines(found))
     found["standings"][1]["p_trainings"] = 0.01
     assert "* differs from random (p < 0.05, paired by seed, Holm)" in standing_lines(found)
-    found["num_of_goal"] = 1
+    found |= {"goal": "limit", "num_of_goal": 1}
     assert "the best one solves it; 2 seeds" in next(iter(standing_lines(found)))
     found["standings"][1]["best_losses"][-1][0] = [None, None, None]
     *_, last = standing_lines(found)
@@ -171,7 +201,7 @@ def test_the_help_names_all_tables_that_can_be_had() -> None:
 
 def test_a_front_is_solved_by_its_hypervolume(tmp_path: Path) -> None:
     plot = tmp_path / "found.png"
-    asked = (*QUICK, *NAMES, "--seeds", "1", "--goal", "front", "--no-starts", "--plot", str(plot))
+    asked = (*QUICK, *NAMES, "--seeds", "1", "--no-starts", "--plot", str(plot))
     shown = run(*asked)
     assert "99% of their hypervolume solves it" in shown
     assert "no strategy knows the losses with which states start" in shown
@@ -255,11 +285,19 @@ def test_what_rungs_save_is_shown_and_kept(tmp_path: Path) -> None:
     assert {row["name"]: row["saved"][0] > 0 for row in found["standings"]}["random"]
 
 
-def test_variants_of_the_controller_are_named_by_a_dash() -> None:
-    names = ("--strategies", "controller-paper,controller-once")
+def test_variants_are_named_by_a_dash() -> None:
+    assert {name: api.tabular._spec(name).strategy for name in api.tabular.VARIANTS} == {
+        **{
+            f"controller-{variant}": ControllerStrategySpec(variant=variant)
+            for variant in ("learning", "paper", "once")
+        },
+        "gp-upper-confidence": GaussianProcessSpec(),
+        "gp-thompson": GaussianProcessSpec(acquisition="thompson"),
+    }
+    names = ("--strategies", "controller-paper,gp-thompson,gp")
     shown = run(*QUICK, "--candidates", "4", "--workers", "1", *names)
-    assert "controller-paper " in shown
-    assert "controller-once " in shown
+    for name in ("controller-paper ", "gp-thompson ", "gp "):
+        assert f"\n{name}" in shown
 
 
 def test_what_the_file_has_is_not_run_again(
@@ -305,8 +343,7 @@ def test_what_ran_before_a_failure_is_kept(tmp_path: Path, monkeypatch: pytest.M
 def test_all_strategies_are_compared_unless_some_are_named() -> None:
     surface = api.tabular.synthetic("rough")
     names = list(api.tabular._specs(None, surface))
-    assert names[-1] == "controller-paper"
-    assert {"gp", "reading-only", "reading-fit"} < set(names)
+    assert names == [*STRATEGIES, "controller-paper"]
     unread = list(api.tabular._specs(None, replace(surface, starts={})))
     assert set(names) - set(unread) == {"reading-only", "reading-fit"}
 
@@ -327,7 +364,7 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--strategies", "no_module:X"), "strategy 'no_module:X' cannot be imported"),
         (("--reference", "gp"), "strategy of --reference 'gp'"),
         (("--latency-price", "2"), "reward.latency_price: input should be less than 1"),
-        (("--goal", "limit"), "under a latency, and none is given; add --max-latency-ratio"),
+        (("--goal", "limit"), "within limits, and there is none; add limits.max_latency_ratio"),
         (("--goal", "fornt"), "unknown value 'fornt', did you mean 'front'"),
         (
             ("--table", "additive", "--schedule", "99"),
@@ -336,9 +373,12 @@ def test_all_strategies_are_compared_unless_some_are_named() -> None:
         (("--plot", "found.svg"), "--plot found.svg is no .png file"),
         (
             ("--strategies", "controller-new"),
-            "Known: controller, controller-learning, controller-once, controller-paper",
+            "Known: controller, controller-learning, controller-once, controller-paper, evolution, "
+            "fastest-first, gp, gp-thompson, gp-upper-confidence, ",
         ),
-        (("--max-latency-ratio", "0.0001"), "no state of the space is within the limits"),
+        (("--max-latency-ratio", "0.0001"), "limits: limits.max_latency_ratio is 0.0001 and the"),
+        (("--max-latency-ms", "0.0001"), "limits: limits.max_latency_ms is 0.0001 and the"),
+        (("--max-params", "0.0001"), "limits: limits.max_params_millions is 0.0001 and the"),
         (("--candidates", "0"), "--candidates: "),
     ],
 )

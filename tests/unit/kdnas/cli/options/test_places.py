@@ -51,3 +51,13 @@ def test_paths_are_taken_apart() -> None:
         "a": {"b": 1, "c": {"d": 0}},
         "g": False,
     }
+
+
+@pytest.mark.parametrize("names", [("a.b", "a"), ("a", "a.b")])
+def test_a_mapping_is_laid_over_its_place(names: tuple[str, str]) -> None:
+    values: dict[str, Any] = {"a.b": 1, "a": {"c": 2}}
+    assert nested({name: values[name] for name in names}) == {"a": {"b": 1, "c": 2}}
+    values["a"] = 3
+    assert nested({name: values[name] for name in names}) == {
+        "a": 3 if names[-1] == "a" else {"b": 1}
+    }
