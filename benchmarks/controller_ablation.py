@@ -30,7 +30,7 @@ from kdnas.search.protocols import History, SearchProblem
 
 CHOSEN_ON: Final = ("minilm", "additive", "rough")
 TABLES: Final = (*CHOSEN_ON, "minilm-relations", "minilm-wikitext")
-"""Those on which settings were chosen, and two that are for the report, but for what the page says."""
+"""Settings were chosen on some, and not on the last two, but for two that the page names."""
 SEEDS: Final = 20
 BUDGETS: Final = ("40", "60", "100")
 CANDIDATES: Final = 20
