@@ -48,7 +48,7 @@ def analysis_of(session: Session, record: SearchRecord) -> dict[str, Any]:
     return {
         "loss": reward.loss,
         "num_states": len(states),
-        "sentences": in_words(found, len(states), record.spec.get("proxy", {}).get("steps")),
+        "sentences": in_words(found, goal, len(states), record.spec.get("proxy", {}).get("steps")),
         **asdict(found),
     }
 

@@ -353,8 +353,9 @@ class AnalysisShape(Shape):
     sentences: list[str] = Field(description="The same in words.")
     noise: NoiseShape | None = Field(description="Null if no state was trained with two seeds.")
     within_noise: list[str] | None = Field(
-        description="Architectures that noise cannot tell from the best; null where noise is not "
-        "known, and with goal front."
+        description="Architectures that noise cannot tell from the best, by reward; with goal "
+        "front those off the front that it cannot tell from those on it, the fastest first. Null "
+        "where noise is not known."
     )
     predictions: list[PredictionsShape]
     loss_importance: ImportanceShape | None

@@ -14,7 +14,7 @@ from kdnas.records import ExploredState
 from kdnas.search.analysis.chance import RANDOM, Chance, by_chance
 from kdnas.search.analysis.noise import Noise
 from kdnas.search.analysis.surrogate import Importance, importance, judge
-from kdnas.search.reward import RewardFunction, rank_key
+from kdnas.search.reward import RewardFunction, pareto_front, rank_key
 from kdnas.specs.search import Goal
 
 FEWEST_PREDICTIONS: Final = 3
@@ -44,7 +44,8 @@ class Analysis:
     Attributes:
         noise: of the loss between seeds; None if no state was trained with two.
         within_noise: architectures that noise cannot tell from the best one, in the order of their
-            rewards; None without noise, and with goal ``front``, where no single one is the best.
+            rewards; with goal ``front`` those off the front that it cannot tell from those on it,
+            the fastest first. None without noise.
         predictions: by episode, of those in which any were made.
         loss_importance: of the axes for the loss; None with too few states, or if nothing is
             explained.
@@ -83,6 +84,27 @@ def within_noise(
         place == 0 or abs(figures[0][0] - reward) < reach * math.hypot(weights[0], weight)
         for place, ((reward, _), weight) in enumerate(zip(figures, weights, strict=True))
     ]
+
+
+def near_front(points: Sequence[tuple[float, float]], noise: Noise) -> list[int]:
+    """Find the states off the Pareto front that noise cannot tell from those on it.
+
+    Such a state would be on the front if its loss were lower by no more than chance makes two
+    trainings differ. Latencies count as known.
+
+    Args:
+        points: (loss, latency) of each state.
+        noise: of that loss.
+
+    Returns:
+        Positions, the fastest first.
+    """
+    front, reach = pareto_front(points), noise.reach * math.sqrt(2)
+    losses, times = np.array(points).reshape(-1, 2).T
+    since = np.searchsorted(times[front], times, side="right") - 1  # the last at most as slow
+    excess = losses - losses[front][since]
+    near = np.setdiff1d(np.flatnonzero(excess < reach), front)
+    return [int(place) for place in near[np.argsort(times[near], kind="stable")]]
 
 
 def predictions_of(states: Iterable[ExploredState], finished: Collection[int]) -> list[Predictions]:
@@ -131,12 +153,6 @@ def analyse(
         noise: of the loss that the reward is made of.
         ratios: allowed state → latency as a share of the teacher's; None if that is not known.
     """
-    ranked = sorted(states, key=rank_key)
-    like_best: list[str] | None = None
-    if noise is not None and goal != "front":
-        told = within_noise([(s.reward, s.latency_ratio) for s in ranked], noise, function)
-        others = list(zip(ranked, told, strict=True))[1:]
-        like_best = [state.architecture for state, within in others if within]
     architectures = [Architecture.parse(state.architecture) for state in states]
     of_loss = judge(
         architectures, [s.losses.named(function.loss) for s in states], list(ratios or ())
@@ -144,7 +160,7 @@ def analyse(
     of_reward = judge(architectures, [s.reward for s in states])
     return Analysis(
         noise,
-        like_best,
+        None if noise is None else _like_best(states, noise, function, goal),
         predictions_of(states, finished),
         None if of_loss is None else importance(of_loss),
         None if of_reward is None else importance(of_reward),
@@ -152,3 +168,16 @@ def analyse(
         if of_loss is None or ratios is None
         else by_chance(states, ratios, function, goal, of_loss),
     )
+
+
+def _like_best(
+    states: Sequence[ExploredState], noise: Noise, function: RewardFunction, goal: Goal
+) -> list[str]:
+    """Architectures of those that noise cannot tell from the best, which are not among them."""
+    if goal == "front":
+        points = [(s.losses.named(function.loss), s.latency_ratio) for s in states]
+        return [states[place].architecture for place in near_front(points, noise)]
+    ranked = sorted(states, key=rank_key)
+    told = within_noise([(s.reward, s.latency_ratio) for s in ranked], noise, function)
+    others = list(zip(ranked, told, strict=True))[1:]
+    return [state.architecture for state, within in others if within]

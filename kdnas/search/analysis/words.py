@@ -6,25 +6,27 @@ from collections.abc import Sequence
 
 from kdnas.search.analysis.findings import Analysis, Predictions
 from kdnas.search.analysis.surrogate import FEWEST_STATES
+from kdnas.specs.search import Goal
 
 
-def in_words(found: Analysis, num_states: int, steps: int | None) -> list[str]:
+def in_words(found: Analysis, goal: Goal, num_states: int, steps: int | None) -> list[str]:
     """Say what was found out.
 
     Args:
         found: the analysis.
+        goal: of the search.
         num_states: that have a result.
         steps: of each training, if they were asked for in steps.
     """
     return [
-        *_noise(found, steps),
+        *_noise(found, goal, steps),
         _predictions(found.predictions),
         *_importance(found, num_states),
         *_chance(found, num_states),
     ]
 
 
-def _noise(found: Analysis, steps: int | None) -> list[str]:
+def _noise(found: Analysis, goal: Goal, steps: int | None) -> list[str]:
     if found.noise is None:
         how = "search again with another proxy.seed and otherwise the same settings"
         if steps:
@@ -41,11 +43,14 @@ def _noise(found: Analysis, steps: int | None) -> list[str]:
     ]
     if found.within_noise is not None:
         count = len(found.within_noise)
-        words.append(
-            "The best state is better than every other by more than noise."
-            if not count
-            else f"Noise cannot tell {count} other state{'' if count == 1 else 's'} from the best."
+        best = "those of the front" if goal == "front" else "the best"
+        none = (
+            "Every state off the front is beaten by more than noise."
+            if goal == "front"
+            else "The best state is better than every other by more than noise."
         )
+        others = f"{count} other state{'' if count == 1 else 's'}"
+        words.append(f"Noise cannot tell {others} from {best}." if count else none)
     return words
 
 

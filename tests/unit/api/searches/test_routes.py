@@ -516,6 +516,25 @@ def test_how_sure_the_figures_are(client: TestClient, database: Database) -> Non
     assert {row["like_best"] for row in front} == {None}
 
 
+def test_with_goal_front_what_noise_cannot_tell_from_it_is_named(
+    client: TestClient, database: Database
+) -> None:
+    search_id = demo_data.add_search(database, "far", episodes=6, goal="front")
+    with database.write() as session:
+        demo_data.add_second_seed(session)
+    found = client.get(f"{SEARCHES}/{search_id}/analysis").json()
+    assert_shape(AnalysisShape, found)
+    front = client.get(f"{SEARCHES}/{search_id}/pareto").json()["items"]
+    points = client.get(f"{SEARCHES}/{search_id}/points").json()["items"]
+    near = [
+        point for name in found["within_noise"] for point in points if point["architecture"] == name
+    ]
+    assert 0 < len(near) < len(points) - len(front)
+    assert [p["latency_ms"] for p in near] == sorted(p["latency_ms"] for p in near)
+    assert not {p["architecture"] for p in near} & {c["architecture"] for c in front}
+    assert "from those of the front" in found["sentences"][0] + found["sentences"][1]
+
+
 def test_exports_say_the_same(client: TestClient, many: str) -> None:
     answers = {
         kind: client.get(f"{SEARCHES}/many/export?format={kind}")

@@ -81,14 +81,22 @@ export function episodeChart(figure) {
   });
 }
 
-/** Loss against latency, with the Pareto front; `noise` is the loss's between seeds, if known. */
+/** Loss against latency, with the Pareto front; `noise` is the loss's between seeds, if known, and `like` what it cannot tell from the best. */
 export function tradeoffChart(figure, choose) {
   return new Chart(
     figure,
-    ({ points, front, loss, noise }) => {
+    ({ points, front, loss, noise, goal, like }) => {
       const shown = points.filter((p) => lossOf(p, loss) != null && p.latency_ms != null);
       if (!shown.length) return { empty: "No architecture has been trained yet." };
       const traces = marksBySource(shown, loss, (p) => p.latency_ms, (p) => lossOf(p, loss));
+      const close = shown.filter((p) => like.has(p.architecture));
+      if (close.length) {
+        traces.push(
+          marks(`≈ ${goal === "front" ? "front" : "best"}`, close, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
+            marker: { size: 11, symbol: "circle-open", color: colour("ink-soft"), line: { width: 1 } },
+          }),
+        );
+      }
       traces.push(
         marks(noise ? "Pareto front ± noise" : "Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
           mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },

@@ -14,6 +14,7 @@ from kdnas.search.analysis.chance import by_chance
 from kdnas.search.analysis.findings import (
     Analysis,
     analyse,
+    near_front,
     predictions_of,
     within_noise,
 )
@@ -21,7 +22,7 @@ from kdnas.search.analysis.noise import Noise
 from kdnas.search.analysis.surrogate import importance, judge
 from kdnas.search.analysis.words import in_words
 from kdnas.search.hypervolume import hypervolume
-from kdnas.search.reward import RewardFunction
+from kdnas.search.reward import RewardFunction, pareto_front
 from kdnas.tabular.surface import Surface, synthetic
 
 REWARD = RewardFunction("relative", -0.152, 0.6)
@@ -77,6 +78,36 @@ def test_noise_weighs_as_latency_does() -> None:
     least = 2.086 * 0.01 * math.hypot(REWARD.of_loss(0.0, 0.2), slow)
     figures = [(best, 0.2), (best - 0.99 * least, 0.9), (best - 1.01 * least, 0.9)]
     assert within_noise(figures, noise, REWARD) == [True, True, False]
+
+
+def test_off_the_front_is_who_is_beaten_by_more_than_noise_at_most_as_slow() -> None:
+    noise = Noise(0.01, 20, 20)
+    reach = 2.086 * 0.01 * math.sqrt(2)
+    points = [
+        (0.50 + 0.99 * reach, 1.5),  # near what is faster, and slower than it
+        (0.30, 2.0),
+        (0.50, 1.0),
+        (0.30 + 1.01 * reach, 2.5),
+        (0.30, 2.0),  # the same again, which is not on the front
+        (0.50 + 0.5 * reach, 1.0),
+        (0.90, 0.5),
+        (0.30 + 0.99 * reach, 3.0),
+        (0.30 + 1.01 * reach, 2.0),
+    ]
+    assert near_front(points, noise) == [5, 0, 4, 7]
+    assert near_front([], noise) == []
+    assert near_front(points, Noise(0.0, 20, 20)) == []
+
+
+def test_as_many_equals_of_the_front_are_found_as_the_level_says() -> None:
+    """Of two states that seeds alone tell apart, the slower one is on the front half the time."""
+    rng, noise = np.random.default_rng(1), Noise(0.01, 10_000, 10_000)
+    off, found = 0, 0
+    for faster, slower in rng.normal(0.3, 0.01, (2000, 2)):
+        off += slower >= faster
+        found += len(near_front([(faster, 1.0), (slower, 2.0)], noise))
+    assert off / 2000 == pytest.approx(0.5, abs=0.04)
+    assert found / off == pytest.approx(0.95, abs=0.02)
 
 
 def test_predictions_are_those_of_the_strategy_in_finished_episodes(surface: Surface) -> None:
@@ -166,20 +197,39 @@ def test_an_analysis_in_words(surface: Surface) -> None:
     found = analyse(states, {1}, REWARD, "reward", noise, ratios(surface))
     assert found.within_noise is not None
     assert max(states, key=lambda s: s.reward).architecture not in found.within_noise
-    words = " ".join(in_words(found, 30, 60))
+    words = " ".join(in_words(found, "reward", 30, 60))
     assert "standard deviation of 0.0020 (20 degrees of freedom, from 20 states)" in words
     assert "as many random states (30 of 2400)" in words
     assert "% of draws at least the" in words
     assert "That is an estimate" in words
     front = analyse(states, {1}, REWARD, "front", noise, None)
-    assert (front.within_noise, front.chance) == (None, None)
-    assert "latencies of the other states are not stored" in in_words(front, 30, 60)[-1]
+    assert front.chance is None
+    assert "latencies of the other states are not stored" in in_words(front, "front", 30, 60)[-1]
+
+
+def test_with_goal_front_the_front_is_what_others_are_compared_with(surface: Surface) -> None:
+    states = drawn(surface, 30)
+    front = {states[i].architecture for i in pareto_front([points_of(s) for s in states])}
+    most = analyse(states, {1}, REWARD, "front", Noise(1.0, 20, 20), None)
+    assert most.within_noise is not None
+    assert len(most.within_noise) == 30 - len(front)
+    assert not front & set(most.within_noise)
+    assert f"cannot tell {30 - len(front)} other states from those of the front" in " ".join(
+        in_words(most, "front", 30, 60)
+    )
+    none = analyse(states, {1}, REWARD, "front", Noise(1e-9, 20, 20), None)
+    assert none.within_noise == []
+    assert "off the front is beaten by more than noise" in " ".join(in_words(none, "front", 30, 60))
+
+
+def points_of(state: ExploredState) -> tuple[float, float]:
+    return state.losses.relative, state.latency_ratio
 
 
 def test_what_is_not_known_is_said_with_how_to_get_it(surface: Surface) -> None:
     found = analyse(drawn(surface, 3), {1}, REWARD, "reward", None, ratios(surface))
     assert found == Analysis(None, None, [], None, None, None)
-    words = in_words(found, 3, 60)
+    words = in_words(found, "reward", 3, 60)
     assert "`kdnas sweep --steps 60 --seeds 1,2 --states 20`" in words[0]
     assert "12 states" in words[-1]
-    assert "another proxy.seed" in in_words(found, 3, None)[0]
+    assert "another proxy.seed" in in_words(found, "reward", 3, None)[0]
