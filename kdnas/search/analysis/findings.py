@@ -12,7 +12,7 @@ import numpy as np
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState
 from kdnas.search.analysis.chance import RANDOM, Chance, by_chance
-from kdnas.search.analysis.noise import Noise
+from kdnas.search.analysis.noise import KnownNoise, Noise
 from kdnas.search.analysis.surrogate import Importance, importance, judge
 from kdnas.search.reward import RewardFunction, pareto_front, rank_key
 from kdnas.specs.search import Goal
@@ -42,7 +42,7 @@ class Analysis:
     """What is known of how sure a search's figures are.
 
     Attributes:
-        noise: of the loss between seeds; None if no state was trained with two.
+        noise: of the loss between seeds; None if it is not known.
         within_noise: architectures that noise cannot tell from the best one, in the order of their
             rewards; with goal ``front`` those off the front that it cannot tell from those on it,
             the fastest first. None without noise.
@@ -54,7 +54,7 @@ class Analysis:
             are not known any more.
     """
 
-    noise: Noise | None
+    noise: KnownNoise | None
     within_noise: list[str] | None
     predictions: list[Predictions]
     loss_importance: Importance | None
@@ -140,7 +140,7 @@ def analyse(
     finished: Collection[int],
     function: RewardFunction,
     goal: Goal,
-    noise: Noise | None,
+    noise: KnownNoise | None,
     ratios: Mapping[Architecture, float] | None,
 ) -> Analysis:
     """Find out how sure the figures of a search are; takes seconds.

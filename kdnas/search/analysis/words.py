@@ -33,13 +33,15 @@ def _noise(found: Analysis, goal: Goal, steps: int | None) -> list[str]:
             sweep = f"kdnas sweep --steps {steps} --seeds 1,2 --states 20"
             how = f"`{sweep}` with the same settings finds out"
         return [
-            "Noise is not known: no state was trained with two seeds, so nobody can say which "
-            f"differences are chance; {how}."
+            "Noise is not known: no state was trained with two seeds, nor does a table that comes "
+            "with the program hold such trainings, so nobody can say which differences are chance; "
+            f"{how}."
         ]
     noise = found.noise
+    of_table = "" if noise.table is None else f" of the table {noise.table}, trained as these are"
     words = [
         f"Noise: between seeds the loss of a state has a standard deviation of {noise.sd:.4f} "
-        f"({noise.dof} degrees of freedom, from {noise.num_states} states)."
+        f"({noise.dof} degrees of freedom, from {noise.num_states} states{of_table})."
     ]
     if found.within_noise is not None:
         count = len(found.within_noise)

@@ -18,7 +18,7 @@ from kdnas.search.analysis.findings import (
     predictions_of,
     within_noise,
 )
-from kdnas.search.analysis.noise import Noise
+from kdnas.search.analysis.noise import KnownNoise
 from kdnas.search.analysis.surrogate import importance, judge
 from kdnas.search.analysis.words import in_words
 from kdnas.search.hypervolume import hypervolume
@@ -64,7 +64,7 @@ def ratios(surface: Surface) -> dict[Architecture, float]:
 
 
 def test_as_many_equal_states_are_told_apart_as_the_level_says() -> None:
-    rng, noise = np.random.default_rng(1), Noise(0.01, 10_000, 10_000)
+    rng, noise = np.random.default_rng(1), KnownNoise(0.01, 10_000, 10_000)
     wrong = 0
     for _ in range(2000):
         pair = [REWARD.of_loss(0.3 + e, 0.5) for e in rng.normal(0, 0.01, 2)]
@@ -73,7 +73,7 @@ def test_as_many_equal_states_are_told_apart_as_the_level_says() -> None:
 
 
 def test_noise_weighs_as_latency_does() -> None:
-    noise = Noise(0.01, 20, 20)
+    noise = KnownNoise(0.01, 20, 20)
     best, slow = REWARD.of_loss(0.3, 0.2), REWARD.of_loss(0.0, 0.9)
     least = 2.086 * 0.01 * math.hypot(REWARD.of_loss(0.0, 0.2), slow)
     figures = [(best, 0.2), (best - 0.99 * least, 0.9), (best - 1.01 * least, 0.9)]
@@ -81,7 +81,7 @@ def test_noise_weighs_as_latency_does() -> None:
 
 
 def test_off_the_front_is_who_is_beaten_by_more_than_noise_at_most_as_slow() -> None:
-    noise = Noise(0.01, 20, 20)
+    noise = KnownNoise(0.01, 20, 20)
     reach = 2.086 * 0.01 * math.sqrt(2)
     points = [
         (0.50 + 0.99 * reach, 1.5),  # near what is faster, and slower than it
@@ -96,12 +96,12 @@ def test_off_the_front_is_who_is_beaten_by_more_than_noise_at_most_as_slow() -> 
     ]
     assert near_front(points, noise) == [5, 0, 4, 7]
     assert near_front([], noise) == []
-    assert near_front(points, Noise(0.0, 20, 20)) == []
+    assert near_front(points, KnownNoise(0.0, 20, 20)) == []
 
 
 def test_as_many_equals_of_the_front_are_found_as_the_level_says() -> None:
     """Of two states that seeds alone tell apart, the slower one is on the front half the time."""
-    rng, noise = np.random.default_rng(1), Noise(0.01, 10_000, 10_000)
+    rng, noise = np.random.default_rng(1), KnownNoise(0.01, 10_000, 10_000)
     off, found = 0, 0
     for faster, slower in rng.normal(0.3, 0.01, (2000, 2)):
         off += slower >= faster
@@ -193,7 +193,7 @@ def test_chance_is_what_brute_force_says(surface: Surface, picked: int) -> None:
 
 def test_an_analysis_in_words(surface: Surface) -> None:
     states = drawn(surface, 30)
-    noise = Noise(0.002, 20, 20)
+    noise = KnownNoise(0.002, 20, 20)
     found = analyse(states, {1}, REWARD, "reward", noise, ratios(surface))
     assert found.within_noise is not None
     assert max(states, key=lambda s: s.reward).architecture not in found.within_noise
@@ -202,6 +202,10 @@ def test_an_analysis_in_words(surface: Surface) -> None:
     assert "as many random states (30 of 2400)" in words
     assert "% of draws at least the" in words
     assert "That is an estimate" in words
+    of_table = replace(found, noise=replace(noise, table="minilm"))
+    assert "20 states of the table minilm, trained as these are)" in " ".join(
+        in_words(of_table, "reward", 30, 60)
+    )
     front = analyse(states, {1}, REWARD, "front", noise, None)
     assert front.chance is None
     assert "latencies of the other states are not stored" in in_words(front, "front", 30, 60)[-1]
@@ -210,14 +214,14 @@ def test_an_analysis_in_words(surface: Surface) -> None:
 def test_with_goal_front_the_front_is_what_others_are_compared_with(surface: Surface) -> None:
     states = drawn(surface, 30)
     front = {states[i].architecture for i in pareto_front([points_of(s) for s in states])}
-    most = analyse(states, {1}, REWARD, "front", Noise(1.0, 20, 20), None)
+    most = analyse(states, {1}, REWARD, "front", KnownNoise(1.0, 20, 20), None)
     assert most.within_noise is not None
     assert len(most.within_noise) == 30 - len(front)
     assert not front & set(most.within_noise)
     assert f"cannot tell {30 - len(front)} other states from those of the front" in " ".join(
         in_words(most, "front", 30, 60)
     )
-    none = analyse(states, {1}, REWARD, "front", Noise(1e-9, 20, 20), None)
+    none = analyse(states, {1}, REWARD, "front", KnownNoise(1e-9, 20, 20), None)
     assert none.within_noise == []
     assert "off the front is beaten by more than noise" in " ".join(in_words(none, "front", 30, 60))
 
