@@ -259,6 +259,7 @@ class PointShape(StateShape):
     source: str
     episode: int
     predicted_reward: float | None
+    predicted_loss: float | None = Field(description="That the predicted reward is made of.")
     loss_relative: float
     loss_output: float
     loss_mean: float
@@ -298,7 +299,7 @@ class NoiseShape(Shape):
 
 
 class PredictionsShape(Shape):
-    """Predicted and true rewards of an episode's picks, random ones apart."""
+    """Predicted and true losses of an episode's picks, random ones apart."""
 
     episode: int
     pairs: int

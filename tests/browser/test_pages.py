@@ -377,6 +377,7 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     expect(page.locator("#episodes .legend")).to_contain_text("ε")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
     assert page.locator("#tradeoff .points path").count() > 250
+    expect(page.locator("#predicted")).to_contain_text("predicted relative loss")
     assert page.locator("#predicted .points path").count() > 200
     assert page.locator("#parallel .path").count() > 250
     assert page.locator("#parallel .path[data-best]").count() == 1

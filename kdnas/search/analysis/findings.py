@@ -18,15 +18,18 @@ from kdnas.search.reward import RewardFunction, pareto_front, rank_key
 from kdnas.specs.search import Goal
 
 FEWEST_PREDICTIONS: Final = 3
+_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """How well the strategy foresaw the rewards of an episode's picks, random ones apart.
+    """How well the strategy foresaw the losses of an episode's picks, random ones apart.
+
+    Rewards are the better foreseen the more latency counts, which is known beforehand.
 
     Attributes:
         episode: its number.
-        pairs: picks with a predicted reward and a true one.
+        pairs: picks with a predicted loss and a true one.
         spearman: rank correlation of the two; None with fewer than three, or without an order.
         rmse: root mean square error; None with fewer than three.
     """
@@ -107,18 +110,28 @@ def near_front(points: Sequence[tuple[float, float]], noise: Noise) -> list[int]
     return [int(place) for place in near[np.argsort(times[near], kind="stable")]]
 
 
-def predictions_of(states: Iterable[ExploredState], finished: Collection[int]) -> list[Predictions]:
-    """Compare predicted with true rewards, episode by episode.
+def predictions_of(
+    states: Iterable[ExploredState], finished: Collection[int], function: RewardFunction
+) -> list[Predictions]:
+    """Compare predicted with true losses, episode by episode: those that the rewards are made of.
 
     Args:
         states: each once; a state that was proposed again had been known by then.
         finished: numbers of the episodes that have ended.
+        function: the reward, of predictions too.
     """
+
+    def loss(reward: float, ratio: float) -> float:
+        # Equal losses are equal again, or there would be an order where there is none.
+        return round(function.loss_of(reward, ratio), _DIGITS)
+
     pairs: dict[int, list[tuple[float, float]]] = {}
     for state in states:
         foreseen = state.predicted_reward
         if foreseen is not None and state.source != RANDOM and state.episode in finished:
-            pairs.setdefault(state.episode, []).append((foreseen, state.reward))
+            ratio = state.latency_ratio
+            pair = (loss(foreseen, ratio), loss(state.reward, ratio))
+            pairs.setdefault(state.episode, []).append(pair)
     return [_predictions(episode, found) for episode, found in sorted(pairs.items())]
 
 
@@ -161,7 +174,7 @@ def analyse(
     return Analysis(
         noise,
         None if noise is None else _like_best(states, noise, function, goal),
-        predictions_of(states, finished),
+        predictions_of(states, finished, function),
         None if of_loss is None else importance(of_loss),
         None if of_reward is None else importance(of_reward),
         None

@@ -59,12 +59,12 @@ def _noise(found: Analysis, goal: Goal, steps: int | None) -> list[str]:
 def _predictions(predictions: Sequence[Predictions]) -> str:
     judged = [p for p in predictions if p.rmse is not None]
     if not judged:
-        return "Predictions: no finished episode has three picks with a predicted reward."
+        return "Predictions: no finished episode has three picks with a predicted loss."
     last = judged[-1]
     order = "no order" if last.spearman is None else f"a rank correlation of {last.spearman:.2f}"
     return (
         f"Predictions: in episode {last.episode}, the last of {len(judged)} with at least three, "
-        f"{last.pairs} predicted rewards and the true ones have {order}, and a root mean square "
+        f"{last.pairs} predicted losses and the true ones have {order}, and a root mean square "
         f"error of {last.rmse:.3f}."
     )
 

@@ -39,7 +39,7 @@ from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
 from kdnas.search_space import SearchSpace
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import RewardSpec, SearchSpec
 from kdnas.testing import demo_data
 from kdnas.testing.benchmark_space import benchmark_start
 from kdnas.testing.journal_contract import (
@@ -475,6 +475,13 @@ def test_charts(client: TestClient, database: Database, many: str) -> None:
     assert_shape(Points, points)
     assert len(points["items"]) == 50
     assert {row["id"] for row in front["items"]} <= {row["id"] for row in points["items"]}
+    function = RewardFunction.from_spec(RewardSpec())
+    for row in points["items"]:
+        foreseen = row["predicted_reward"]
+        assert (row["predicted_loss"] is None) == (foreseen is None)
+        if foreseen is not None:
+            perfect = function.of_loss(0.0, row["latency_ratio"])
+            assert (1 - row["predicted_loss"]) * perfect == pytest.approx(foreseen)
     for row in (*front["items"], *points["items"]):
         start = benchmark_start(Architecture.parse(row["architecture"]))
         assert row["loss_start"] == pytest.approx(start)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState, Losses
@@ -112,17 +113,41 @@ def test_as_many_equals_of_the_front_are_found_as_the_level_says() -> None:
 
 def test_predictions_are_those_of_the_strategy_in_finished_episodes(surface: Surface) -> None:
     own = [replace(s, source="controller", episode=2) for s in drawn(surface, 5)]
-    foreseen = [replace(s, predicted_reward=s.reward + 0.1) for s in own]
+    foreseen = [foreseeing(s, s.losses.relative + 0.1) for s in own]
     few = [replace(s, episode=3) for s in foreseen[:2]]
     chance = [replace(s, source="random", predicted_reward=0.0) for s in foreseen]
-    alike = [replace(s, episode=4, predicted_reward=0.5) for s in foreseen]
+    alike = [replace(foreseeing(s, 0.3), episode=4) for s in own]
     unfinished = [replace(s, episode=5) for s in foreseen]
-    two, three, four = predictions_of([*foreseen, *few, *chance, *alike, *unfinished], {2, 3, 4})
+    states = [*foreseen, *few, *chance, *alike, *unfinished]
+    two, three, four = predictions_of(states, {2, 3, 4}, REWARD)
     assert (two.episode, two.pairs, two.spearman) == (2, 5, pytest.approx(1))
     assert two.rmse == pytest.approx(0.1)
     assert (three.pairs, three.spearman, three.rmse) == (2, None, None)
     assert (four.pairs, four.spearman) == (5, None)
     assert four.rmse is not None
+
+
+def foreseeing(state: ExploredState, loss: float) -> ExploredState:
+    """With the reward that was predicted of a loss."""
+    return replace(state, predicted_reward=REWARD.of_loss(loss, state.latency_ratio))
+
+
+def test_who_knows_the_latency_alone_foresees_nothing(surface: Surface) -> None:
+    """Though its predicted rewards go with the true ones where latency has a price."""
+    steep = RewardFunction("relative", -1.0, 0.6)
+    rng = np.random.default_rng(5)
+    guessed = [
+        replace(
+            s,
+            source="gp",
+            reward=steep.of_loss(s.losses.relative, s.latency_ratio),
+            predicted_reward=steep.of_loss(float(rng.uniform(0.2, 0.4)), s.latency_ratio),
+        )
+        for s in drawn(surface, 200)
+    ]
+    (found,) = predictions_of(guessed, {1}, steep)
+    assert found.spearman == pytest.approx(0, abs=0.15)
+    assert spearmanr([(s.predicted_reward, s.reward) for s in guessed]).statistic > 0.8
 
 
 @pytest.mark.parametrize("axis", ["layers", "hidden", "activation"])
