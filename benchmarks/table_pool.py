@@ -187,7 +187,7 @@ def table_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[TableRow]:
 
 def made(like: Table, rows: Sequence[Mapping[str, Any]]) -> Table:
     """The table of these rows that are of the kind of another one, with its latencies."""
-    from api.sweeps.table import context_of_all
+    from kdnas.tabular.card import context_of_all
 
     told = like.card["context"]
     own = [row for row in rows if context_of_all(row["context"]) == told]

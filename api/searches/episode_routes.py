@@ -170,8 +170,10 @@ def read_points(
 
     def find(session: Session, record: SearchRecord) -> Row:
         states = explored_states(session, record.id)
-        found = thinned_states(states, _reward(record).loss, limit)
-        return {"items": [_point(state) for state in found]}
+        goal = cast(Goal, record.spec.get("goal", "reward"))
+        function = RewardFunction.from_spec(_reward(record).under(goal))
+        found = thinned_states(states, function.loss, limit)
+        return {"items": [_point(state, function) for state in found]}
 
     return answer_remembered(database, search, ("points", limit), find)
 
@@ -251,14 +253,16 @@ def _ranked(entry: Reranked, loss: LossName, like_best: bool | None) -> Row:
     }
 
 
-def _point(state: ExploredState) -> Row:
+def _point(state: ExploredState, function: RewardFunction) -> Row:
+    foreseen, ratio = state.predicted_reward, state.latency_ratio
     return {
         "id": state.candidate_id,
         "architecture": state.architecture,
         "source": state.source,
         "episode": state.episode,
         "reward": state.reward,
-        "predicted_reward": state.predicted_reward,
+        "predicted_reward": foreseen,
+        "predicted_loss": None if foreseen is None else function.loss_of(foreseen, ratio),
         "loss_relative": state.losses.relative,
         "loss_output": state.losses.output,
         "loss_mean": state.losses.mean,

@@ -259,6 +259,7 @@ class PointShape(StateShape):
     source: str
     episode: int
     predicted_reward: float | None
+    predicted_loss: float | None = Field(description="That the predicted reward is made of.")
     loss_relative: float
     loss_output: float
     loss_mean: float
@@ -291,10 +292,14 @@ class NoiseShape(Shape):
     sd: float = Field(description="Standard deviation of a single training.")
     dof: int = Field(description="Its degrees of freedom: trainings less states.")
     num_states: int = Field(description="States that were trained with several seeds.")
+    table: str | None = Field(
+        description="The table that comes with the program and tells it; null if trainings in the "
+        "database do."
+    )
 
 
 class PredictionsShape(Shape):
-    """Predicted and true rewards of an episode's picks, random ones apart."""
+    """Predicted and true losses of an episode's picks, random ones apart."""
 
     episode: int
     pairs: int
@@ -351,10 +356,13 @@ class AnalysisShape(Shape):
     loss: LossName
     num_states: int = Field(description="That have a result.")
     sentences: list[str] = Field(description="The same in words.")
-    noise: NoiseShape | None = Field(description="Null if no state was trained with two seeds.")
+    noise: NoiseShape | None = Field(
+        description="Null if no state was trained with two seeds, nor a table is of such trainings."
+    )
     within_noise: list[str] | None = Field(
-        description="Architectures that noise cannot tell from the best; null where noise is not "
-        "known, and with goal front."
+        description="Architectures that noise cannot tell from the best, by reward; with goal "
+        "front those off the front that it cannot tell from those on it, the fastest first. Null "
+        "where noise is not known."
     )
     predictions: list[PredictionsShape]
     loss_importance: ImportanceShape | None

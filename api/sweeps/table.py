@@ -13,10 +13,8 @@ from kdnas.errors import ConflictError
 from kdnas.models.cost import EmbeddingShape, count_parameters
 from kdnas.search_space import SearchSpace
 from kdnas.specs.sweep import SweepSpec
+from kdnas.tabular.card import context_of_all
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
-
-_OF_A_TRAINING = ("seed", "steps", "epochs")
-"""What of a proxy tells one training of a table from another."""
 
 
 def sweep_table(session: Session, reference: str) -> Table:
@@ -85,9 +83,3 @@ def card_of(
     }
     plain: dict[str, Any] = json.loads(json.dumps(card))  # tuples are lists there
     return plain
-
-
-def context_of_all(context: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the losses of all trainings of a table: without their seeds and lengths."""
-    proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
-    return {**context, "proxy": proxy}

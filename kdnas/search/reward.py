@@ -101,6 +101,13 @@ class RewardFunction:
         """Reward of a student with this loss and this share of the teacher's latency."""
         return reward(loss, latency_ratio, 1.0, self.alpha, self.beta).reward
 
+    def loss_of(self, reward: float, latency_ratio: float) -> float:
+        """Loss of a student with this reward: what :meth:`of_loss` has made it of, from 0 to 1.
+
+        Of a reward that no student can have it lies outside.
+        """
+        return 1 - reward / self.of_loss(0.0, latency_ratio)
+
     def rescored(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the reward that this function gives it.
 

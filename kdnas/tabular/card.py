@@ -1,13 +1,19 @@
-"""What the rows of a table say of its trainings: how long they are, and how far seeds are apart."""
+"""How the trainings of a table were made, how long they are, and how far seeds are apart."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from kdnas.architecture import Architecture
+from kdnas.records import LossName
 from kdnas.search.analysis.noise import Noise, noise_of
-from kdnas.tabular.table import Table
+from kdnas.tabular.table import Table, TableRow
+
+_OF_A_TRAINING: Final = ("seed", "steps", "epochs")
+"""What of a proxy tells one training of a table from another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +51,49 @@ def trainings_of(table: Table) -> list[Trainings]:
     The noise is the standard deviation of single trainings around the mean of their state, what a
     seed does to all states alike included.
     """
-    losses: dict[int, dict[Architecture, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    ends = _ends(table)
+    batch_size = table.card.get("context", {}).get("proxy", {}).get("batch_size")
+    found = []
+    for steps in sorted(steps for steps in ends if steps or len(ends) == 1):
+        states = ends[steps].values()
+        several = [own for own in states if len(own) > 1]
+        seeds = sorted({seed for own in several or states for seed in own})
+        noise = noise_of([[row.loss for row in own.values()] for own in states])
+        found.append(Trainings(steps, batch_size, tuple(seeds), noise))
+    return found
+
+
+def noise_after(table: Table, steps: int, loss: LossName) -> Noise | None:
+    """Noise of a loss of the trainings of one length, without students that have not learned.
+
+    Args:
+        table: of them.
+        steps: of each training.
+        loss: which one.
+
+    Returns:
+        None if no state was trained under two seeds.
+    """
+    learned = (
+        [row for row in own.values() if row.loss_output is None or row.loss_output < 1]
+        for own in _ends(table).get(steps, {}).values()
+    )
+    values = ([row.named(loss) for row in rows] for rows in learned)
+    return noise_of([[value for value in own if value is not None] for own in values])
+
+
+def context_of_all(context: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the losses of all trainings of a table: without their seeds and lengths."""
+    proxy = {k: v for k, v in context["proxy"].items() if k not in _OF_A_TRAINING}
+    return {**context, "proxy": proxy}
+
+
+def _ends(table: Table) -> dict[int, dict[Architecture, dict[int, TableRow]]]:
+    """The last readings: by length of the training, state and seed."""
+    ends: dict[int, dict[Architecture, dict[int, TableRow]]]
+    ends = defaultdict(lambda: defaultdict(dict))
     for row in table.rows:
         state, seed, schedule, step = row.key
         if step == schedule:
-            losses[schedule][state][seed] = row.loss
-    batch_size = table.card.get("context", {}).get("proxy", {}).get("batch_size")
-    found = []
-    for steps in sorted(steps for steps in losses if steps or len(losses) == 1):
-        states = losses[steps].values()
-        several = [own for own in states if len(own) > 1]
-        seeds = sorted({seed for own in several or states for seed in own})
-        noise = noise_of([list(own.values()) for own in states])
-        found.append(Trainings(steps, batch_size, tuple(seeds), noise))
-    return found
+            ends[schedule][state][seed] = row
+    return ends

@@ -39,6 +39,16 @@ def packaged_tables() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
 
 
+def packaged_cards() -> dict[str, Mapping[str, Any]]:
+    """Cards of the tables that come with the program, by name; their rows are not read."""
+    from pyarrow import parquet
+
+    return {
+        name: _card(path, parquet.read_schema(path).metadata or {})
+        for name, path in packaged_tables().items()
+    }
+
+
 def named_table(text: str) -> Table:
     """Read a table that comes with the program by its name, or a file of one.
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kdnas.architecture import Architecture
 from kdnas.errors import SpecError
+from kdnas.records import LossName
 from kdnas.search_space import AXES, SearchSpace
 
 
@@ -42,6 +43,10 @@ class TableRow:
     loss: float
     loss_output: float | None = None
     loss_mean: float | None = None
+
+    def named(self, name: LossName) -> float | None:
+        """Return a loss by its name; None where it was not read."""
+        return {"relative": self.loss, "output": self.loss_output, "mean": self.loss_mean}[name]
 
 
 @dataclass(frozen=True, slots=True)

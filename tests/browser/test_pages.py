@@ -377,6 +377,7 @@ def test_a_search_shows_every_chart(page: Page, service: Service) -> None:
     expect(page.locator("#episodes .legend")).to_contain_text("ε")
     expect(page.locator("#tradeoff .legend")).to_contain_text("Pareto front")
     assert page.locator("#tradeoff .points path").count() > 250
+    expect(page.locator("#predicted")).to_contain_text("predicted relative loss")
     assert page.locator("#predicted .points path").count() > 200
     assert page.locator("#parallel .path").count() > 250
     assert page.locator("#parallel .path[data-best]").count() == 1
@@ -444,9 +445,30 @@ def test_a_search_says_how_sure_it_is(page: Page, service: Service) -> None:
     marked = page.locator("#ranking tbody tr", has_text="≈ 1")
     assert marked.count() > 0
     assert page.locator("#ranking tbody tr").first.inner_text().count("≈") == 0
+    rows = page.locator("#candidates tbody tr")
+    expect(rows.filter(has_text="≈ best").first).to_be_visible()
+    expect(rows.first).not_to_contain_text("≈")  # the best itself, by which they are sorted
+    expect(page.locator("#candidates [data-noted]")).to_have_text(
+        "≈ best: noise between seeds cannot tell it from the best."
+    )
 
     page.goto(f"{service.url}/searches/gpu-trial")
     expect(page.locator("#sureness")).to_contain_text("no state was trained with two seeds")
+
+
+def test_what_noise_cannot_tell_from_the_front_is_marked(page: Page, service: Service) -> None:
+    made = demo_data.add_search(service.database, "far", episodes=4, goal="front")
+    page.goto(f"{service.url}/searches/far")
+    expect(page.locator("#sureness")).to_contain_text(
+        re.compile(r"cannot tell \d+ other states? from those of the front"), timeout=120_000
+    )
+    expect(page.locator("#tradeoff .legend")).to_contain_text("≈ front")
+    rows = page.locator("#candidates tbody tr")
+    expect(rows.filter(has_text="≈ front").first).to_be_visible()
+    expect(page.locator("#candidates [data-noted]")).to_contain_text("those of the Pareto front")
+    page.goto("about:blank")  # or it would go on reading what is gone
+    with service.database.write() as session:
+        jobs.delete_job(session, made)
 
 
 def test_a_running_search_says_how_far_it_is_and_when_it_ends(page: Page, service: Service) -> None:

@@ -96,13 +96,11 @@ def losses_by_seed(session: Session, search_id: str) -> dict[str, list[Losses]]:
     Returns:
         Architecture → losses, one for each seed.
     """
-    own = session.get(MiniKDContext, _context_of(session, search_id) or "")
-    if own is None or own.content is None:
+    own = context_of(session, search_id)
+    if own is None:
         return {}
     known = session.execute(select(MiniKDContext.fingerprint, MiniKDContext.content))
-    alike = [
-        name for name, content in known if content and _seedless(content) == _seedless(own.content)
-    ]
+    alike = [name for name, content in known if content and _seedless(content) == _seedless(own)]
     query = (
         select(DistillationLoss)
         .where(DistillationLoss.context.in_(alike), DistillationLoss.repeat == 1)
@@ -114,7 +112,16 @@ def losses_by_seed(session: Session, search_id: str) -> dict[str, list[Losses]]:
     return found
 
 
-def _context_of(session: Session, search_id: str) -> str | None:
+def context_of(session: Session, search_id: str) -> Mapping[str, Any] | None:
+    """What decides the losses of a search beside architectures, as plain JSON.
+
+    None if it has no losses yet, or if nobody has written the context down.
+    """
+    row = session.get(MiniKDContext, _context_name(session, search_id) or "")
+    return None if row is None else row.content
+
+
+def _context_name(session: Session, search_id: str) -> str | None:
     """The context of a search: that of any of its students, trained or looked up."""
     trained = (
         select(DistillationLoss.context)

@@ -12,21 +12,24 @@ import numpy as np
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState
 from kdnas.search.analysis.chance import RANDOM, Chance, by_chance
-from kdnas.search.analysis.noise import Noise
+from kdnas.search.analysis.noise import KnownNoise, Noise
 from kdnas.search.analysis.surrogate import Importance, importance, judge
-from kdnas.search.reward import RewardFunction, rank_key
+from kdnas.search.reward import RewardFunction, pareto_front, rank_key
 from kdnas.specs.search import Goal
 
 FEWEST_PREDICTIONS: Final = 3
+_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """How well the strategy foresaw the rewards of an episode's picks, random ones apart.
+    """How well the strategy foresaw the losses of an episode's picks, random ones apart.
+
+    Rewards are the better foreseen the more latency counts, which is known beforehand.
 
     Attributes:
         episode: its number.
-        pairs: picks with a predicted reward and a true one.
+        pairs: picks with a predicted loss and a true one.
         spearman: rank correlation of the two; None with fewer than three, or without an order.
         rmse: root mean square error; None with fewer than three.
     """
@@ -42,9 +45,10 @@ class Analysis:
     """What is known of how sure a search's figures are.
 
     Attributes:
-        noise: of the loss between seeds; None if no state was trained with two.
+        noise: of the loss between seeds; None if it is not known.
         within_noise: architectures that noise cannot tell from the best one, in the order of their
-            rewards; None without noise, and with goal ``front``, where no single one is the best.
+            rewards; with goal ``front`` those off the front that it cannot tell from those on it,
+            the fastest first. None without noise.
         predictions: by episode, of those in which any were made.
         loss_importance: of the axes for the loss; None with too few states, or if nothing is
             explained.
@@ -53,7 +57,7 @@ class Analysis:
             are not known any more.
     """
 
-    noise: Noise | None
+    noise: KnownNoise | None
     within_noise: list[str] | None
     predictions: list[Predictions]
     loss_importance: Importance | None
@@ -85,18 +89,49 @@ def within_noise(
     ]
 
 
-def predictions_of(states: Iterable[ExploredState], finished: Collection[int]) -> list[Predictions]:
-    """Compare predicted with true rewards, episode by episode.
+def near_front(points: Sequence[tuple[float, float]], noise: Noise) -> list[int]:
+    """Find the states off the Pareto front that noise cannot tell from those on it.
+
+    Such a state would be on the front if its loss were lower by no more than chance makes two
+    trainings differ. Latencies count as known.
+
+    Args:
+        points: (loss, latency) of each state.
+        noise: of that loss.
+
+    Returns:
+        Positions, the fastest first.
+    """
+    front, reach = pareto_front(points), noise.reach * math.sqrt(2)
+    losses, times = np.array(points).reshape(-1, 2).T
+    since = np.searchsorted(times[front], times, side="right") - 1  # the last at most as slow
+    excess = losses - losses[front][since]
+    near = np.setdiff1d(np.flatnonzero(excess < reach), front)
+    return [int(place) for place in near[np.argsort(times[near], kind="stable")]]
+
+
+def predictions_of(
+    states: Iterable[ExploredState], finished: Collection[int], function: RewardFunction
+) -> list[Predictions]:
+    """Compare predicted with true losses, episode by episode: those that the rewards are made of.
 
     Args:
         states: each once; a state that was proposed again had been known by then.
         finished: numbers of the episodes that have ended.
+        function: the reward, of predictions too.
     """
+
+    def loss(reward: float, ratio: float) -> float:
+        # Equal losses are equal again, or there would be an order where there is none.
+        return round(function.loss_of(reward, ratio), _DIGITS)
+
     pairs: dict[int, list[tuple[float, float]]] = {}
     for state in states:
         foreseen = state.predicted_reward
         if foreseen is not None and state.source != RANDOM and state.episode in finished:
-            pairs.setdefault(state.episode, []).append((foreseen, state.reward))
+            ratio = state.latency_ratio
+            pair = (loss(foreseen, ratio), loss(state.reward, ratio))
+            pairs.setdefault(state.episode, []).append(pair)
     return [_predictions(episode, found) for episode, found in sorted(pairs.items())]
 
 
@@ -118,7 +153,7 @@ def analyse(
     finished: Collection[int],
     function: RewardFunction,
     goal: Goal,
-    noise: Noise | None,
+    noise: KnownNoise | None,
     ratios: Mapping[Architecture, float] | None,
 ) -> Analysis:
     """Find out how sure the figures of a search are; takes seconds.
@@ -131,12 +166,6 @@ def analyse(
         noise: of the loss that the reward is made of.
         ratios: allowed state → latency as a share of the teacher's; None if that is not known.
     """
-    ranked = sorted(states, key=rank_key)
-    like_best: list[str] | None = None
-    if noise is not None and goal != "front":
-        told = within_noise([(s.reward, s.latency_ratio) for s in ranked], noise, function)
-        others = list(zip(ranked, told, strict=True))[1:]
-        like_best = [state.architecture for state, within in others if within]
     architectures = [Architecture.parse(state.architecture) for state in states]
     of_loss = judge(
         architectures, [s.losses.named(function.loss) for s in states], list(ratios or ())
@@ -144,11 +173,24 @@ def analyse(
     of_reward = judge(architectures, [s.reward for s in states])
     return Analysis(
         noise,
-        like_best,
-        predictions_of(states, finished),
+        None if noise is None else _like_best(states, noise, function, goal),
+        predictions_of(states, finished, function),
         None if of_loss is None else importance(of_loss),
         None if of_reward is None else importance(of_reward),
         None
         if of_loss is None or ratios is None
         else by_chance(states, ratios, function, goal, of_loss),
     )
+
+
+def _like_best(
+    states: Sequence[ExploredState], noise: Noise, function: RewardFunction, goal: Goal
+) -> list[str]:
+    """Architectures of those that noise cannot tell from the best, which are not among them."""
+    if goal == "front":
+        points = [(s.losses.named(function.loss), s.latency_ratio) for s in states]
+        return [states[place].architecture for place in near_front(points, noise)]
+    ranked = sorted(states, key=rank_key)
+    told = within_noise([(s.reward, s.latency_ratio) for s in ranked], noise, function)
+    others = list(zip(ranked, told, strict=True))[1:]
+    return [state.architecture for state, within in others if within]

@@ -31,6 +31,17 @@ class Noise:
         return float(stdtrit(self.dof, 0.975)) * self.sd
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNoise(Noise):
+    """What is known of the noise of a search.
+
+    Attributes:
+        table: that comes with the program and tells it; None if trainings in the database do.
+    """
+
+    table: str | None = None
+
+
 def noise_of(trained: Iterable[Sequence[float]]) -> Noise | None:
     """Pool the variance within states.
 

@@ -23,7 +23,8 @@ FEWEST_STATES: Final = 12
 _REPEATS: Final = 16
 _TRAINED_SHARE: Final = 0.8
 _MOST_TRAINED, _MOST_TESTED = 600, 300
-_SHUFFLES: Final = 5
+_SHUFFLES: Final = 2
+"""Of an axis in each repeat: few, since most of the time goes into the predictions for them."""
 _TREES: Final = 30
 _PENALTIES: Final = tuple(10.0**k for k in range(-3, 3))
 
@@ -99,7 +100,7 @@ def judge(
     for repeat in range(_REPEATS):
         order = rng.permutation(len(known))
         trained, rest = order[:size], order[size:]
-        model = _Model(features[trained], known[trained], seed + repeat)
+        model = _Model(seed + repeat).fit(features[trained], known[trained])
         sums[rest] += model.predict(features[rest])
         counts[rest] += 1
         tested = rest[:_MOST_TESTED]
@@ -143,29 +144,42 @@ def _features(states: Sequence[Architecture]) -> Array:
 
 
 class _Model:
-    def __init__(self, features: Array, values: Array, seed: int) -> None:
+    """The line and the trees on what it leaves over, as scikit-learn has its regressors."""
+
+    def __init__(self, seed: int) -> None:
         from sklearn.ensemble import ExtraTreesRegressor
         from sklearn.linear_model import RidgeCV
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        line = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES)).fit(features, values)
-        trees = ExtraTreesRegressor(_TREES, random_state=seed)
-        trees.fit(features, values - line.predict(features))
-        self._parts: tuple[Any, Any] = (line, trees)
+        self._line: Any = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES))
+        self._trees: Any = ExtraTreesRegressor(_TREES, random_state=seed)
+
+    def fit(self, features: Array, values: Array) -> _Model:
+        self._line.fit(features, values)
+        self._trees.fit(features, values - self._line.predict(features))
+        return self
 
     def predict(self, features: Array) -> Array:
-        line, trees = self._parts
-        said: Array = line.predict(features) + trees.predict(features)
+        said: Array = self._line.predict(features) + self._trees.predict(features)
         return said
 
 
 def _rises(model: _Model, features: Array, values: Array, rng: np.random.Generator) -> Array:
     """By how much the mean square error rises with each axis shuffled: (5,)."""
-    asked = np.repeat(features[None], 1 + len(AXES) * _SHUFFLES, axis=0)
-    for place, axis in enumerate(np.repeat(np.arange(len(AXES)), _SHUFFLES), 1):
-        asked[place, :, axis] = rng.permutation(features[:, axis])
-    said = model.predict(asked.reshape(-1, features.shape[1])).reshape(len(asked), -1)
-    errors = np.square(said - values).mean(axis=1)
-    rises: Array = errors[1:].reshape(len(AXES), _SHUFFLES).mean(axis=1) - errors[0]
+    from sklearn.inspection import permutation_importance
+
+    found = permutation_importance(
+        model,
+        features,
+        values,
+        scoring=_score,
+        n_repeats=_SHUFFLES,
+        random_state=int(rng.integers(2**31)),
+    )
+    rises: Array = found.importances_mean
     return rises
+
+
+def _score(model: _Model, features: Array, values: Array) -> float:
+    return -float(np.square(model.predict(features) - values).mean())

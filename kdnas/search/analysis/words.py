@@ -6,58 +6,65 @@ from collections.abc import Sequence
 
 from kdnas.search.analysis.findings import Analysis, Predictions
 from kdnas.search.analysis.surrogate import FEWEST_STATES
+from kdnas.specs.search import Goal
 
 
-def in_words(found: Analysis, num_states: int, steps: int | None) -> list[str]:
+def in_words(found: Analysis, goal: Goal, num_states: int, steps: int | None) -> list[str]:
     """Say what was found out.
 
     Args:
         found: the analysis.
+        goal: of the search.
         num_states: that have a result.
         steps: of each training, if they were asked for in steps.
     """
     return [
-        *_noise(found, steps),
+        *_noise(found, goal, steps),
         _predictions(found.predictions),
         *_importance(found, num_states),
         *_chance(found, num_states),
     ]
 
 
-def _noise(found: Analysis, steps: int | None) -> list[str]:
+def _noise(found: Analysis, goal: Goal, steps: int | None) -> list[str]:
     if found.noise is None:
         how = "search again with another proxy.seed and otherwise the same settings"
         if steps:
             sweep = f"kdnas sweep --steps {steps} --seeds 1,2 --states 20"
             how = f"`{sweep}` with the same settings finds out"
         return [
-            "Noise is not known: no state was trained with two seeds, so nobody can say which "
-            f"differences are chance; {how}."
+            "Noise is not known: no state was trained with two seeds, nor does a table that comes "
+            "with the program hold such trainings, so nobody can say which differences are chance; "
+            f"{how}."
         ]
     noise = found.noise
+    of_table = "" if noise.table is None else f" of the table {noise.table}, trained as these are"
     words = [
         f"Noise: between seeds the loss of a state has a standard deviation of {noise.sd:.4f} "
-        f"({noise.dof} degrees of freedom, from {noise.num_states} states)."
+        f"({noise.dof} degrees of freedom, from {noise.num_states} states{of_table})."
     ]
     if found.within_noise is not None:
         count = len(found.within_noise)
-        words.append(
-            "The best state is better than every other by more than noise."
-            if not count
-            else f"Noise cannot tell {count} other state{'' if count == 1 else 's'} from the best."
+        best = "those of the front" if goal == "front" else "the best"
+        none = (
+            "Every state off the front is beaten by more than noise."
+            if goal == "front"
+            else "The best state is better than every other by more than noise."
         )
+        others = f"{count} other state{'' if count == 1 else 's'}"
+        words.append(f"Noise cannot tell {others} from {best}." if count else none)
     return words
 
 
 def _predictions(predictions: Sequence[Predictions]) -> str:
     judged = [p for p in predictions if p.rmse is not None]
     if not judged:
-        return "Predictions: no finished episode has three picks with a predicted reward."
+        return "Predictions: no finished episode has three picks with a predicted loss."
     last = judged[-1]
     order = "no order" if last.spearman is None else f"a rank correlation of {last.spearman:.2f}"
     return (
         f"Predictions: in episode {last.episode}, the last of {len(judged)} with at least three, "
-        f"{last.pairs} predicted rewards and the true ones have {order}, and a root mean square "
+        f"{last.pairs} predicted losses and the true ones have {order}, and a root mean square "
         f"error of {last.rmse:.3f}."
     )
 

@@ -14,6 +14,9 @@ const WORDS = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
 const LOG_LENGTH = 200;
 export const LOSS_START = "held-out relative loss before the first step";
 
+/** Says behind an architecture what noise cannot tell it from. */
+export const alike = (best, words) => el("span", { class: "muted", title: words, "aria-label": words }, ` ≈ ${best}`);
+
 export const chip = (status) => el("span", { class: "chip", "data-status": status }, status);
 
 /** A bar, filled to a share from 0 to 1; it says its percentage to a screen reader. */

@@ -39,7 +39,7 @@ from kdnas.search.hypervolume import hypervolume
 from kdnas.search.reward import RewardFunction, pareto_front, ranking
 from kdnas.search.summary import summarise
 from kdnas.search_space import SearchSpace
-from kdnas.specs.search import SearchSpec
+from kdnas.specs.search import RewardSpec, SearchSpec
 from kdnas.testing import demo_data
 from kdnas.testing.benchmark_space import benchmark_start
 from kdnas.testing.journal_contract import (
@@ -475,6 +475,13 @@ def test_charts(client: TestClient, database: Database, many: str) -> None:
     assert_shape(Points, points)
     assert len(points["items"]) == 50
     assert {row["id"] for row in front["items"]} <= {row["id"] for row in points["items"]}
+    function = RewardFunction.from_spec(RewardSpec())
+    for row in points["items"]:
+        foreseen = row["predicted_reward"]
+        assert (row["predicted_loss"] is None) == (foreseen is None)
+        if foreseen is not None:
+            perfect = function.of_loss(0.0, row["latency_ratio"])
+            assert (1 - row["predicted_loss"]) * perfect == pytest.approx(foreseen)
     for row in (*front["items"], *points["items"]):
         start = benchmark_start(Architecture.parse(row["architecture"]))
         assert row["loss_start"] == pytest.approx(start)
@@ -514,6 +521,25 @@ def test_how_sure_the_figures_are(client: TestClient, database: Database) -> Non
     assert alike == [ranked[0]["architecture"], *found["within_noise"]]
     front = client.get(f"{path}/ranking?goal=front").json()["items"]
     assert {row["like_best"] for row in front} == {None}
+
+
+def test_with_goal_front_what_noise_cannot_tell_from_it_is_named(
+    client: TestClient, database: Database
+) -> None:
+    search_id = demo_data.add_search(database, "far", episodes=6, goal="front")
+    with database.write() as session:
+        demo_data.add_second_seed(session)
+    found = client.get(f"{SEARCHES}/{search_id}/analysis").json()
+    assert_shape(AnalysisShape, found)
+    front = client.get(f"{SEARCHES}/{search_id}/pareto").json()["items"]
+    points = client.get(f"{SEARCHES}/{search_id}/points").json()["items"]
+    near = [
+        point for name in found["within_noise"] for point in points if point["architecture"] == name
+    ]
+    assert 0 < len(near) < len(points) - len(front)
+    assert [p["latency_ms"] for p in near] == sorted(p["latency_ms"] for p in near)
+    assert not {p["architecture"] for p in near} & {c["architecture"] for c in front}
+    assert "from those of the front" in found["sentences"][0] + found["sentences"][1]
 
 
 def test_exports_say_the_same(client: TestClient, many: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
@@ -52,14 +53,21 @@ def by_seed(database: Database, search_id: str) -> dict[str, list[Losses]]:
         return losses.losses_by_seed(session, search_id)
 
 
+def context_of(database: Database, search_id: str) -> Mapping[str, object] | None:
+    with database.read() as session:
+        return losses.context_of(session, search_id)
+
+
 def test_trainings_with_another_seed_alone_count(database: Database) -> None:
     search_id, (first,) = new_search(database, SMALL)
     assert by_seed(database, search_id) == {}
+    assert context_of(database, search_id) is None
     journal, own = DatabaseJournal(database), context()
     journal.start_attempt([first], "worker")
     result = MiniKDResult(first, SMALL, found(0.30), None, 60, 1.0)
     journal.finish_candidate(first, own.fingerprint, result, 0.5, None)
     assert by_seed(database, search_id) == {}  # nobody has said what the context stands for
+    assert context_of(database, search_id) is None
 
     with database.write() as session:
         train(session, own, SMALL, 0.31)  # a repeat of the same seed
@@ -68,6 +76,7 @@ def test_trainings_with_another_seed_alone_count(database: Database) -> None:
         train(session, context(seed=3, steps=61), SMALL, 0.50)
         train(session, context(seed=3, teacher="other"), SMALL, 0.50)
         train(session, replace(context(seed=3), dtype="bfloat16"), SMALL, 0.50)
+    assert context_of(database, search_id) == asdict(own)
     assert by_seed(database, search_id) == {
         str(SMALL): [found(0.30), found(0.32)],
         str(LARGE): [found(0.40)],

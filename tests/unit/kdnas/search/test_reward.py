@@ -157,3 +157,12 @@ def test_pareto_front(points: list[tuple[int, int]]) -> None:
         if point in on_front:
             assert points.index(point) in front
         assert front.count(i) <= 1
+
+
+@given(losses, st.floats(0.01, 10), st.sampled_from(["relative", "output", "mean"]), exponents)
+def test_a_reward_tells_the_loss_that_it_is_made_of(
+    loss: float, ratio: float, name: LossName, alpha: float
+) -> None:
+    function = RewardFunction(name, alpha, 0.6)
+    assert function.loss_of(function.of_loss(loss, ratio), ratio) == pytest.approx(loss, abs=1e-9)
+    assert function.loss_of(function.of_loss(0.0, ratio) * 1.5, ratio) == pytest.approx(-0.5)

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 import pytest
 
 from kdnas.tabular.card import trainings_of
-from kdnas.tabular.files import packaged_tables, read_table
+from kdnas.tabular.files import packaged_cards, packaged_tables, read_table
 from kdnas.tabular.surface import surface_of
 
 TABLES = packaged_tables()
@@ -41,6 +41,7 @@ def test_a_students_loss_is_nearly_the_same_whatever_trained_it() -> None:
 def test_each_is_small_says_how_it_was_made_and_makes_a_surface(path: Path) -> None:
     assert path.stat().st_size < 1_000_000
     table = read_table(path)
+    assert table.card == packaged_cards()[path.stem]
     assert table.card.keys() >= {"axes", "teacher", "corpus", "context", "about"}
     told = table.card["trainings"]
     assert told == [str(one) for one in trainings_of(table)]

@@ -31,7 +31,7 @@ const watch = jobFrame(reference, () => readState());
 let search = null;
 let episodes = [];
 let shown = null; // in the chart of loss and latency
-let noise = null;
+let sure = { noise: null, like: new Set() }; // of the last analysis
 
 async function readSearch() {
   const before = search?.status;
@@ -54,16 +54,18 @@ async function readPoints() {
     get(`${path}/pareto`),
   ]);
   const loss = search?.spec?.reward?.loss ?? "relative";
-  shown = { points, front, loss };
-  await Promise.all([tradeoff.update({ ...shown, noise }), predicted.update({ points, search })]);
+  shown = { points, front, loss, goal: search?.goal };
+  await Promise.all([tradeoff.update({ ...shown, ...sure }), predicted.update({ points, search })]);
   parallel.update(points, front, loss, search?.goal ?? "reward");
 }
 
 async function readSureness() {
   const found = await sureness.load();
   if (found === null) return;
-  noise = found.noise;
-  if (noise && shown) await tradeoff.update({ ...shown, noise });
+  const like = found.within_noise ?? [];
+  sure = { noise: found.noise, like: new Set(like) };
+  candidates.mark(search?.goal, like);
+  if (found.noise && shown) await tradeoff.update({ ...shown, ...sure });
 }
 
 async function readHead() {

@@ -3,8 +3,10 @@
 import { address } from "../api.js";
 import { debounced, el, nothing } from "../dom.js";
 import { fixed, millions, ms } from "../format.js";
-import { LOSS_START, chip } from "../parts.js";
+import { LOSS_START, alike, chip } from "../parts.js";
 import { PagedTable } from "../table.js";
+
+const WITHIN = { best: "noise between seeds cannot tell it from the best", front: "noise between seeds cannot tell it from those of the Pareto front" };
 
 export class CandidateTable {
   #table;
@@ -12,6 +14,7 @@ export class CandidateTable {
   #section;
   #path;
   #isFirst = true;
+  #like = { best: "best", states: new Set() }; // which noise cannot tell from it
 
   constructor(section, path, choose) {
     this.#section = section;
@@ -23,8 +26,12 @@ export class CandidateTable {
         { type: "button", class: "link", "data-key": `row-${row.id}`, onclick: () => choose(row.id) },
         row.architecture,
       );
+    const named = (row) => {
+      const { best, states } = this.#like;
+      return row.status === "succeeded" && states.has(row.architecture) ? [open(row), alike(best, WITHIN[best])] : open(row);
+    };
     const columns = [
-      { label: "Architecture", sort: "architecture", cell: open },
+      { label: "Architecture", sort: "architecture", cell: named },
       { label: "Status", cell: (c) => el("span", { title: c.note ?? c.error }, chip(c.status)) },
       { label: "Reward", sort: "reward", num: true, cell: (c) => fixed(c.reward) },
       { label: "Predicted", sort: "predicted_reward", num: true, cell: (c) => fixed(c.predicted_reward) },
@@ -52,6 +59,18 @@ export class CandidateTable {
     this.#isFirst = false;
     // The browser's Back may have filled the fields without a word.
     return isFirst ? this.#table.filter(this.#filters()) : this.#table.load();
+  }
+
+  /** Mark the architectures that noise cannot tell from the best, or from the front. */
+  mark(goal, architectures) {
+    const like = { best: goal === "front" ? "front" : "best", states: new Set(architectures) };
+    const { best, states } = this.#like;
+    if (best === like.best && states.size === like.states.size && architectures.every((one) => states.has(one))) return;
+    this.#like = like;
+    const note = this.#section.querySelector("[data-noted]");
+    note.hidden = !like.states.size;
+    note.textContent = `≈ ${like.best}: ${WITHIN[like.best]}.`;
+    this.#table.load();
   }
 
   /** Let one filter by these who proposed. */

@@ -81,14 +81,22 @@ export function episodeChart(figure) {
   });
 }
 
-/** Loss against latency, with the Pareto front; `noise` is the loss's between seeds, if known. */
+/** Loss against latency, with the Pareto front; `noise` is the loss's between seeds, if known, and `like` what it cannot tell from the best. */
 export function tradeoffChart(figure, choose) {
   return new Chart(
     figure,
-    ({ points, front, loss, noise }) => {
+    ({ points, front, loss, noise, goal, like }) => {
       const shown = points.filter((p) => lossOf(p, loss) != null && p.latency_ms != null);
       if (!shown.length) return { empty: "No architecture has been trained yet." };
       const traces = marksBySource(shown, loss, (p) => p.latency_ms, (p) => lossOf(p, loss));
+      const close = shown.filter((p) => like.has(p.architecture));
+      if (close.length) {
+        traces.push(
+          marks(`≈ ${goal === "front" ? "front" : "best"}`, close, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
+            marker: { size: 11, symbol: "circle-open", color: colour("ink-soft"), line: { width: 1 } },
+          }),
+        );
+      }
       traces.push(
         marks(noise ? "Pareto front ± noise" : "Pareto front", front, loss, (p) => p.latency_ms, (p) => lossOf(p, loss), {
           mode: "lines+markers", line: { color: colour("ink"), width: 1.5, shape: "hv" },
@@ -117,21 +125,23 @@ export function predictedChart(figure, choose) {
   return new Chart(
     figure,
     ({ points, search }) => {
-      const known = points.filter((p) => p.predicted_reward != null && p.reward != null);
+      const known = points.filter((p) => p.predicted_loss != null);
       if (!known.length && isOver(search)) return { empty: `The strategy ${strategyOf(search.spec.controller)} predicted nothing in this search.` };
       if (!known.length) return { empty: "Predictions begin when the strategy has learned something." };
-      const values = known.flatMap((p) => [p.predicted_reward, p.reward]);
+      const loss = search?.spec.reward.loss ?? "relative";
+      const came = (p) => Math.min(lossOf(p, loss), 1); // as it counts in the reward
+      const values = known.flatMap((p) => [p.predicted_loss, came(p)]);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       return {
         traces: [
           curve("a perfect guess", [low, high], [low, high], { color: colour("line-strong"), width: 1.5, dash: "dash" }, { hoverinfo: "skip", showlegend: false }),
-          ...marksBySource(known, "relative", (p) => p.predicted_reward, (p) => p.reward, { hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>" }),
+          ...marksBySource(known, loss, (p) => p.predicted_loss, came, { hovertemplate: "%{text}<br>predicted %{x:.3f}<extra></extra>" }),
         ],
         layout: {
-          xaxis: { title: { text: "predicted reward" } },
-          yaxis: { title: { text: "true reward" } },
+          xaxis: { title: { text: `predicted ${loss} loss` } },
+          yaxis: { title: { text: `true ${loss} loss` } },
         },
-        label: `Predicted against true reward of ${whole(known.length)} architectures`,
+        label: `Predicted against true loss of ${whole(known.length)} architectures`,
       };
     },
     (point) => point.customdata && choose(point.customdata),

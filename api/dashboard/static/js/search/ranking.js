@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { debounced, el, isOperator, nothing, problem, show } from "../dom.js";
 import { fixed, millions, ms, percent, whole } from "../format.js";
-import { LOSS_START } from "../parts.js";
+import { LOSS_START, alike } from "../parts.js";
 import { plainTable } from "../table.js";
 
 const SHOWN = 15; // of a ranking; of a front all that the service gives
@@ -137,10 +137,8 @@ export class Ranking {
 }
 
 /** An architecture, with a mark if noise cannot tell it from the first. */
-function named({ architecture, like_best: alike, rank }) {
-  if (!alike || rank === 1) return architecture;
-  return [architecture, el("span", { class: "muted", title: WITHIN, "aria-label": WITHIN }, " ≈ 1")];
-}
+const named = ({ architecture, like_best: isLike, rank }) =>
+  isLike && rank > 1 ? [architecture, alike("1", WITHIN)] : architecture;
 
 function move({ rank, stored_rank: before }) {
   if (before === null || before === undefined) return "–";

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from kdnas.architecture import Architecture
 from kdnas.records import ExploredState, Losses
@@ -14,14 +15,15 @@ from kdnas.search.analysis.chance import by_chance
 from kdnas.search.analysis.findings import (
     Analysis,
     analyse,
+    near_front,
     predictions_of,
     within_noise,
 )
-from kdnas.search.analysis.noise import Noise
+from kdnas.search.analysis.noise import KnownNoise
 from kdnas.search.analysis.surrogate import importance, judge
 from kdnas.search.analysis.words import in_words
 from kdnas.search.hypervolume import hypervolume
-from kdnas.search.reward import RewardFunction
+from kdnas.search.reward import RewardFunction, pareto_front
 from kdnas.tabular.surface import Surface, synthetic
 
 REWARD = RewardFunction("relative", -0.152, 0.6)
@@ -63,7 +65,7 @@ def ratios(surface: Surface) -> dict[Architecture, float]:
 
 
 def test_as_many_equal_states_are_told_apart_as_the_level_says() -> None:
-    rng, noise = np.random.default_rng(1), Noise(0.01, 10_000, 10_000)
+    rng, noise = np.random.default_rng(1), KnownNoise(0.01, 10_000, 10_000)
     wrong = 0
     for _ in range(2000):
         pair = [REWARD.of_loss(0.3 + e, 0.5) for e in rng.normal(0, 0.01, 2)]
@@ -72,26 +74,80 @@ def test_as_many_equal_states_are_told_apart_as_the_level_says() -> None:
 
 
 def test_noise_weighs_as_latency_does() -> None:
-    noise = Noise(0.01, 20, 20)
+    noise = KnownNoise(0.01, 20, 20)
     best, slow = REWARD.of_loss(0.3, 0.2), REWARD.of_loss(0.0, 0.9)
     least = 2.086 * 0.01 * math.hypot(REWARD.of_loss(0.0, 0.2), slow)
     figures = [(best, 0.2), (best - 0.99 * least, 0.9), (best - 1.01 * least, 0.9)]
     assert within_noise(figures, noise, REWARD) == [True, True, False]
 
 
+def test_off_the_front_is_who_is_beaten_by_more_than_noise_at_most_as_slow() -> None:
+    noise = KnownNoise(0.01, 20, 20)
+    reach = 2.086 * 0.01 * math.sqrt(2)
+    points = [
+        (0.50 + 0.99 * reach, 1.5),  # near what is faster, and slower than it
+        (0.30, 2.0),
+        (0.50, 1.0),
+        (0.30 + 1.01 * reach, 2.5),
+        (0.30, 2.0),  # the same again, which is not on the front
+        (0.50 + 0.5 * reach, 1.0),
+        (0.90, 0.5),
+        (0.30 + 0.99 * reach, 3.0),
+        (0.30 + 1.01 * reach, 2.0),
+    ]
+    assert near_front(points, noise) == [5, 0, 4, 7]
+    assert near_front([], noise) == []
+    assert near_front(points, KnownNoise(0.0, 20, 20)) == []
+
+
+def test_as_many_equals_of_the_front_are_found_as_the_level_says() -> None:
+    """Of two states that seeds alone tell apart, the slower one is on the front half the time."""
+    rng, noise = np.random.default_rng(1), KnownNoise(0.01, 10_000, 10_000)
+    off, found = 0, 0
+    for faster, slower in rng.normal(0.3, 0.01, (2000, 2)):
+        off += slower >= faster
+        found += len(near_front([(faster, 1.0), (slower, 2.0)], noise))
+    assert off / 2000 == pytest.approx(0.5, abs=0.04)
+    assert found / off == pytest.approx(0.95, abs=0.02)
+
+
 def test_predictions_are_those_of_the_strategy_in_finished_episodes(surface: Surface) -> None:
     own = [replace(s, source="controller", episode=2) for s in drawn(surface, 5)]
-    foreseen = [replace(s, predicted_reward=s.reward + 0.1) for s in own]
+    foreseen = [foreseeing(s, s.losses.relative + 0.1) for s in own]
     few = [replace(s, episode=3) for s in foreseen[:2]]
     chance = [replace(s, source="random", predicted_reward=0.0) for s in foreseen]
-    alike = [replace(s, episode=4, predicted_reward=0.5) for s in foreseen]
+    alike = [replace(foreseeing(s, 0.3), episode=4) for s in own]
     unfinished = [replace(s, episode=5) for s in foreseen]
-    two, three, four = predictions_of([*foreseen, *few, *chance, *alike, *unfinished], {2, 3, 4})
+    states = [*foreseen, *few, *chance, *alike, *unfinished]
+    two, three, four = predictions_of(states, {2, 3, 4}, REWARD)
     assert (two.episode, two.pairs, two.spearman) == (2, 5, pytest.approx(1))
     assert two.rmse == pytest.approx(0.1)
     assert (three.pairs, three.spearman, three.rmse) == (2, None, None)
     assert (four.pairs, four.spearman) == (5, None)
     assert four.rmse is not None
+
+
+def foreseeing(state: ExploredState, loss: float) -> ExploredState:
+    """With the reward that was predicted of a loss."""
+    return replace(state, predicted_reward=REWARD.of_loss(loss, state.latency_ratio))
+
+
+def test_who_knows_the_latency_alone_foresees_nothing(surface: Surface) -> None:
+    """Though its predicted rewards go with the true ones where latency has a price."""
+    steep = RewardFunction("relative", -1.0, 0.6)
+    rng = np.random.default_rng(5)
+    guessed = [
+        replace(
+            s,
+            source="gp",
+            reward=steep.of_loss(s.losses.relative, s.latency_ratio),
+            predicted_reward=steep.of_loss(float(rng.uniform(0.2, 0.4)), s.latency_ratio),
+        )
+        for s in drawn(surface, 200)
+    ]
+    (found,) = predictions_of(guessed, {1}, steep)
+    assert found.spearman == pytest.approx(0, abs=0.15)
+    assert spearmanr([(s.predicted_reward, s.reward) for s in guessed]).statistic > 0.8
 
 
 @pytest.mark.parametrize("axis", ["layers", "hidden", "activation"])
@@ -162,24 +218,47 @@ def test_chance_is_what_brute_force_says(surface: Surface, picked: int) -> None:
 
 def test_an_analysis_in_words(surface: Surface) -> None:
     states = drawn(surface, 30)
-    noise = Noise(0.002, 20, 20)
+    noise = KnownNoise(0.002, 20, 20)
     found = analyse(states, {1}, REWARD, "reward", noise, ratios(surface))
     assert found.within_noise is not None
     assert max(states, key=lambda s: s.reward).architecture not in found.within_noise
-    words = " ".join(in_words(found, 30, 60))
+    words = " ".join(in_words(found, "reward", 30, 60))
     assert "standard deviation of 0.0020 (20 degrees of freedom, from 20 states)" in words
     assert "as many random states (30 of 2400)" in words
     assert "% of draws at least the" in words
     assert "That is an estimate" in words
+    of_table = replace(found, noise=replace(noise, table="minilm"))
+    assert "20 states of the table minilm, trained as these are)" in " ".join(
+        in_words(of_table, "reward", 30, 60)
+    )
     front = analyse(states, {1}, REWARD, "front", noise, None)
-    assert (front.within_noise, front.chance) == (None, None)
-    assert "latencies of the other states are not stored" in in_words(front, 30, 60)[-1]
+    assert front.chance is None
+    assert "latencies of the other states are not stored" in in_words(front, "front", 30, 60)[-1]
+
+
+def test_with_goal_front_the_front_is_what_others_are_compared_with(surface: Surface) -> None:
+    states = drawn(surface, 30)
+    front = {states[i].architecture for i in pareto_front([points_of(s) for s in states])}
+    most = analyse(states, {1}, REWARD, "front", KnownNoise(1.0, 20, 20), None)
+    assert most.within_noise is not None
+    assert len(most.within_noise) == 30 - len(front)
+    assert not front & set(most.within_noise)
+    assert f"cannot tell {30 - len(front)} other states from those of the front" in " ".join(
+        in_words(most, "front", 30, 60)
+    )
+    none = analyse(states, {1}, REWARD, "front", KnownNoise(1e-9, 20, 20), None)
+    assert none.within_noise == []
+    assert "off the front is beaten by more than noise" in " ".join(in_words(none, "front", 30, 60))
+
+
+def points_of(state: ExploredState) -> tuple[float, float]:
+    return state.losses.relative, state.latency_ratio
 
 
 def test_what_is_not_known_is_said_with_how_to_get_it(surface: Surface) -> None:
     found = analyse(drawn(surface, 3), {1}, REWARD, "reward", None, ratios(surface))
     assert found == Analysis(None, None, [], None, None, None)
-    words = in_words(found, 3, 60)
+    words = in_words(found, "reward", 3, 60)
     assert "`kdnas sweep --steps 60 --seeds 1,2 --states 20`" in words[0]
     assert "12 states" in words[-1]
-    assert "another proxy.seed" in in_words(found, 3, None)[0]
+    assert "another proxy.seed" in in_words(found, "reward", 3, None)[0]
