@@ -275,7 +275,7 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     plain["proxy"] |= {"steps": 60}
     plain["corpus"] |= {"fingerprint": "one"}
     other = demo_data.spec("other")
-    other["proxy"] |= {"steps": 120}
+    other["proxy"] |= {"steps": 120, "learning_rate": 5e-4, "batch_size": 8}
     other["corpus"] |= {"fingerprint": "two", "max_length": 64}
     other["student"] |= {"init": "random"}
     other["limits"] |= {"max_latency_ratio": 0.3}
@@ -291,8 +291,8 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     notice, figures = page.locator("#problem .notice"), page.locator("#figures tr")
     page.goto(f"{service.url}/compare?search=plain&search=other")
     expect(notice).to_have_text(
-        "These searches differ in text, greatest length, steps, start of students, limits and "
-        "latency table, so what they have found does not mean the same."
+        "These searches differ in text, greatest length, steps, learning rate, batch size, start "
+        "of students, limits and latency table, so what they have found does not mean the same."
     )
     for label, cells in {
         "Limits": ["–", "30 % of the teacher's latency"],

@@ -104,6 +104,8 @@ const ALIKE = [
   ["text", ({ spec }) => spec.corpus.fingerprint, ({ spec }) => spec.corpus.source],
   ["greatest length", ({ spec }) => spec.corpus.max_length],
   ["steps", ({ spec }) => spec.proxy?.steps, ({ spec: { proxy } }) => [proxy?.steps, proxy?.epochs, proxy?.fraction]],
+  ["learning rate", ({ spec }) => spec.proxy?.learning_rate],
+  ["batch size", ({ spec }) => spec.proxy?.batch_size],
   ["start of students", ({ spec }) => spec.student?.init],
   ["search space", ({ spec, space_size: size }) => size && [spec.space, size], ({ spec }) => spec.space],
   ["limits", ({ spec }) => limitsOf(spec.limits)],
