@@ -5,6 +5,7 @@ They stand beside every result, so that what a strategy is worth can be seen.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,9 +22,9 @@ from kdnas.search_space import SearchSpace
 class _Ordered(Stateless):
     """Proposes states in an order; ties go to the lower index."""
 
+    @abstractmethod
     def key(self, index: int) -> float:
         """Where a state stands: the smallest is proposed first."""
-        raise NotImplementedError
 
     def ask(
         self, episode: int, count: int, allowed: Sequence[int], history: History

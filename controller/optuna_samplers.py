@@ -6,6 +6,7 @@ own; what a sampler draws comes from seed and episode.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,17 +35,17 @@ class _OptunaStrategy(Stateless):
     """Asks a sampler for the rank of a state's value on each axis."""
 
     @property
+    @abstractmethod
     def directions(self) -> tuple[StudyDirection, ...]:
         """Of the values of a study."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sampler(self, seed: int, history: History) -> BaseSampler:
         """A fresh sampler that draws from a seed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def values(self, observation: Observation) -> list[float]:
         """What a study is told of a state that was trained."""
-        raise NotImplementedError
 
     def loss_and_latency(self, observation: Observation) -> list[float]:
         """Both of a state that was trained."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC
 from collections.abc import Sequence
 
 from kdnas.errors import SpecError
@@ -11,7 +12,7 @@ from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
 
 
-class Stateless:
+class Stateless(ABC):
     """A strategy that is a function of seed and history; gives all but ``ask``."""
 
     name: str
