@@ -121,6 +121,7 @@ def test_a_sweep_of_two_seeds_counts_its_states_once(
         jobs.set_status(session, made.id, "paused")
     page.goto(f"{service.url}/sweeps/{made.id}")
     expect(page.locator("#summary")).to_contain_text("3 of 10: 5 states under 2 seeds")
+    page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         jobs.delete_job(session, made.id)
 
@@ -139,6 +140,7 @@ def test_a_sweep_that_has_read_nothing_says_so(
     expect(page.locator("#tradeoff")).to_contain_text("No state has been read yet.")
     expect(page.locator("#foretold")).to_contain_text("There is one reading of each state.")
     expect(page.get_by_role("link", name="CSV")).to_have_count(0)
+    page.goto("about:blank")  # or it would go on reading what is gone
     with service.database.write() as session:
         jobs.delete_job(session, made.id)
 
