@@ -24,7 +24,7 @@ from study_files import publish
 
 from api.tabular import compare_strategies
 from controller.encoding import Array, StateEncoder
-from controller.learning import DOUBT, LearningController, sequences_of
+from controller.learning import LearningController, sequences_of
 from kdnas.records import Proposal
 from kdnas.search.protocols import History, SearchProblem
 
@@ -122,16 +122,20 @@ class FewerCells(_Patched):
     constants: ClassVar = {"lstm.CELLS": 16}
 
 
-class NoDoubt(_Patched):
-    """The regression's own uncertainty."""
+class MoreDoubt(LearningController):
+    """Four times the regression's own uncertainty."""
 
-    constants: ClassVar = {"learning.DOUBT": 1.0}
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.confidence *= 4
 
 
-class Greedy(_Patched):
+class Greedy(LearningController):
     """The best predictions, without upper confidence."""
 
-    constants: ClassVar = {"learning.DOUBT": 0.0}
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.confidence = 0.0
 
 
 class DrawnFirst(_Patched):
@@ -206,7 +210,7 @@ class Thompson(LearningController):
         """Draw a member, and losses from it."""
         member = belief._members[self._rng.integers(len(belief._members))]
         variances, axes = np.linalg.eigh(member._covariance)
-        deviations = DOUBT * np.sqrt(variances.clip(min=0))
+        deviations = np.sqrt(variances.clip(min=0))
         drawn: Array = axes @ (deviations * self._rng.normal(size=len(deviations)))
         return member.mean + member._features @ drawn
 
@@ -286,7 +290,7 @@ class RandomShare(LearningController):
 
 VARIANTS: Final = (
     NoSequence, Untrained, LongerTraining, ShorterTraining, SlowerLearning, MoreCells, FewerCells,
-    OneMember, AtOnce, OneHot, NoSize, DrawnFirst, NoDoubt, Greedy, Thompson, LikePicks,
+    OneMember, AtOnce, OneHot, NoSize, DrawnFirst, MoreDoubt, Greedy, Thompson, LikePicks,
     LastEpisode, PredictsReward, AsTheyAre, RandomShare,
 )  # fmt: skip
 BESIDE: Final = ("controller", "gp", "gp-thompson", "random", "controller-once")

@@ -10,7 +10,6 @@ says where a look may pay (as in Riquelme et al. 2018, "neural linear").
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
 from sklearn.linear_model import BayesianRidge
@@ -24,9 +23,6 @@ from kdnas.search.protocols import History, SearchProblem
 from kdnas.search_space import SearchSpace
 from kdnas.specs.search import ControllerSpec
 from kdnas.specs.strategies import ControllerStrategySpec
-
-DOUBT: Final = 4.0
-"""By how much a regression on what it has learned itself is too sure: measured over tables."""
 
 
 class LearningController(Modelled):
@@ -150,7 +146,7 @@ class _Mixture:
     def deviation(self) -> Array:
         """Of the losses, without the noise that a training would add."""
         within = np.mean([member.variance for member in self._members], axis=0)
-        deviation: Array = DOUBT * np.sqrt(within + self._between)
+        deviation: Array = np.sqrt(within + self._between)
         return deviation
 
     def look(self, position: int) -> None:
