@@ -59,8 +59,8 @@ def test_a_field_that_does_not_fit_is_named_before_anything_is_sent(
     episodes.fill("0")
     episodes.blur()
     expect(page.locator('[data-path="controller.episodes"] .error')).to_have_text("At least 1.")
-    page.get_by_label("Begin with").select_option("laptop")
-    expect(episodes).to_have_value("4")
+    page.get_by_label("Begin with").select_option("cluster")
+    expect(episodes).to_have_value("10")
     expect(episodes).to_have_attribute("aria-invalid", "false")
     expect(page.locator('[data-path="controller.episodes"] .error')).to_be_hidden()
     assert keys == []
@@ -69,6 +69,7 @@ def test_a_field_that_does_not_fit_is_named_before_anything_is_sent(
 def test_a_search_is_started(page: Page, service: Service) -> None:
     keys = keys_of_posts(page)
     page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Begin with").select_option("")
     page.get_by_label("Name", exact=True).fill("from-the-form")
     page.get_by_label("Teacher", exact=True).fill("minilm")
     page.get_by_label("Episodes").fill("3")
@@ -129,6 +130,7 @@ def test_rungs_are_asked_for_and_told_at_their_field(
 ) -> None:
     complaints.expected.append("422")
     page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Begin with").select_option("")
     page.get_by_text("The request as JSON").click()
     rungs, keep = (page.locator(f'[data-path="proxy.{name}"]') for name in ("rungs", "keep"))
     options = get_type_hints(search, include_extras=True)
@@ -159,6 +161,7 @@ def test_a_strategy_has_fields_of_its_own(page: Page, service: Service) -> None:
         return json.loads(page.locator("#form pre").inner_text()).get("controller")
 
     page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Begin with").select_option("")
     page.get_by_text("The request as JSON").click()
     chooser = page.get_by_label("Strategy")
     expect(chooser.locator("option")).to_have_text(
@@ -228,7 +231,7 @@ def test_a_search_begins_with_a_preset(page: Page, service: Service) -> None:
         ["the defaults", "the preset cluster", "the preset laptop", "the preset paper"]
     )
     assert page.locator("main select").first.get_attribute("id") == "preset"
-    begin.select_option("laptop")
+    expect(begin).to_have_value("laptop")  # as the command line
     expect(page.get_by_label("Goal")).to_have_value("front")
     expect(page.get_by_label("Strategy")).to_have_value("gp")
     expect(page.get_by_label("Episodes")).to_have_value("4")
@@ -265,11 +268,53 @@ def test_a_search_begins_with_a_preset(page: Page, service: Service) -> None:
         jobs.delete_job(session, stored.id)
 
 
+def test_what_was_typed_stays_where_the_objective_changes(page: Page, service: Service) -> None:
+    def body() -> Any:
+        return json.loads(page.locator("#form pre").text_content() or "")
+
+    page.goto(f"{service.url}/searches/new")
+    begin, objective = page.get_by_label("Begin with"), page.get_by_label("Objective")
+    episodes, strategy = page.get_by_label("Episodes"), page.get_by_label("Strategy")
+    rate = page.locator('[data-path="proxy.learning_rate"] input')
+    expect(rate).to_have_value("0.001")
+    page.get_by_label("Name", exact=True).fill("typed")
+    episodes.fill("7")
+    strategy.select_option("evolution")
+    objective.select_option("od")
+    expect(rate).to_have_value("0.0002")
+    page.reload()
+    expect(rate).to_have_value("0.0002")
+    page.get_by_text("All other settings").click()
+    page.get_by_text("Short training of a candidate").click()
+    rate.fill("0.0003")
+    objective.select_option("hs")
+    weight = page.locator('[data-path="objective.last_weight"] input')
+    expect(weight).to_have_value("3")
+    asked = body()
+    assert (asked["name"], asked["goal"]) == ("typed", "front")
+    assert asked["controller"]["episodes"] == 7
+    assert asked["controller"]["strategy"] == {"name": "evolution"}
+    assert asked["proxy"]["learning_rate"] == 0.0003
+    begin.select_option("")
+    expect(page.get_by_label("Goal")).to_have_value("")
+    assert body() == {
+        "name": "typed",
+        "controller": {"episodes": 7, "strategy": {"name": "evolution"}},
+        "objective": {"name": "hs"},
+        "proxy": {"learning_rate": 0.0003},
+    }
+    begin.select_option("paper")  # who chooses one wants what it says
+    expect(episodes).to_have_value("15")
+    expect(strategy).to_have_value("controller")
+    assert body()["name"] == "typed"
+
+
 def test_an_objective_has_fields_of_its_own(page: Page, service: Service) -> None:
     def objective() -> object:
         return json.loads(page.locator("#form pre").inner_text()).get("objective")
 
     page.goto(f"{service.url}/searches/new")
+    page.get_by_label("Begin with").select_option("")
     page.get_by_text("The request as JSON").click()
     assert objective() is None
     chooser = page.get_by_label("Objective")

@@ -5,9 +5,11 @@ import { byId, el, problem, show } from "./dom.js";
 import { put } from "./form.js";
 
 const chooser = byId("preset");
+const BEGINS = "laptop"; // as the command line
 
 /**
- * Let a preset fill the fields; what has no field goes along in the body.
+ * Let a preset fill the fields; what has no field goes along in the body. Where rates change with
+ * what is learned, what was typed stays as it is.
  *
  * @param {HTMLFormElement} form
  * @param {import("./form.js").SpecForm} spec
@@ -19,38 +21,50 @@ export function offerPresets(form, spec, presets, { part, prefix = "" }) {
   const options = presets.map(({ name }) => el("option", { value: name }, `the preset ${name}`));
   show(chooser, el("option", { value: "" }, "the defaults"), options);
   byId("presets").hidden = false;
-  const objective = () => form.elements.namedItem(learned).value;
+  const field = (path) => form.elements.namedItem(path);
+  const objective = () => field(learned).value;
   const wanted = () => (chooser.value ? `${chooser.value} ${objective()}` : "");
   const values = async () => {
     if (!chooser.value) return [];
-    const { items } = await get("/presets", objective() ? { objective: objective() } : {});
+    const items = objective() ? (await get("/presets", { objective: objective() })).items : presets;
     const chosen = items.find(({ name }) => name === chooser.value);
     return leaves(chosen[part]).filter(([path]) => path !== learned);
   };
-  chooser.value = history.state?.preset ?? ""; // its values come back with the form's
-  let filled = history.state?.presetOf ?? "";
-  let paths = history.state?.presetPaths ?? [];
-  const fill = async () => {
+  const { preset, presetOf, presetWrote } = history.state ?? {};
+  chooser.value = preset ?? BEGINS; // what it wrote comes back with the form's fields
+  let filled = presetOf ?? "";
+  let wrote = new Map(presetWrote); // path → what the preset put there
+  const isTyped = (path) => field(path) !== null && field(path).value !== (wrote.get(path) ?? "");
+  // Where somebody chose another strategy, say, the preset's options are not those of it.
+  const choosing = (path) => path.replace(/(?<=\.)[^.]+$/, "name");
+  const isOthers = (path) => isTyped(path) || (choosing(path) !== learned && isTyped(choosing(path)));
+  const fill = async (isChosen) => {
     const now = wanted();
     if (now === filled) return; // as where the browser goes back to it
     const found = await values();
     if (now !== wanted()) return; // chosen anew meanwhile
-    for (const path of paths) spec.set(path, "");
+    const before = wrote;
+    const paths = new Set([...before.keys(), ...found.map(([path]) => path)]);
+    const others = new Set([...paths].filter(isOthers));
+    wrote = new Map([...before].filter(([path]) => others.has(path)));
+    for (const path of before.keys()) if (!others.has(path)) spec.set(path, "");
     const extra = {};
     for (const [path, value] of found) {
+      if (!isChosen && others.has(path)) continue;
       if (!spec.set(path, asTyped(path, value))) put(extra, path, value);
+      wrote.set(path, field(path)?.value);
     }
     spec.extend(extra);
     show(byId("preset-problem"));
     filled = now;
-    paths = found.map(([path]) => path);
-    const kept = { preset: chooser.value, presetOf: filled, presetPaths: paths };
+    const kept = { preset: chooser.value, presetOf: filled, presetWrote: [...wrote] };
     history.replaceState({ ...history.state, ...kept }, "");
   };
-  const tell = () => fill().catch((error) => show(byId("preset-problem"), problem(error, tell)));
-  chooser.addEventListener("change", tell);
+  const tell = (isChosen) => fill(isChosen).catch((error) => show(byId("preset-problem"), problem(error, () => tell(isChosen))));
+  chooser.addEventListener("change", () => tell(true));
   // Rates go with what is learned. The fields of another objective are there before this is called.
-  form.elements.namedItem(learned).addEventListener("change", tell);
+  field(learned).addEventListener("change", () => tell(false));
+  if (preset === undefined) queueMicrotask(() => tell(false)); // after the fields of the alternatives
 }
 
 /** Paths and values of everything in a body that is no mapping. */
