@@ -52,7 +52,7 @@ FINDINGS: Final = (
     "",
     "- **To the end of a front comes a model soonest.** `gp` recommends 99 % of the hypervolume "
     "after 29 to 41 trainings on four of five tables, and after 100 on `rough`, where a part of "
-    "each loss is the state's own; `controller` after 28 to 43, and 127. NSGA-II takes 146 to 282, "
+    "each loss is the state's own; `controller` after 29 to 41, and 137. NSGA-II takes 146 to 282, "
     "TPE 141 to 279 or is not there after 300, draws 197 to 240 or are not there either.",
     "- **At first a rule of thumb is better than the models.** `size-only` learns nothing, and is "
     "ahead of them after 20 trainings on every table: half of the models' first picks are drawn, "
@@ -67,12 +67,12 @@ FINDINGS: Final = (
     "that start from their teacher are best at one end: at the default price (0.10) wide students "
     "of one layer on `minilm` and `minilm-wikitext`, the largest on `minilm-relations`. With the "
     "latencies of another machine the largest were it on `minilm`, too. Where relations are "
-    "learned `largest-first` has one of the best after 3 trainings, `gp` after 55, and draws after "
-    "74, so that after 60 `largest-first` is better by more than chance. Nobody knows beforehand "
-    "which end it will be; a price is for those who know what a halving of latency is worth to "
-    "them. The largest state as the first of its picks would let `gp` have the best of "
-    "`minilm-relations` at once, and on `rough` it took 41 trainings with it in place of 34 (six "
-    "seeds): it is not done, since settings are not chosen on that table.",
+    "learned `largest-first` has one of the best after 3 trainings, `gp` after 55, draws after 74 "
+    "and `controller` after 113, so that after 60 `largest-first` is better by more than chance. "
+    "Nobody knows beforehand which end it will be; a price is for those who know what a halving of "
+    "latency is worth to them. The largest state as the first of its picks would let `gp` have the "
+    "best of `minilm-relations` at once, and on `rough` it took 41 trainings with it in place of "
+    "34 (six seeds): it is not done, since settings are not chosen on that table.",
     "- **Within a latency the deepest and widest are nearly the best.** One of the first three "
     "picks of `gp` and `controller` is one of the best on all five tables where no start is known, "
     "as it is with `size-only`, of which they take half of their first picks; TPE takes 40 to 65 "
@@ -88,7 +88,7 @@ FINDINGS: Final = (
     "foretells: a model leads near them, and from there on draws, too, are lucky at times. Tried "
     "there: first picks that begin with the largest state (41 trainings in place of 34), or that "
     "are spread over latencies (45), six seeds each. The LSTMs are slower where the best stand "
-    "apart from what lies near them (2.1 times on `rough`, 1.7 on `minilm-relations`). With starts "
+    "apart from what lies near them (2.1 times on `minilm-relations`, 1.4 on `rough`). With starts "
     "known `gp` takes fifteen of its first twenty picks by them and draws the others, so that it "
     "is at best even with `reading-only`, and on `minilm-reward`, where the seventeenth is the "
     "first of the best, behind by four. Ties under `limit` are of first picks that are the same.",
