@@ -50,8 +50,8 @@ FINDINGS: Final = (
     "worse than upper confidence with the LSTMs, and no better with the Gaussian process. Three "
     "times as many epochs are good on `minilm` and bad on `rough`.",
     "- **A start that is known** is the strongest input. With it the controller has the front "
-    "after 15 trainings in place of 42 on `minilm`, 47 in place of 127 on `rough`, 10 of 43 on "
-    "`minilm-relations` and 12 of 28 on `minilm-wikitext`; on `additive` 29 both ways "
+    "after 15 trainings in place of 40 on `minilm`, 46 in place of 137 on `rough`, 10 of 41 on "
+    "`minilm-relations` and 12 of 31 on `minilm-wikitext`; on `additive` 29 both ways "
     "(docs/results/search.md).",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from kdnas.architecture import ACTIVATIONS, Architecture
 from kdnas.errors import SpecError, StoreError
 from kdnas.tabular.card import trainings_of
-from kdnas.tabular.files import dump_table, read_table, write_table
+from kdnas.tabular.files import arrow_reader, dump_table, read_table, write_table
 from kdnas.tabular.table import Key, StateRow, Table, TableRow
 
 HEAD = "layers,heads,hidden,intermediate,activation,loss,latency_ms"
@@ -185,3 +186,12 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     card = tmp_path / "card.parquet"
     write_table(Table(table.rows, table.states, None, {"a": math.pi}), card)
     assert read_table(card).card["a"] == math.pi
+
+
+def test_arrow_keeps_nothing_of_pythons() -> None:
+    """Or a thread of it that lets go as the program ends aborts the process."""
+    data = bytes(range(256))
+    before = sys.getrefcount(data)
+    reader = arrow_reader(data)
+    assert sys.getrefcount(data) == before
+    assert reader.read() == data
