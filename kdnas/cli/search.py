@@ -91,7 +91,7 @@ def search(
     rungs: Annotated[
         str | None,
         typer.Option(
-            help="Read losses after these steps, such as 30,120, and end trainings there that "
+            help="Read losses after these steps, such as 0,30, and end trainings there that "
             "promise too little."
         ),
         At("proxy.rungs", common.listed),

@@ -277,7 +277,8 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     plain["proxy"] |= {"steps": 60}
     plain["corpus"] |= {"fingerprint": "one"}
     other = demo_data.spec("other")
-    other["proxy"] |= {"steps": 120, "learning_rate": 5e-4, "batch_size": 8}
+    other["proxy"] |= {"steps": 120, "learning_rate": 5e-4, "batch_size": 8, "rungs": [0, 30]}
+    other["controller"]["strategy"] = {"name": "gp", "acquisition": "thompson"}
     other["corpus"] |= {"fingerprint": "two", "max_length": 64}
     other["student"] |= {"init": "random"}
     other["limits"] |= {"max_latency_ratio": 0.3}
@@ -298,7 +299,10 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     )
     for label, cells in {
         "Limits": ["–", "30 % of the teacher's latency"],
+        "Strategy": ["controller", "gp"],
+        "Its options": ["variant learning, confidence 1", "acquisition thompson"],
         "Steps of a training": ["60", "120"],
+        "Rungs": ["–", "after 0, 30 steps, keep 5"],
         "Text": ["hub:wikimedia/wikipedia"] * 2,
         "Architectures of the space": ["2,400"] * 2,
         "Price of latency": [re.compile(r"\d")] * 2,

@@ -181,3 +181,13 @@ function inWords({ type, kind, payload }) {
 
 /** Name the strategy of a search's controller; a request from before strategies had options is its name. */
 export const strategyOf = ({ strategy }) => strategy.name ?? strategy;
+
+/** Say with which options the strategy of a search's controller proposes. */
+export function optionsOf({ strategy }) {
+  const { name, options, ...own } = strategy.name ? strategy : {};
+  // A request holds those of all variants of the controller, of which each goes by its own.
+  const idle = own.variant === "learning" ? /^epsilon_/ : /^confidence$/;
+  const isMeant = ([option, value]) => value != null && !(own.variant && idle.test(option));
+  const told = Object.entries({ ...own, ...options }).filter(isMeant);
+  return told.map(([option, value]) => `${option.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ") || "–";
+}

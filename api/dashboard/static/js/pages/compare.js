@@ -5,7 +5,7 @@ import { Chart, curve, seriesColour } from "../charts.js";
 import { byId, el, problem, show, throttled } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, fixed, millions, ms, percent, whole } from "../format.js";
-import { chip, strategyOf } from "../parts.js";
+import { chip, optionsOf, strategyOf } from "../parts.js";
 import { bestOf, figureOf, figuresSoFar, foundBy, soFar } from "../search/found.js";
 import { plainTable } from "../table.js";
 
@@ -58,6 +58,7 @@ const ROWS = [
   ["Architectures explored", ({ search }) => whole(search.summary?.explored)],
   ["Episodes", ({ search }) => `${whole(search.num_episodes_finished)} of ${whole(search.spec.controller.episodes)}`],
   ["Strategy", ({ search }) => strategyOf(search.spec.controller)],
+  ["Its options", ({ search }) => optionsOf(search.spec.controller)],
   ["Teacher", ({ search }) => search.spec.teacher.ref],
   ["Objective", ({ search }) => search.spec.objective.name],
   ["Goal", ({ search }) => search.goal],
@@ -66,6 +67,7 @@ const ROWS = [
   ["Target latency β", ({ search }) => (search.goal === "reward" ? `${percent(search.spec.reward.beta)} of the teacher's` : "–")],
   ["Limits", ({ search }) => limitsOf(search.spec.limits)],
   ["Steps of a training", ({ search }) => whole(search.spec.proxy?.steps)],
+  ["Rungs", ({ search }) => rungsOf(search.spec.proxy)],
   ["Text", ({ search }) => search.spec.corpus.source.join(", ")],
   ["Architectures of the space", ({ search }) => whole(search.space_size)],
   ["Time", ({ search }) => timeOf(search)],
@@ -81,6 +83,8 @@ function limitsOf({ max_latency_ratio: ratio, max_latency_ms: time, max_params_m
   ].filter(Boolean);
   return bounds.join(", ") || "–";
 }
+
+const rungsOf = ({ rungs, keep } = {}) => (rungs?.length ? `after ${rungs.join(", ")} steps, keep ${keep}` : "–");
 
 function timeOf(search) {
   if (!search.started_at) return "–";

@@ -26,7 +26,7 @@ formPage(["/schemas/search", "/presets"], (form, schema, { items: presets }) => 
           ...episodes(),
           { path: "proxy.fraction", label: "Share of the text", help: "Of the training text that a candidate learns from." },
           { path: "proxy.epochs", label: "Passes over it", help: "How often a candidate sees that share." },
-          { path: "proxy.rungs", label: "Rungs", help: "Read losses after these steps, such as 30,120, and end trainings there that promise too little." },
+          { path: "proxy.rungs", label: "Rungs", help: "Read losses after these steps, such as 0,30, and end trainings there that promise too little." },
           { path: "proxy.keep", label: "Keep", help: "With rungs: go on with what may be one of so many best." },
         ],
       },
