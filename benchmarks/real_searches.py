@@ -279,11 +279,7 @@ def of_all_seeds(
 
 def page(result: Mapping[str, Any]) -> str:
     """Word what was found."""
-    columns = list(next(iter(result["strategies"].values())))
-    rows = [
-        f"| `{name}` | " + " | ".join(_cell(values[what]) for what in columns) + " |"
-        for name, values in result["strategies"].items()
-    ]
+    columns = _columns(result)
     return "\n".join(
         [
             "# Real searches",
@@ -295,9 +291,7 @@ def page(result: Mapping[str, Any]) -> str:
             f"{_finals_words(columns, result.get('torch', ()))} Means over searches with the "
             "lowest and the highest.",
             "",
-            f"| strategy | {' | '.join(columns)} |",
-            "|---" * (1 + len(columns)) + "|",
-            *rows,
+            *rows(result),
             "",
             "`size-only` goes by size alone, and `reading-only` by how all states start, which a "
             "sweep reads before; they draw nothing, and each is one search. No other strategy "
@@ -313,6 +307,19 @@ def page(result: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def rows(result: Mapping[str, Any]) -> Iterator[str]:
+    """A row a strategy, below the heads."""
+    columns = _columns(result)
+    yield f"| strategy | {' | '.join(columns)} |"
+    yield "|---" * (1 + len(columns)) + "|"
+    for name, values in result["strategies"].items():
+        yield f"| `{name}` | " + " | ".join(_cell(values[what]) for what in columns) + " |"
+
+
+def _columns(result: Mapping[str, Any]) -> list[str]:
+    return list(next(iter(result["strategies"].values())))
 
 
 def _picture_words(name: str | None) -> list[str]:

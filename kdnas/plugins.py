@@ -27,8 +27,10 @@ def import_named(kind: str, name: str) -> Any:
     """
     module_name, _, attribute = name.partition(":")
     try:
+        if not module_name:  # for which there is a ValueError, as there may be one of the module's
+            raise ImportError("it names no module")
         return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise SpecError(
             f"{kind} {name!r} cannot be imported: {_line(error)}; "
             "write package.module:Class and check that the package is installed"

@@ -1,5 +1,6 @@
 """The study of searches asks each question once, and prints what is missed as missed."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -70,6 +71,18 @@ def test_a_bar_that_is_missed_is_said_to_be(study: ModuleType) -> None:
     ]  # fmt: skip
 
 
+def test_a_bar_that_a_budget_is_too_small_for_is_said_to_be_open(study: ModuleType) -> None:
+    found = result(
+        standing("gp", 20, 0.01, None),
+        standing("controller", 20, 0.01, 0.5, [1, 1, 1]),
+        standing("random", None, 0.02, 0.01, [None, 2.5, None]),  # not after 60: 3 times at least
+        standing("tpe", None, 0.02, 0.01, [None] * 3),
+    )
+    *_, row, _ = study.bars({study.Cell("a", "front", False): found})
+    cells = [part.strip() for part in row.strip("|").split("|")]
+    assert cells[2:4] == ["it never (2.5 to never): more than 3.0, **not shown**", "it never"]
+
+
 def test_who_never_solves_a_question_meets_no_bar(study: ModuleType) -> None:
     found = result(
         standing("gp", None, 0.5, None),
@@ -111,3 +124,10 @@ def test_the_page_has_every_strategy_and_a_picture(study: ModuleType, tmp_path: 
     drawn = study.page({study.Cell("a", "front", True): found}, tmp_path / "search")
     assert "![regret](search-a-front.png)" in drawn
     assert "goal `limit` (max_latency_ratio 0.4), starts known" in page
+    assert "## Real searches" not in page
+    figures = {"hypervolume after 60": [3.5, 4.0], "final loss ≤ 0.1": [0.25, None]}
+    real = {"strategies": {"gp": figures, "random": figures}}
+    (tmp_path / "real_searches.json").write_text(json.dumps(real))
+    page = study.page({cell: found}, tmp_path / "search")
+    assert "| `gp` | 3.7500 (3.5000 to 4.0000) |" in page
+    assert "(real_searches.png)" in page

@@ -36,6 +36,7 @@ def test_what_cannot_be_imported_is_explained(name: str) -> None:
     ("text", "said"),
     [
         ("def broken(:", "SyntaxError: invalid syntax"),
+        ("raise ValueError('a wrong number')", "ValueError: a wrong number"),
         ("raise RuntimeError('no card here')", "RuntimeError: no card here"),
         ("raise SystemExit", "SystemExit"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),

@@ -20,6 +20,17 @@ export const SPACE = {
   path: "space.kind", label: "Search space", choices: ["scaled", "paper"], help: "The paper's 2400 architectures, or the same proportions scaled to the teacher.",
 };
 
+const GOALS = {
+  reward: "reward: the highest reward",
+  limit: "limit: the lowest loss within the limits",
+  front: "front: low losses at every latency",
+};
+
+export const goal = (prefix = "") => ({
+  path: `${prefix}goal`, wide: true, words: GOALS,
+  help: "Take the reward if you have a price for latency, a limit if you have a latency in mind, and the front to choose later. The price and the target are of the reward; a limit holds with any goal.",
+});
+
 export const episodes = (prefix = "") => [
   { path: `${prefix}controller.episodes`, label: "Episodes", help: "Rounds of proposing, training and learning." },
   { path: `${prefix}controller.candidates`, label: "Candidates an episode", help: "Students trained in each round." },

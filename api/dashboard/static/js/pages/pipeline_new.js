@@ -1,6 +1,6 @@
 // The form that launches a pipeline.
 
-import { NAME, episodes, folded, formPage, goTo, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
+import { NAME, episodes, folded, formPage, goTo, goal, length, nameTasks, objective, scoring, strategy, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
 import { offerPresets } from "../presets.js";
 
@@ -26,6 +26,7 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
           { path: "choose.top", label: "So many of the highest reward", node: TOP, help: "Leave it empty where you give budgets." },
           { path: "choose.latency_budgets_ms", label: "Or the best within each latency", unit: "ms", node: BUDGETS, help: "One budget a line." },
           { path: "choose.latency_budgets_ratio", label: "Or within each share of the teacher's", node: BUDGETS, help: "Of its latency, such as 0.5; one a line." },
+          goal("search."),
           ...episodes("search."),
         ],
       },

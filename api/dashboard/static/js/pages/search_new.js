@@ -1,14 +1,8 @@
 // The form that starts a search.
 
-import { NAME, SPACE, episodes, folded, formPage, goTo, objective, strategy, teacher, text } from "../fields.js";
+import { NAME, SPACE, episodes, folded, formPage, goTo, goal, objective, strategy, teacher, text } from "../fields.js";
 import { SpecForm } from "../form.js";
 import { offerPresets } from "../presets.js";
-
-const GOALS = {
-  reward: "reward: the highest reward",
-  limit: "limit: the lowest loss within the limits",
-  front: "front: low losses at every latency",
-};
 
 formPage(["/schemas/search", "/presets"], (form, schema, { items: presets }) => {
   const spec = new SpecForm(form, schema, {
@@ -35,10 +29,7 @@ formPage(["/schemas/search", "/presets"], (form, schema, { items: presets }) => 
       {
         title: "What is best",
         fields: [
-          {
-            path: "goal", wide: true, words: GOALS,
-            help: "Take the reward if you have a price for latency, a limit if you have a latency in mind, and the front to choose later. The price and the target are of the reward; a limit holds with any goal.",
-          },
+          goal(),
           { path: "reward.latency_price", label: "Price of latency", help: "With 0.1 a student that takes twice as long must explain ten per cent more of the signal." },
           { path: "reward.beta", label: "Target latency β", unit: "share of the teacher's", help: "A student at this share of the teacher's latency is neither paid nor charged for it." },
           { path: "limits.max_latency_ratio", label: "Never slower than", unit: "share of the teacher's", help: "Slower architectures are not tried at all." },
