@@ -48,7 +48,8 @@ FINDINGS: Final = (
     "regression's own uncertainty is no better on any table than its own or none, with goal "
     "`reward` on `rough` neither (69 trainings in place of 47; 20 seeds). Thompson's draws are "
     "worse than upper confidence with the LSTMs, and no better with the Gaussian process. Three "
-    "times as many epochs are good on `minilm` and bad on `rough`.",
+    "times as many epochs are good on `minilm` and bad on `rough`. A warm start from other "
+    "searches or tables was not tried.",
     "- **A start that is known** is the strongest input. With it the controller has the front "
     "after 15 trainings in place of 40 on `minilm`, 46 in place of 137 on `rough`, 10 of 41 on "
     "`minilm-relations` and 12 of 31 on `minilm-wikitext`; on `additive` 29 both ways "
