@@ -278,7 +278,11 @@ def test_what_searches_differ_in_is_named_where_they_are_compared(
     plain["corpus"] |= {"fingerprint": "one"}
     other = demo_data.spec("other")
     other["proxy"] |= {"steps": 120, "learning_rate": 5e-4, "batch_size": 8, "rungs": [0, 30]}
-    other["controller"]["strategy"] = {"name": "gp", "acquisition": "thompson"}
+    other["controller"]["strategy"] = {
+        "name": "gp",
+        "acquisition": "thompson",
+        "confidence": 1,
+    }
     other["corpus"] |= {"fingerprint": "two", "max_length": 64}
     other["student"] |= {"init": "random"}
     other["limits"] |= {"max_latency_ratio": 0.3}

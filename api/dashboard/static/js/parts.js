@@ -185,9 +185,10 @@ export const strategyOf = ({ strategy }) => strategy.name ?? strategy;
 /** Say with which options the strategy of a search's controller proposes. */
 export function optionsOf({ strategy }) {
   const { name, options, ...own } = strategy.name ? strategy : {};
-  // A request holds those of all variants of the controller, of which each goes by its own.
-  const idle = own.variant === "learning" ? /^epsilon_/ : /^confidence$/;
-  const isMeant = ([option, value]) => value != null && !(own.variant && idle.test(option));
+  // A request holds those of all variants, of which each goes by its own.
+  const byDraws = own.acquisition === "thompson" || ["paper", "once"].includes(own.variant);
+  const idle = [...(byDraws ? ["confidence"] : []), ...(own.variant === "learning" ? ["epsilon_start", "epsilon_min", "epsilon_decay"] : [])];
+  const isMeant = ([option, value]) => value != null && !idle.includes(option);
   const told = Object.entries({ ...own, ...options }).filter(isMeant);
   return told.map(([option, value]) => `${option.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ") || "–";
 }
