@@ -28,13 +28,13 @@ ROWS = [row("b", 0.1, 0.6), row("a", 0.1, 0.6), row("c", 0.3, 0.4), row("d", 0.9
 
 def test_starts_are_read_after_all_who_must_not_know_them(study: ModuleType) -> None:
     names = [job.name for job in study.plan()]
-    assert len(names) == len(set(names)) == 3 * 4 + 5
+    assert len(names) == len(set(names)) == 3 * 4 + 7
     assert names[-2:] == ["starts", "reading-only-0"]
     trained = [job.command for job in study.plan() if job.command[0] == "search"]
     assert all("--no-reuse" in command for command in trained)
     goals = [command[command.index("--goal") + 1] for command in trained]
-    assert (goals.count("front"), goals.count("limit")) == (14, 2)
-    assert ["--rungs" in command for command in trained].count(True) == 1
+    assert (goals.count("front"), goals.count("limit")) == (14, 4)
+    assert ["--rungs" in command for command in trained].count(True) == 2
 
 
 def test_the_best_within_a_latency_is_taken(study: ModuleType) -> None:
@@ -112,7 +112,8 @@ def test_what_is_still_to_come_is_told(study: ModuleType) -> None:
     assert "final loss" not in page
     assert (
         "Searches that are still to come: 2 of `gp`, 3 of `controller`, 1 of `random`, 3 of "
-        "`tpe`, 1 of `size-only`, 1 of `limit`, 1 of `limit-rungs`, 1 of `reading-only`." in page
+        "`tpe`, 1 of `size-only`, 1 of `limit`, 1 of `limit-rungs`, 1 of `limit-long`, "
+        "1 of `limit-long-rungs`, 1 of `reading-only`." in page
     )
 
 
@@ -122,12 +123,16 @@ def test_within_a_latency_the_steps_are_told_with_what_they_found(study: ModuleT
     searches = {"gp-0": ROWS, "limit-0": rows, "limit-rungs-0": [ended, *rows[1:]]}
     assert list(study.fronts(searches)) == ["gp-0"]
     found = study.limited(searches)
-    assert found["limit-0"] == {"stopped": 0, "steps": 180, "loss": 0.4, "student": "c"}
-    assert found["limit-rungs-0"] == {"stopped": 1, "steps": 120, "loss": 0.4, "student": "c"}
+    assert found["limit-0"] == {
+        "trainings": 3, "stopped": 0, "steps": 180, "loss": 0.4, "student": "c",
+    }  # fmt: skip
+    assert found["limit-rungs-0"] == {
+        "trainings": 3, "stopped": 1, "steps": 120, "loss": 0.4, "student": "c",
+    }  # fmt: skip
     strategies = study.summary(study.fronts(searches), None)
     page = study.page({**FACTS, "strategies": strategies, "limited": found})
-    assert "| `limit-rungs-0` | 1 | 120 | 0.4000 | `c` |" in page
-    assert "of `limit`" not in page
+    assert "| `limit-rungs-0` | 0 | 3 | 1 | 120 | 0.4000 | `c` |" in page
+    assert "1 of `limit`" not in page
 
 
 @pytest.mark.parametrize("losses", [None, {"a": 0.3, "c": 0.2}])
