@@ -64,20 +64,30 @@ def cluster(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
                     logging_level=logging.ERROR,
                     configure_logging=True,
                 )
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-            where = f"the Ray cluster at {address!r}" if address else "a local Ray cluster"
-            reason = " ".join(str(error).split())[:200]
-            away = address is not None and isinstance(error, OSError)
-            raise (OutOfReachError if away else BackendError)(
-                f"{where} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or unset it and do "
-                "without a cluster: a search by --backend local, a distillation by one worker"
-            ) from None
+        except Exception as error:  # a plain one where a node is not up within half a minute
+            raise _told(error, address) from error
         try:
             yield
         finally:
             if shows_workers:
                 time.sleep(LAST_WORDS_SECONDS)
             ray.shutdown()
+
+
+def _told(error: Exception, address: str | None) -> BackendError:
+    """Say what Ray said."""
+    reason = " ".join(str(error).split())[:200]
+    without = "do without a cluster: a search by --backend local, a distillation by one worker"
+    if address is None:
+        return BackendError(
+            f"a local Ray cluster did not start ({reason}); try again when the machine is less "
+            f"busy, or {without}"
+        )
+    kind = OutOfReachError if isinstance(error, OSError) else BackendError
+    return kind(
+        f"the Ray cluster at {address!r} did not answer ({reason}); check KDNAS_RAY_ADDRESS, or "
+        f"unset it and {without}"
+    )
 
 
 def _quoted_python(address: str | None) -> dict[str, str] | None:

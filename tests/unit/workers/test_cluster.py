@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import pytest
+import ray
 
 from kdnas.errors import BackendError, OutOfReachError
 from workers.cluster import _quoted_python, cluster, environment
@@ -34,6 +36,23 @@ def test_an_address_that_cannot_be_one_is_no_cluster_that_is_away() -> None:
     with pytest.raises(BackendError, match="an address is host:port") as caught, cluster("here"):
         pass
     assert not isinstance(caught.value, OutOfReachError)
+
+
+def test_a_local_one_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is too busy for half a minute, which no test waits for, Ray says so."""
+
+    def init(**asked: Any) -> None:
+        assert asked["address"] == "local"
+        raise Exception("The current node timed out\n during startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    said = (
+        r"^a local Ray cluster did not start \(The current node timed out during startup\.\); try "
+        "again when the machine is less busy, or do without a cluster: a search by --backend "
+        "local, a distillation by one worker$"
+    )
+    with pytest.raises(BackendError, match=said), cluster(None):
+        pass
 
 
 def test_variables_are_set_for_a_while_and_never_over_the_users(
