@@ -303,7 +303,7 @@ def page(result: Mapping[str, Any]) -> str:
             "knows a start. `reading-only` covers a little more than the models (it is paid for by "
             "the reading of all states), `size-only` as much at first and less after 60 trainings; "
             f"both take a worse student within {RATIOS[0]:g} than `gp` in any of its searches, "
-            f"as one of `controller` does: students there stand in another order after "
+            "as one of `controller` does: students there stand in another order after "
             f"{FINAL_STEPS} steps than after {PROXY['steps']}.",
             *_limited_words(result["limited"]),
             *_missing_words(result),
