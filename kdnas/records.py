@@ -569,3 +569,98 @@ class LatencyTable:
     def ratio(self, architecture: Architecture) -> float:
         """Latency as a share of the teacher's."""
         return self.ms(architecture) / self.teacher_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What preparing distillations for a task has found out and their spec does not say.
+
+    Attributes:
+        task: name of the task, as papers write it.
+        kind: ``classification`` or ``regression``.
+        metric: key of the score that counts.
+        labels: class names in the order of the outputs; empty for a regression.
+        examples: part → its number of examples: ``train`` (to learn from), ``held-out`` (to choose
+            by), and what is reported.
+        data: fingerprint of the data.
+        teacher: ``ref``, ``fingerprint``, ``layers``, ``hidden``, ``parameters``, whether it was
+            ``tuned`` for this task here, its scores ``held_out`` and ``main``, and ``metrics`` by
+            evaluation set.
+        layers: scores of the pseudo-classifiers of the teacher, from the first layer on: ``layer``,
+            ``held_out``, ``main``.
+        student: ``name``, ``kind`` (``transformer``, ``bilstm`` or ``gated-cnn``), ``start`` in
+            words, ``layers``, ``hidden``, ``parameters``, ``trainable``.
+        settings: hyper-parameters with nothing left open.
+        warnings: sentences about the request that its user should know.
+    """
+
+    task: str
+    kind: str
+    metric: str
+    labels: tuple[str, ...]
+    examples: Mapping[str, int]
+    data: str
+    teacher: Mapping[str, Any]
+    layers: tuple[Mapping[str, Any], ...]
+    student: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; :meth:`from_json` takes it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TaskFacts:
+        """Read back what :meth:`to_json` gave."""
+        lists = {key: tuple(values[key]) for key in ("labels", "layers", "warnings")}
+        return cls(**{**values, **lists})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """What a student has learned by one method with one seed.
+
+    Attributes:
+        method: name of the method.
+        seed: of the run.
+        main: the task's score on what is reported.
+        metrics: evaluation set → metric → value.
+        held_out: score on the held-out tenth, of the epoch that was chosen by it.
+        chosen: ``stage`` and ``epoch`` whose weights were taken, and ``batch_size``,
+            ``learning_rate`` and ``beta`` that were trained with.
+        curve: ``stage``, ``epoch``, ``step``, mean training ``loss`` and ``held_out`` score of each
+            epoch, in order.
+        attention: of each epoch of the first stage, ``epoch`` and ``weights``: for each student
+            layer that attends the mean weight of each teacher layer over the held-out examples.
+            Empty where the method has no attention.
+        samples: of some held-out examples, ``id``, ``distances`` (from the label to what each
+            teacher layer says) and ``weights`` (of the last attending student layer) at the end of
+            the first stage; empty where there is no attention.
+        steps: optimiser steps made.
+        seconds: of training and scoring, over all interruptions.
+        error: why it came to nothing; all scores are then empty.
+    """
+
+    method: str
+    seed: int
+    main: float | None = None
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    held_out: float | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    curve: tuple[Mapping[str, Any], ...] = ()
+    attention: tuple[Mapping[str, Any], ...] = ()
+    samples: tuple[Mapping[str, Any], ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; :meth:`from_json` takes it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TaskRun:
+        """Read back what :meth:`to_json` gave."""
+        lists = {key: tuple(values[key]) for key in ("curve", "attention", "samples")}
+        return cls(**{**values, **lists})

@@ -25,6 +25,19 @@ MOST_POINTS = 100
 """Of a grid."""
 
 
+def seeds_from_count(value: Any) -> Any:
+    """Take a plain number n for the seeds 0 … n − 1; anything else stays.
+
+    Raises:
+        ValueError: it is not from 1 to 1000.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= 1000:
+            raise ValueError(f"give from 1 to 1000 seeds, not {value}")
+        return tuple(range(value))
+    return value
+
+
 class GridSpec(Spec):
     """Learning rates times epochs, of which the best pair is taken; by default as published.
 
@@ -160,11 +173,7 @@ class EvaluationPlanSpec(Spec):
     @field_validator("seeds", mode="before")
     @classmethod
     def _from_count(cls, value: Any) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if not 1 <= value <= 1000:
-                raise ValueError(f"give from 1 to 1000 seeds, not {value}")
-            return tuple(range(value))
-        return value
+        return seeds_from_count(value)
 
     @field_validator("seeds")
     @classmethod
