@@ -172,6 +172,17 @@ class Family:
         if self.layer_types:
             setattr(config, self.layer_types, getattr(config, self.layer_types)[:count])
 
+    def keep_layers(
+        self, model: nn.Module, config: PretrainedConfig, layers: Sequence[int]
+    ) -> None:
+        """Let a model and its configuration have only some of its layers, which count from 1."""
+        every = self.transformer_layers(model)
+        self.set_layers(model, nn.ModuleList(every[layer - 1] for layer in layers))
+        setattr(config, self.config_keys["layers"], len(layers))
+        if self.layer_types:
+            kinds = getattr(config, self.layer_types)
+            setattr(config, self.layer_types, [kinds[layer - 1] for layer in layers])
+
     def model_options(self) -> dict[str, Any]:
         """Options of the model's constructor that leave out the pooler."""
         return {"add_pooling_layer": False} if self.has_pooler else {}

@@ -144,13 +144,13 @@ class Scored:
 
     def main(self) -> float:
         """The task's score at present."""
-        return main_score(self.data.task, self._metrics(self._predictions()))
+        return main_score(self.data.task, self.metrics(self.predictions()))
 
     def result(self, trained: Trained, training: Training) -> TaskResult:
         """Score the trained model."""
         data, began = self.data, time.monotonic()
-        predictions = self._predictions()
-        metrics = self._metrics(predictions)
+        predictions = self.predictions()
+        metrics = self.metrics(predictions)
         return TaskResult(
             task=data.task.name,
             suite=data.task.suite,
@@ -167,7 +167,8 @@ class Scored:
             predictions=predictions,
         )
 
-    def _predictions(self) -> dict[str, tuple[Prediction, ...]]:
+    def predictions(self) -> dict[str, tuple[Prediction, ...]]:
+        """What the model says of each evaluation set at present."""
         return {name: self._predict(name, part) for name, part in self.data.evaluations.items()}
 
     def _predict(self, name: str, examples: Sequence[Example]) -> tuple[Prediction, ...]:
@@ -181,9 +182,10 @@ class Scored:
         forward = Forward(self.task_model.model, self.device, self.settings.dtype, on_batch=tell)
         return tuple(self.encoding.predict(examples, forward))
 
-    def _metrics(
+    def metrics(
         self, predictions: Mapping[str, Sequence[Prediction]]
     ) -> dict[str, dict[str, float]]:
+        """All metrics of what was said, by evaluation set."""
         return {
             name: judge(self.data.task, predictions[name], examples)
             for name, examples in self.data.evaluations.items()

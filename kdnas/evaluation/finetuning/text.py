@@ -35,6 +35,11 @@ class TextEncoding:
         self._numbers = {label: i for i, label in enumerate(labels or ())}
         self._max_length = max_length
 
+    @property
+    def pad_id(self) -> int:
+        """Token that fills up a batch."""
+        return int(self._task_model.tokenizer.pad_token_id)
+
     def items(self, examples: Sequence[TextExample]) -> Sequence[TextExample]:
         """Return what is trained on: the examples as they are."""
         return examples
@@ -50,7 +55,7 @@ class TextEncoding:
     def predict(self, examples: Sequence[TextExample], forward: Forward) -> list[Prediction]:
         """Say which label or number each example gets, in the order of the examples."""
         rows = self.logits(examples, forward)
-        return [self._prediction(e, row) for e, row in zip(examples, rows, strict=True)]
+        return [self.prediction(e, row) for e, row in zip(examples, rows, strict=True)]
 
     def logits(self, examples: Sequence[TextExample], forward: Forward) -> list[Tensor]:
         """Return what the head gives, (labels,) or (1,) each, in the order of the examples."""
@@ -59,7 +64,8 @@ class TextEncoding:
             found.update(zip(places, logits, strict=True))
         return [found[i] for i in range(len(examples))]
 
-    def _prediction(self, example: TextExample, logits: Tensor) -> Prediction:
+    def prediction(self, example: TextExample, logits: Tensor) -> Prediction:
+        """Say what the head's outputs, (labels,) or (1,), mean for an example."""
         if self._labels is None:
             number = float(logits.squeeze())
             right = _number(example)
@@ -67,17 +73,24 @@ class TextEncoding:
         label = self._labels[int(logits.argmax())]
         return Prediction(example.id, label, float(label == example.label), example.label)
 
+    def token_ids(self, examples: Sequence[TextExample]) -> Mapping[str, list[list[int]]]:
+        """Cut examples into tokens without padding: ``input_ids`` and whatever goes with them."""
+        return self._task_model.taken(self._tokenised(examples))
+
     def _encode(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
+        encoded = self._tokenised(examples, padding="longest", return_tensors="pt")
+        return self._task_model.taken(encoded)
+
+    def _tokenised(self, examples: Sequence[TextExample], **options: Any) -> Mapping[str, Any]:
         pairs = [e.pair for e in examples]
         encoded: Mapping[str, Any] = self._task_model.tokenizer(
             [e.text for e in examples],
             None if any(pair is None for pair in pairs) else pairs,
             truncation=True,
             max_length=self._max_length,
-            padding="longest",
-            return_tensors="pt",
+            **options,
         )
-        return self._task_model.taken(encoded)
+        return encoded
 
 
 def _length(example: TextExample) -> int:

@@ -1,0 +1,1 @@
+"""What a student learns from its teacher in the first stage, a method a file."""

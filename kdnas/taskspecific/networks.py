@@ -1,0 +1,177 @@
+"""Networks that answer a task's questions, read behind each of their layers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from kdnas.models.families import Family
+from kdnas.models.sequence.pooling import AttentionSum
+from kdnas.taskspecific.methods.base import NetworkShape
+from kdnas.taskspecific.outputs import NetworkOutputs
+
+
+class LayeredNetwork(Protocol):
+    """A classifier, or a model of a regression, of several layers.
+
+    Attributes:
+        model: what is trained and saved.
+        shape: layers and width.
+    """
+
+    model: nn.Module
+    shape: NetworkShape
+
+    def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
+        """Run a batch: logits (B, K), and what a vector is made of behind each layer."""
+
+    def poolers(self) -> nn.ModuleList:
+        """Make what turns that into a vector (B, D), a module for each inner layer."""
+
+
+class TransformerNetwork:
+    """A Transformer with a head; a layer's vector is the hidden state of the first token, [CLS].
+
+    Args:
+        model: encoder and head, as transformers makes them.
+        family: of the encoder.
+        taken: names of the inputs that the model takes; others are left out.
+    """
+
+    def __init__(self, model: nn.Module, family: Family, taken: Collection[str]) -> None:
+        self.model, self._taken = model, taken
+        encoder = model.get_submodule(str(model.base_model_prefix))
+        layers = [*family.transformer_layers(encoder)]
+        layers[-1] = family.encoder_output(encoder)
+        config: Any = model.config
+        width = int(family.axes(config)["hidden"])
+        self.shape = NetworkShape(len(layers), width)
+        self._kept: dict[int, Tensor] = {}
+        for number, layer in enumerate(layers):
+            layer.register_forward_hook(self._keep(number))
+
+    def _keep(self, number: int) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            self._kept[number] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
+        """Logits, and the first token's state behind each layer, (B, D) each."""
+        given = {name: tensor for name, tensor in inputs.items() if name in self._taken}
+        logits = self.model(**given)["logits"]
+        first = inputs["attention_mask"].argmax(1)  # padding may come first
+        rows = torch.arange(len(first), device=first.device)
+        states = [self._kept[number][rows, first] for number in range(self.shape.layers)]
+        self._kept.clear()
+        return logits, states
+
+    def poolers(self) -> nn.ModuleList:
+        """The states are vectors already."""
+        return nn.ModuleList(nn.Identity() for _ in range(self.shape.layers - 1))
+
+
+class SequenceNetwork:
+    """A Bi-LSTM or a gated CNN; inner layers are pooled by attention sums of their own.
+
+    The paper pools the last layer alone (Wu et al. 2021, §5.5), and does not say what the
+    pseudo-classifiers behind the others read: here each has its own pooling of the same kind,
+    learned with the student and thrown away with the pseudo-classifier.
+
+    Args:
+        model: a :class:`~kdnas.models.sequence.model.SequenceClassifier`.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        config: Any = model.config
+        self.shape = NetworkShape(config.layers, config.hidden, transformer=False)
+        self._pooled: list[Tensor] = []
+        pooling = model.get_submodule("pooling")
+        pooling.register_forward_hook(lambda module, inputs, output: self._pooled.append(output))
+
+    def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
+        """Logits; states (B, T, H) and mask (B, T) behind inner layers, the last one's vector."""
+        self._pooled.clear()
+        mask = inputs["attention_mask"]
+        output = self.model(inputs["input_ids"], mask)
+        *inner, _ = output.hidden_states
+        return output.logits, [*((states, mask.bool()) for states in inner), self._pooled.pop()]
+
+    def poolers(self) -> nn.ModuleList:
+        """An attention sum for each inner layer."""
+        return nn.ModuleList(
+            _Pooled(AttentionSum(self.shape.width)) for _ in range(self.shape.layers - 1)
+        )
+
+
+class _Pooled(nn.Module):
+    def __init__(self, pooling: nn.Module) -> None:
+        super().__init__()
+        self.pooling = pooling
+
+    def forward(self, layer: tuple[Tensor, Tensor]) -> Tensor:
+        pooled: Tensor = self.pooling(*layer)
+        return pooled
+
+
+class TaskStudent(nn.Module):
+    """A student with pseudo-classifiers behind its inner layers, where a method needs them.
+
+    W_j^s of Eq. 3, with a bias, trained with the student (Wu et al. 2021, §4.1) and thrown away.
+
+    Args:
+        network: the student.
+        outputs: K.
+        classifies_layers: whether there are pseudo-classifiers.
+        reads_states: whether states are handed out.
+        seed: of the pseudo-classifiers.
+    """
+
+    def __init__(
+        self,
+        network: LayeredNetwork,
+        outputs: int,
+        *,
+        classifies_layers: bool,
+        reads_states: bool,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.model = network.model
+        self.classifies_layers, self.reads_states = classifies_layers, reads_states
+        shape = network.shape
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            needed = classifies_layers or reads_states
+            self.poolers = network.poolers() if needed else nn.ModuleList()
+            self.classifiers = nn.ModuleList(
+                nn.Linear(shape.width, outputs) for _ in range(shape.layers - 1)
+            )
+        for classifier in self.classifiers:
+            nn.init.zeros_(classifier.bias)  # type: ignore[arg-type]
+        if not classifies_layers:
+            self.classifiers = nn.ModuleList()
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> NetworkOutputs:
+        """Run a batch of inputs (B, T)."""
+        logits, read = self.network.read(inputs)
+        if not len(self.poolers) and not (self.classifies_layers or self.reads_states):
+            return NetworkOutputs(logits)
+        inner = [pool(layer) for pool, layer in zip(self.poolers, read, strict=False)]
+        layers = None
+        if self.classifies_layers:
+            said = [
+                classify(state) for classify, state in zip(self.classifiers, inner, strict=True)
+            ]
+            layers = torch.stack([*said, logits], 1)  # (B, M, K)
+        states = torch.stack([*inner, read[-1]], 1) if self.reads_states else None
+        return NetworkOutputs(logits, layers, states)
+
+    def thrown_away(self) -> list[nn.Parameter]:
+        """Parameters that are learned beside the student."""
+        return [*self.poolers.parameters(), *self.classifiers.parameters()]

@@ -1,0 +1,231 @@
+"""One student in training, through both stages: weights, optimiser, what was seen on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kdnas.distill.numerics import Device, autocast, derived_seed
+from kdnas.distill.parameter_groups import parameter_groups
+from kdnas.distill.schedule import linear_warmup_decay
+from kdnas.errors import TrainingError
+from kdnas.taskspecific.examples import TaskBatch
+from kdnas.taskspecific.methods.base import Method
+from kdnas.taskspecific.networks import TaskStudent
+from kdnas.taskspecific.outputs import NetworkOutputs
+from kdnas.taskspecific.stages import Hyperparameters, Stage
+from kdnas.taskspecific.teacher_outputs import TeacherOutputs
+
+
+@dataclass
+class Best:
+    """The epoch that scored best on the held-out examples; of equals the later one.
+
+    Attributes:
+        score: on the held-out examples.
+        stage: 1 or 2.
+        epoch: of that stage, from 1 on.
+        weights: of the student then.
+    """
+
+    score: float
+    stage: int
+    epoch: int
+    weights: dict[str, Tensor]
+
+
+class StudentRun:
+    """Trains one student by one method, on batches and teacher outputs that somebody else made.
+
+    Nothing in here depends on which other runs share the batches, so that on a CPU a run comes to
+    the same weights, to the bit, alone and beside others.
+
+    Args:
+        student: at its start, on the CPU.
+        method: of the first stage.
+        teacher: whom it learns from.
+        hyper: what it is trained with.
+        seed: of dropout.
+        device: where it runs.
+        dtype: of the forward passes.
+
+    Attributes:
+        curve: of each epoch ``stage``, ``epoch``, ``step``, mean ``loss`` and ``held_out`` score.
+        attention: of each epoch of the first stage, ``epoch`` and mean ``weights``.
+        samples: see :class:`~kdnas.records.TaskRun`.
+        best: the epoch to take.
+    """
+
+    def __init__(
+        self,
+        student: TaskStudent,
+        method: Method,
+        teacher: TeacherOutputs,
+        hyper: Hyperparameters,
+        seed: int,
+        device: Device,
+        dtype: str,
+    ) -> None:
+        self.student = student.to(device)
+        self.method = method.to(device)
+        self.teacher, self.hyper = teacher, hyper
+        self.curve: list[dict[str, Any]] = []
+        self.attention: list[dict[str, Any]] = []
+        self.samples: list[dict[str, Any]] = []
+        self.best: Best | None = None
+        self._seed, self._device, self._dtype = seed, device, dtype
+        self._losses = torch.zeros((), dtype=torch.float64, device=device)
+        self._since = 0
+        self._stage: Stage | None = None
+        self._optimizer: torch.optim.Optimizer
+
+    def begin(self, stage: Stage) -> None:
+        """Begin a stage, with an optimiser and a schedule of its own.
+
+        What is learned beside the student stays as it is after the first.
+        """
+        learned = [*self.student.model.parameters()]
+        if stage.number == 1:
+            learned += [*self.student.thrown_away(), *self.method.parameters()]
+        self._parameters = [p for p in learned if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(
+            parameter_groups(self._parameters, self.hyper.weight_decay),
+            lr=self.hyper.learning_rate,
+            fused=True,
+        )
+        self._stage = stage
+        self._losses.zero_()
+        self._since = 0
+
+    def asks_teacher(self, stage: Stage) -> bool:
+        """Whether it looks at the teacher in a stage."""
+        return stage.number == 1 and self.method.needs_teacher
+
+    def step(self, step: int, batch: TaskBatch, said: NetworkOutputs | None) -> None:
+        """Make one optimiser step.
+
+        Args:
+            step: of the stage, from 0 on.
+            batch: on the device.
+            said: what the teacher says of it, where that is asked for.
+        """
+        stage = self._begun()
+        self.student.train()
+        with self._own_randomness(stage, step), autocast(self._device, self._dtype):
+            own = self.student(batch.inputs)
+        loss: Any = self._loss(stage, step, own, batch, said)
+        loss.backward()
+        rate = self.hyper.learning_rate * linear_warmup_decay(
+            step, stage.steps, self.hyper.warmup_fraction
+        )
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        if self.hyper.max_grad_norm:
+            nn.utils.clip_grad_norm_(self._parameters, self.hyper.max_grad_norm, foreach=True)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._losses += loss.detach()
+        self._since += 1
+
+    def _loss(
+        self,
+        stage: Stage,
+        step: int,
+        own: NetworkOutputs,
+        batch: TaskBatch,
+        said: NetworkOutputs | None,
+    ) -> Tensor:
+        if stage.number == 2:
+            return self.method.space.label_loss(own.logits, batch.labels).mean()
+        share = stage.epoch_of(step) / stage.epochs
+        loss: Tensor = self.method(own, said, batch.labels, share)
+        return loss
+
+    def end_epoch(self, done: int, score: float) -> float:
+        """Note an epoch, and keep its weights if it is the best so far.
+
+        Args:
+            done: steps of the stage that are made.
+            score: of the student on the held-out examples.
+
+        Returns:
+            Its mean training loss.
+
+        Raises:
+            TrainingError: the loss is no number.
+        """
+        stage = self._begun()
+        loss, epoch = self.mean_loss(), stage.epoch_of(done - 1)
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"method {self.method.name} diverged: the loss is {loss} in stage {stage.number} "
+                f"by step {done}; take a smaller learning rate than {self.hyper.learning_rate:g}"
+            )
+        entry = {"stage": stage.number, "epoch": epoch, "step": done}
+        self.curve.append({**entry, "loss": loss, "held_out": score})
+        self._losses.zero_()
+        self._since = 0
+        if self.best is None or score >= self.best.score:
+            weights = {k: v.detach().clone() for k, v in self.student.model.state_dict().items()}
+            self.best = Best(score, stage.number, epoch, weights)
+        return loss
+
+    def mean_loss(self) -> float:
+        """Mean training loss of the epoch so far; NaN before its first step."""
+        return float(self._losses) / self._since if self._since else math.nan
+
+    def take_best(self) -> Best:
+        """Give the student the weights of its best epoch."""
+        if self.best is None:
+            raise ValueError("no epoch is over yet")
+        self.student.model.load_state_dict(self.best.weights)
+        return self.best
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step and the result depend on."""
+        best = self.best
+        return {
+            "student": self.student.state_dict(),
+            "method": self.method.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "losses": float(self._losses),
+            "since": self._since,
+            "curve": list(self.curve),
+            "attention": list(self.attention),
+            "samples": list(self.samples),
+            "best": best and [best.score, best.stage, best.epoch, best.weights],
+        }
+
+    def load_state_dict(self, state: dict[str, Any], stage: Stage) -> None:
+        """Go on in a stage where :meth:`state_dict` left off."""
+        self.begin(stage)
+        self.student.load_state_dict(state["student"])
+        self.method.load_state_dict(state["method"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._losses.fill_(state["losses"])
+        self._since = int(state["since"])
+        self.curve, self.attention = state["curve"], state["attention"]
+        self.samples = state["samples"]
+        self.best = Best(*state["best"]) if state["best"] else None
+
+    def _begun(self) -> Stage:
+        if self._stage is None:
+            raise ValueError("no stage has begun")
+        return self._stage
+
+    @contextmanager
+    def _own_randomness(self, stage: Stage, step: int) -> Iterator[None]:
+        """Draw dropout masks from the step's own seed, whoever else is in the process."""
+        module = torch.cuda if self._device == "cuda" else torch
+        others = module.get_rng_state()
+        module.manual_seed(derived_seed("dropout", self._seed, stage.number, step))
+        try:
+            yield
+        finally:
+            module.set_rng_state(others)

@@ -1,0 +1,254 @@
+"""A request for distillations for one task, checked: models, data and methods fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import pstdev
+from typing import Any
+
+from kdnas.distill.numerics import Device, choose_device, choose_dtype
+from kdnas.errors import SpecError, TaskDataError
+from kdnas.evaluation.data.choosing import chosen_tasks
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.tasks.examples import TaskData, TextExample
+from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.tasks.task import Task
+from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.reach import ANYWHERE, Reach
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
+from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
+from kdnas.store import Store
+from kdnas.taskspecific.methods.base import NetworkShape, Setting
+from kdnas.taskspecific.methods.registry import method_named
+from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
+from kdnas.taskspecific.published import published_choice, published_epochs, table_for
+from kdnas.taskspecific.stages import Hyperparameters
+from workers.task_students import StudentPlan, plan_student
+from workers.task_teacher import has_head, in_order_of_head
+
+
+@dataclass(frozen=True)
+class CheckedTask:
+    """A request that can be done; nothing is trained yet.
+
+    Attributes:
+        spec: the request, its teacher pinned.
+        data: of the task, with labels in the order of the teacher's head.
+        teacher: that was named.
+        has_learned: whether it has a head for the task.
+        student: how students are made.
+        assistant: how assistants are made, where a method wants one.
+        hyper: what runs are trained with.
+        device: that was chosen.
+        dtype: of the forward passes.
+        warnings: what the user should know.
+    """
+
+    spec: TaskDistillationSpec
+    data: TaskData
+    teacher: TeacherHandle
+    has_learned: bool
+    student: StudentPlan
+    assistant: StudentPlan | None
+    hyper: Hyperparameters
+    device: Device
+    dtype: str
+    warnings: tuple[str, ...]
+
+    @property
+    def teacher_shape(self) -> NetworkShape:
+        """Layers and width of the teacher."""
+        return NetworkShape(self.teacher.shape.layers, self.teacher.shape.hidden)
+
+    def setting(self, taught_by: NetworkShape, beta: float, seed: int) -> Setting:
+        """Return what a method is made for.
+
+        Args:
+            taught_by: the teacher, or an assistant.
+            beta: weight of the distillation of the outputs.
+            seed: of what is learned beside the student.
+        """
+        spec = self.spec
+        return Setting(
+            space_of(self.data),
+            self.student.shape,
+            taught_by,
+            beta,
+            spec.temperature,
+            spec.layer_choice,
+            spec.teacher_layers,
+            seed,
+        )
+
+
+def task_of(spec: TaskDistillationSpec) -> Task:
+    """Return the task of a request.
+
+    Raises:
+        SpecError: an unknown one, or of a kind that is not learned so.
+    """
+    if spec.own is not None:
+        own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
+        (task,) = chosen_tasks(EvaluationPlanSpec(suite=OWN_SUITE, data_dir=spec.data_dir, own=own))
+        return task
+    task = find_task(spec.task)
+    if task.kind not in ("classification", "regression") or not task.fine_tuned:
+        raise SpecError(
+            f"task {task.name} is of kind {task.kind}, and students learn classifications and "
+            f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"
+        )
+    return task
+
+
+def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE) -> CheckedTask:
+    """Find models and data of a request and check that all of it can be done.
+
+    Args:
+        spec: the request.
+        store: where models are brought.
+        reach: how models and data are opened.
+
+    Raises:
+        RequestError: whatever cannot be done; nothing is trained before.
+    """
+    task, choice = task_of(spec), parse_student(spec.student)
+    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    data = load_task(task, folder, reach=reach)
+    refuse_one_answer(data)
+    named = spec.teacher
+    teacher = (
+        open_teacher(named.fingerprint, store)
+        if named.fingerprint
+        else prepare_teacher(named, store, reach)
+    )
+    learned = has_head(teacher)
+    if learned:
+        data = in_order_of_head(teacher, data)
+    device = choose_device(spec.device)
+    length = min(spec.max_length, teacher.longest_sequence)
+
+    def planned(chosen: StudentChoice) -> StudentPlan:
+        return plan_student(chosen, teacher, data, length, store, reach, device)
+
+    student = planned(choice)
+    assisted = any(method_named(name).assisted for name in spec.methods)
+    checked = CheckedTask(
+        spec.model_copy(
+            update={"teacher": named.model_copy(update={"fingerprint": teacher.fingerprint})}
+        ),
+        data,
+        teacher,
+        learned,
+        student,
+        planned(assistant_choice(spec, student, teacher)) if assisted else None,
+        hyperparameters(spec, task, student.kind, teacher.shape.model_type, length),
+        device,
+        choose_dtype(spec.dtype, device),
+        tuple(dict.fromkeys((*data.notes, *_warnings(spec, choice, student, teacher, learned)))),
+    )
+    for name in spec.methods:
+        method = method_named(name)
+        taught_by = checked.assistant.shape if method.assisted and checked.assistant else None
+        method(checked.setting(taught_by or checked.teacher_shape, checked.hyper.beta, 0))
+    return checked
+
+
+def space_of(data: TaskData) -> OutputSpace:
+    """Return the space of a task's outputs."""
+    if data.labels is not None:
+        return Classes(len(data.labels))
+    return Numbers(pstdev(numbers_of(data)))
+
+
+def numbers_of(data: TaskData) -> list[float]:
+    """The numbers that a regression learns from."""
+    return [
+        float(e.label) for e in data.train if isinstance(e, TextExample) and e.label is not None
+    ]
+
+
+def refuse_one_answer(data: TaskData) -> None:
+    """Refuse examples that all have the same label.
+
+    Raises:
+        TaskDataError: names it.
+    """
+    found = {e.label for e in data.train if isinstance(e, TextExample)}
+    if len(found) < 2:
+        (label,) = found
+        what = "number" if data.labels is None else "class"
+        raise TaskDataError(
+            f"all {len(data.train)} examples of {data.task.name} to learn from have the one {what} "
+            f"{label!r}, so that there is nothing to learn; give examples of at least two"
+        )
+
+
+def assistant_choice(
+    spec: TaskDistillationSpec, student: StudentPlan, teacher: TeacherHandle
+) -> StudentChoice:
+    """Return the student that stands between student and teacher: as asked, or half way in depth.
+
+    Raises:
+        SpecError: there is no layer between them.
+    """
+    if spec.assistant is not None:
+        return parse_student(spec.assistant)
+    few, most = student.shape.layers, teacher.shape.layers
+    between = (few + most + 1) // 2
+    if not few < between < most:
+        raise SpecError(
+            f"method takd needs an assistant between a student of {few} layers and a teacher of "
+            f"{most}, and there is no number of layers between; name one with --assistant"
+        )
+    return LayersOfTeacher(None, between)
+
+
+def hyperparameters(
+    spec: TaskDistillationSpec, task: Task, student_kind: str, teacher_family: str, max_length: int
+) -> Hyperparameters:
+    """Return what runs are trained with: as published, with what a request changes."""
+    table = table_for(student_kind, teacher_family)
+    published = published_choice(table if spec.published == "auto" else spec.published, task.name)
+    first, second = published_epochs(task.name)
+    values: Mapping[str, Any] = {
+        "epochs": first,
+        "finetune_epochs": second,
+        "batch_size": published.batch_size,
+        "learning_rate": published.learning_rate,
+        "beta": published.beta,
+        "dropout": published.dropout,
+    }
+    wanted = {
+        name: usual if getattr(spec, name) is None else getattr(spec, name)
+        for name, usual in values.items()
+    }
+    alike = ("temperature", "warmup_fraction", "weight_decay", "max_grad_norm", "max_steps")
+    return Hyperparameters(
+        **wanted, **{name: getattr(spec, name) for name in alike}, max_length=max_length
+    )
+
+
+def _warnings(
+    spec: TaskDistillationSpec,
+    choice: StudentChoice,
+    student: StudentPlan,
+    teacher: TeacherHandle,
+    learned: bool,
+) -> list[str]:
+    found = []
+    own, theirs = student.shape.width, teacher.shape.hidden
+    comparing = [n for n in spec.methods if method_named(n).needs_teacher_states]
+    if comparing and own != theirs:
+        found.append(
+            f"{', '.join(comparing)}: states of {own} and {theirs} numbers are compared through "
+            "linear maps of the student's, which are learned with it and thrown away"
+        )
+    if learned and isinstance(choice, LayersOfTeacher):
+        found.append(
+            f"teacher {teacher.ref!r} has learned the task already, and so have the layers that "
+            "the student begins with; the paper takes those of the pre-trained model"
+        )
+    return found

@@ -1,0 +1,179 @@
+"""The teacher of a task: given with a head that has learned it, or fine-tuned here, once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from kdnas.errors import TeacherError
+from kdnas.evaluation.data.splitting import for_tuning
+from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
+from kdnas.evaluation.finetuning.run import finetune
+from kdnas.evaluation.finetuning.saving import read_saved_task
+from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.evaluation.settings import FinetuneSettings, published_settings
+from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.models.teacher import TeacherHandle, prepare_teacher
+from kdnas.specs.task_distillation import TaskTeacherSpec
+from kdnas.store import Store
+
+KIND = "task-teacher"
+"""Kind of teachers that were fine-tuned for a task, in the store."""
+HEAD = "ForSequenceClassification"
+"""End of the name of an architecture that answers classifications and regressions."""
+
+
+@dataclass(frozen=True)
+class TaskTeacher:
+    """A teacher that has learned a task.
+
+    Attributes:
+        model: encoder and head.
+        origin: as it was before, as far as that is known: a student's layers are cut from it.
+        tuned: whether it was fine-tuned here.
+    """
+
+    model: TeacherHandle
+    origin: TeacherHandle
+    tuned: bool
+
+
+def has_head(handle: TeacherHandle) -> bool:
+    """Whether a model has a head for classifications or regressions."""
+    names = handle.config.architectures or ()
+    return any(name.endswith(HEAD) for name in names)
+
+
+def in_order_of_head(handle: TeacherHandle, data: TaskData) -> TaskData:
+    """Return the data with labels in the order of a teacher's head.
+
+    Raises:
+        TeacherError: the head is of another task: it has other labels, or another number of them.
+    """
+    task, labels = data.task, data.labels or ()
+    saved = read_saved_task(handle.folder)
+    if saved is not None and saved.task != task.name:
+        raise TeacherError(
+            f"teacher {handle.ref!r} was fine-tuned on {saved.task}, not on {task.name}; give one "
+            f"that has learned {task.name}, or an encoder without a head, which is fine-tuned first"
+        )
+    config: Any = handle.config
+    wanted = len(labels) or 1
+    if config.num_labels != wanted:
+        asked = f"{wanted} labels ({_listed(labels)})" if labels else "one number"
+        raise TeacherError(
+            f"teacher {handle.ref!r} has a head of {config.num_labels} outputs, and {task.name} "
+            f"has {asked}; give a teacher that has learned {task.name}, or an encoder without a "
+            "head, which is fine-tuned first"
+        )
+    if not labels:
+        return data
+    names = tuple(str(config.id2label[i]) for i in range(wanted))
+    if set(names) == set(labels):
+        return replace(data, labels=names)
+    if names == tuple(f"LABEL_{i}" for i in range(wanted)):
+        return data
+    raise TeacherError(
+        f"teacher {handle.ref!r} has a head for the labels {_listed(names)}, and {task.name} has "
+        f"{_listed(labels)}; give a teacher that has learned {task.name}, or an encoder without a "
+        "head, which is fine-tuned first"
+    )
+
+
+def _listed(labels: tuple[str, ...], most: int = 5) -> str:
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(labels[:most]) + more
+
+
+def settings_of(spec: TaskTeacherSpec, data: TaskData, max_length: int) -> FinetuneSettings:
+    """Return how a teacher is fine-tuned: as published for the task, unless told otherwise."""
+    wanted = {
+        name: value
+        for name in ("learning_rate", "epochs", "batch_size")
+        if (value := getattr(spec, name)) is not None
+    }
+    return replace(published_settings(data.task), **wanted, max_length=max_length)
+
+
+def tuned_teacher(
+    origin: TeacherHandle,
+    data: TaskData,
+    settings: FinetuneSettings,
+    seed: int,
+    store: Store,
+    work: Path,
+    *,
+    device: str,
+    threads: int | None,
+    on_progress: Callable[[FinetuneProgress], None],
+    should_stop: Callable[[], bool],
+) -> TeacherHandle | None:
+    """Return a teacher fine-tuned for a task: from the store, or by fine-tuning it now.
+
+    What epochs of students are chosen by is kept from it, too. Who wants the same teacher at the
+    same time waits for the first.
+
+    Args:
+        origin: the encoder.
+        data: of the task.
+        settings: of the fine-tuning.
+        seed: of it.
+        store: where it is kept.
+        work: folder for checkpoints, the same each time.
+        device: ``cpu`` or ``cuda``.
+        threads: intra-op threads on a CPU.
+        on_progress: is told how it goes.
+        should_stop: asked between steps.
+
+    Returns:
+        None if it was stopped, after a checkpoint.
+
+    Raises:
+        TaskDataError, TrainingError, StoreError, TeacherError: see ``finetune``.
+    """
+    tuning = for_tuning(data)
+    learned = replace(data, train=tuning.train, evaluations=tuning.evaluations)
+    key = evaluation_key(
+        origin.fingerprint, data.task.name, data_fingerprint(learned), settings, seed, KIND
+    )
+    known = store.recall(KIND, key)
+    if known is None:
+        folder = work / key
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(work / f".{key}.lock"):
+            known = store.recall(KIND, key)
+            if known is None:
+                kept = folder / "model"
+                result = finetune(
+                    origin,
+                    learned,
+                    settings,
+                    seed,
+                    folder / "checkpoints",
+                    device=device,
+                    threads=threads,
+                    keep=kept,
+                    on_progress=on_progress,
+                    should_stop=should_stop,
+                )
+                if result is None:
+                    return None
+                known = _stored(kept, origin, data, store)
+                store.remember(KIND, key, known)
+        shutil.rmtree(folder, ignore_errors=True)
+    made = prepare_teacher(str(store.fetch(KIND, known)))
+    return replace(made, ref=f"{origin.ref} fine-tuned on {data.task.name}")
+
+
+def _stored(folder: Path, origin: TeacherHandle, data: TaskData, store: Store) -> str:
+    name = prepare_teacher(str(folder)).fingerprint
+    if not store.has(KIND, name):
+        with store.create(KIND) as draft:
+            shutil.copytree(folder, draft.folder, dirs_exist_ok=True)
+            draft.publish(name, {"ref": origin.ref, "task": data.task.name})
+    return name
