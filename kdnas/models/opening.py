@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kdnas.errors import TeacherError
 from kdnas.models.sequence.saved import SequenceHandle, sequence_at
-from kdnas.models.teacher import TeacherHandle, load_teacher_model, teacher_at
+from kdnas.models.teacher import TeacherHandle, load_teacher_model, teacher_at, with_layers
 from kdnas.models.teacher_files import locate
 
 if TYPE_CHECKING:
@@ -27,6 +28,27 @@ def prepare_model(ref: str) -> ModelHandle:
     """
     folder = locate(ref, None)
     return sequence_at(ref, folder) or teacher_at(ref, folder)
+
+
+def prepare_cut_model(ref: str, keep_layers: int | None) -> ModelHandle:
+    """Find a model, and leave out its upper layers.
+
+    Args:
+        ref: an alias, a local folder or a hub id.
+        keep_layers: how many are kept; None keeps all.
+
+    Raises:
+        TeacherError: it is not there, has no more layers than these, or is no Transformer.
+    """
+    handle = prepare_model(ref)
+    if keep_layers is None:
+        return handle
+    if isinstance(handle, SequenceHandle):
+        raise TeacherError(
+            f"model {ref!r} is a {handle.config.title}, whose head reads its last layer; leave out "
+            f"--keep-layers {keep_layers}"
+        )
+    return with_layers(handle, keep_layers)
 
 
 def load_model(handle: ModelHandle) -> nn.Module:

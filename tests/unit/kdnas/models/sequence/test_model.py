@@ -126,7 +126,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TeacherError, match=r"model 'it' do not load \(.*head.bias"):
         SequenceClassifier.from_pretrained(tmp_path, "it")
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(TeacherError, match="do not load .*copy the folder again"):
+    with pytest.raises(TeacherError, match=r"do not load .*copy the folder again"):
         SequenceClassifier.from_pretrained(tmp_path)
     file.unlink()
     with pytest.raises(TeacherError, match="do not load"):
