@@ -60,7 +60,7 @@ def export_card(figures: Mapping[str, Any]) -> str:
     output, int8 = figures["output"], ""
     what, purpose = "An encoder", "feature-extraction"
     if output == "logits":
-        what, purpose = "A student with its task's head", "text-classification"
+        what, purpose = "A student with a task's head,", "text-classification"
     if "int8" in figures:
         int8 = f"\n\n`model.int8.onnx`, on the same texts: {int8_text(figures['int8'])}."
     return f"""---

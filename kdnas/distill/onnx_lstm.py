@@ -1,8 +1,9 @@
 """LSTMs as the one ONNX operator that they are.
 
 While it traces, torch's exporter writes them out step by step, for which it patches a table of
-torch's. With torch 2.13 that works for the first LSTM model of a process alone: a later one is taken
-at the length of the example, and its export fails. Here the operator is put into the graph by name.
+torch's. With torch 2.13 that works for the first LSTM model of a process alone: a later one is
+taken at the length of the example, and its export fails. Here the operator is put into the graph by
+name.
 """
 
 from __future__ import annotations
