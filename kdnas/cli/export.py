@@ -104,7 +104,7 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
     facts = {
         "model": f"{figures['model']}: {figures['family']}, {figures['layers']} layers of "
         f"{figures['hidden']}, up to {figures['longest_sequence']} tokens",
-        "verified": agreement_text(figures["agreement"]),
+        "verified": agreement_text(figures["agreement"], figures["output"]),
         "int8": int8 and int8_text(int8),
     }
     doubt = int8 and doubt_text(int8)

@@ -18,6 +18,7 @@ from kdnas.distill.tensorboard import write_student_events
 from kdnas.errors import OutputError, StoreError
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.lm_head import save_masked_lm
+from kdnas.models.opening import ModelHandle
 from kdnas.models.sentence import write_student_modules
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 from kdnas.models.teacher_files import TOKENIZER_FILES
@@ -184,7 +185,7 @@ def _save_model(distilled: Distilled, folder: Path) -> None:
     readable_like_others(folder)
 
 
-def copy_tokenizer(model: TeacherHandle, folder: Path) -> None:
+def copy_tokenizer(model: ModelHandle, folder: Path) -> None:
     """Copy the files of a model's tokenizer."""
     for name in TOKENIZER_FILES:
         if (model.folder / name).is_file():

@@ -8,12 +8,13 @@ from typing import Any
 _RUNTIMES = {"pytorch": "PyTorch", "onnx": "ONNX", "int8": "ONNX int8"}
 
 
-def agreement_text(agreement: Mapping[str, Any]) -> str:
-    """Say how near float32 comes to PyTorch."""
+def agreement_text(agreement: Mapping[str, Any], output: str) -> str:
+    """Say how near float32 comes to PyTorch in an output: states of tokens, or logits of texts."""
+    of = "texts" if output == "logits" else "tokens"
     return (
         f"largest difference {agreement['max_difference']:.1e} from PyTorch (allowed "
         f"{agreement['allowed']:.1e}; values up to {agreement['largest_value']:.1f}; "
-        f"{agreement['tokens']} tokens)"
+        f"{agreement['tokens']} {of})"
     )
 
 
@@ -56,25 +57,28 @@ def latency_rows(latency: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 def export_card(figures: Mapping[str, Any]) -> str:
     """Write the README of an exported folder, with the hub's metadata block."""
-    int8 = ""
+    output, int8 = figures["output"], ""
+    what, purpose = "An encoder", "feature-extraction"
+    if output == "logits":
+        what, purpose = "A student with a task's head,", "text-classification"
     if "int8" in figures:
-        int8 = f"\n\n`model.int8.onnx`, on the same tokens: {int8_text(figures['int8'])}."
+        int8 = f"\n\n`model.int8.onnx`, on the same texts: {int8_text(figures['int8'])}."
     return f"""---
 library_name: onnx
 tags:
 - onnx
 - kdnas
-pipeline_tag: feature-extraction
+pipeline_tag: {purpose}
 ---
 
 # {figures["model"]} as ONNX
 
-An encoder of the family `{figures["family"]}`, {figures["layers"]} layers of {figures["hidden"]},
+{what} of the family `{figures["family"]}`, {figures["layers"]} layers of {figures["hidden"]},
 for sequences of up to {figures["longest_sequence"]} tokens. Exported by kdnas
 {figures["versions"]["kdnas"]} (opset {figures["opset"]}, model fingerprint
 `{figures["fingerprint"]}`).
 
-`model.onnx`: {agreement_text(figures["agreement"])}.{int8}
+`model.onnx`: {agreement_text(figures["agreement"], output)}.{int8}
 
 {_latency_table(figures.get("latency"))}
 
@@ -88,7 +92,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 session = onnxruntime.InferenceSession("path/to/this/folder/model.onnx")
 encoded = tokenizer(["a sentence", "another one"], padding=True, return_tensors="np")
 inputs = {{name: encoded[name] for name in ("input_ids", "attention_mask")}}
-(last_hidden_state,) = session.run(None, inputs)
+({output},) = session.run(None, inputs)
 ```
 """
 

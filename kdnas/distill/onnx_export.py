@@ -1,7 +1,8 @@
-"""An encoder as ONNX: exported, compared with PyTorch, made int8 if asked for, and timed.
+"""A model as ONNX: exported, compared with PyTorch, made int8 if asked for, and timed.
 
-The graph has the inputs ``input_ids`` and ``attention_mask``, both int64 (B, T), and the output
-``last_hidden_state``, float32 (B, T, D); B and T are free.
+The graph has the inputs ``input_ids`` and ``attention_mask``, both int64 (B, T), and one output in
+float32: an encoder's ``last_hidden_state`` (B, T, D), or the ``logits`` (B, K) of a student that is
+no Transformer. B and T are free.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from kdnas.distill.onnx_card import export_card
 from kdnas.distill.onnx_graph import quantise, write_graph
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE, OnnxGraph, require_packages
 from kdnas.errors import RequestError, StoreError
+from kdnas.models.opening import ModelHandle, load_model, load_tokenizer, prepare_model
 from kdnas.models.sentence import copy_sentence_files
-from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher
+from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.records import LatencyProfile
 
 FIGURES_FILE = "export.json"
+STATES, LOGITS = "last_hidden_state", "logits"
+"""What a graph gives, by its name in PyTorch's output."""
 TOLERANCE = 1e-4
 """Of float32, as a share of the largest value (or of 1): a hundred times what is seen."""
 INT8_COSINE = 0.98
@@ -52,13 +56,13 @@ _TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How near a graph comes to PyTorch, over real tokens only.
+    """How near a graph comes to PyTorch, over real tokens only, or over texts.
 
     Attributes:
         max_difference: largest difference of a value.
         largest_value: largest value of PyTorch's output.
-        mean_cosine: mean cosine between the two vectors of a token.
-        tokens: real tokens compared.
+        mean_cosine: mean cosine between the two vectors of a token, or of a text.
+        tokens: real tokens compared; of logits, texts.
     """
 
     max_difference: float
@@ -94,9 +98,11 @@ def export_onnx(
     tolerance: float = TOLERANCE,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> OnnxExport:
-    """Write an encoder as ONNX, with its configuration and tokenizer; all of it or nothing.
+    """Write a model as ONNX, with its configuration and tokenizer; all of it or nothing.
 
-    Where the model says how it embeds sentences, so does the folder; the graph ends before that.
+    Of a Transformer that is the encoder, without pooler and head; a student that is none has its
+    head. Where the model says how it embeds sentences, so does the folder; the graph ends before
+    that.
 
     The int8 graph has weights of 8 bits with a scale for each output channel; activations are
     quantised as they come (onnxruntime's dynamic quantisation).
@@ -118,7 +124,7 @@ def export_onnx(
     """
     require_packages()
     refuse_used_folder(output)
-    model = prepare_teacher(reference)
+    model = prepare_model(reference)
     if length > model.longest_sequence:
         raise RequestError(
             f"a sequence of {length} tokens is longer than the {model.longest_sequence} that "
@@ -157,7 +163,7 @@ def _remove_abandoned_drafts(output: Path) -> None:
 
 
 def _write_graphs(
-    model: TeacherHandle,
+    model: ModelHandle,
     draft: Path,
     timer: Timer | None,
     int8: bool,
@@ -168,11 +174,10 @@ def _write_graphs(
 ) -> dict[str, Any]:
     import onnxruntime
 
-    encoder = Encoder(load_teacher_model(model)).eval()
+    output = LOGITS if isinstance(model, SequenceHandle) else STATES
+    encoder = Traced(load_model(model), output).eval()
     on_step("exporting to ONNX")
-    opset = write_graph(
-        encoder, traced_inputs(model), ["last_hidden_state"], draft / FLOAT_FILE, model.ref
-    )
+    opset = write_graph(encoder, traced_inputs(model), [output], draft / FLOAT_FILE, model.ref)
     graphs = {"onnx": OnnxGraph(draft / FLOAT_FILE, threads)}
     on_step("comparing with PyTorch")
     batches = check_batches(model)
@@ -189,6 +194,7 @@ def _write_graphs(
         "family": model.shape.model_type,
         "layers": model.shape.layers,
         "hidden": model.shape.hidden,
+        "output": output,
         "longest_sequence": model.longest_sequence,
         "parameters": sum(p.numel() for p in encoder.parameters()),
         "opset": opset,
@@ -213,22 +219,20 @@ def _write_graphs(
     return figures
 
 
-class Encoder(nn.Module):
-    """The encoder as a function of two tensors."""
+class Traced(nn.Module):
+    """A model as a function of two tensors that gives one of its outputs."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, output: str = STATES) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.output = model, output
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the last hidden state, (B, T, D)."""
-        states: Tensor = self.model(
-            input_ids=input_ids, attention_mask=attention_mask
-        ).last_hidden_state
-        return states
+        """Return the last hidden state, (B, T, D), or the logits, (B, K)."""
+        found: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask)[self.output]
+        return found
 
 
-def traced_inputs(model: TeacherHandle) -> dict[str, Tensor]:
+def traced_inputs(model: ModelHandle) -> dict[str, Tensor]:
     """Make a small batch, (2, T) ids and mask, to trace a model with; padding is in it."""
     ids = torch.full((2, min(8, model.longest_sequence)), 5)
     mask = torch.ones_like(ids)
@@ -236,11 +240,9 @@ def traced_inputs(model: TeacherHandle) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def check_batches(model: TeacherHandle) -> list[dict[str, Tensor]]:
+def check_batches(model: ModelHandle) -> list[dict[str, Tensor]]:
     """Make batches of English text in uneven lengths, up to the model's longest (or 512)."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model.folder, trust_remote_code=False)
+    tokenizer = load_tokenizer(model)
     longest = min(model.longest_sequence, LONGEST_CHECKED)
     lengths: Sequence[Sequence[int]] = (
         (3,),
@@ -267,13 +269,18 @@ def check_batches(model: TeacherHandle) -> list[dict[str, Tensor]]:
 def compare(
     encoder: nn.Module, graph: Callable[[Mapping[str, Any]], Any], batches: list[dict[str, Tensor]]
 ) -> Agreement:
-    """Compare a graph with PyTorch, at real tokens; what stands at padding means nothing."""
+    """Compare a graph with PyTorch, at real tokens; what stands at padding means nothing.
+
+    Where both give (B, K), all of it is compared.
+    """
     differences, values, cosines = [], [], []
     for batch in batches:
-        real = batch["attention_mask"].bool()
         with torch.inference_mode():
-            expected = encoder(**batch)[real]
-        found = torch.from_numpy(graph({k: v.numpy() for k, v in batch.items()}))[real]
+            expected = encoder(**batch)
+        found = torch.from_numpy(graph({k: v.numpy() for k, v in batch.items()}))
+        if expected.ndim == 3:
+            real = batch["attention_mask"].bool()
+            expected, found = expected[real], found[real]
         differences.append((found - expected).abs().max())
         values.append(expected.abs().max())
         cosines.append(F.cosine_similarity(found.double(), expected.double(), dim=-1))
@@ -289,7 +296,7 @@ def compare(
 def _latency(
     encoder: nn.Module,
     graphs: Mapping[str, OnnxGraph],
-    model: TeacherHandle,
+    model: ModelHandle,
     timer: Timer,
     length: int,
     threads: int,

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from kdnas.distill.onnx_lstm import with_onnx_lstms
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE
 from kdnas.errors import StoreError
 
@@ -41,7 +42,7 @@ def write_graph(
     try:
         with quiet_exporters():
             program = torch.onnx.export(
-                module,
+                with_onnx_lstms(module),
                 kwargs=dict(example),
                 input_names=list(example),
                 output_names=list(outputs),

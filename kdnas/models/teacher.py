@@ -112,16 +112,17 @@ def prepare_teacher(
     ref, revision = (spec, None) if isinstance(spec, str) else (spec.ref, spec.revision)
     named = named_folder(ref) if reach.limited else None
     if named is None:
-        return _prepared(ref, locate(ref, revision), store)
+        return teacher_at(ref, locate(ref, revision), store)
     if store is None:
         raise ValueError("where not everything may be read, models are read from a store")
     from kdnas.models.brought_in import brought_in
 
     with brought_in(named, reach, store) as own:
-        return replace(_prepared(ref, own, store), source=named)
+        return replace(teacher_at(ref, own, store), source=named)
 
 
-def _prepared(ref: str, folder: Path, store: Store | None) -> TeacherHandle:
+def teacher_at(ref: str, folder: Path, store: Store | None = None) -> TeacherHandle:
+    """Check the teacher in a folder, and put it into the store; see :func:`prepare_teacher`."""
     files = teacher_files(folder, ref)
     shape = read_shape(folder, ref, content_fingerprint(files))
     sentences = sentence_folder(folder)

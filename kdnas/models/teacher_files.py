@@ -116,6 +116,11 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
         )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
+        if next(folder.glob("*.onnx"), None) is not None:
+            raise TeacherError(
+                f"{ref!r} holds a graph, and no weights; run it with onnxruntime as its README.md "
+                "says, or give the folder that it was exported from"
+            )
         other = next(iter(sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])), None)
         found = f" ({other.name} is a pickle, which is never loaded)" if other else ""
         raise TeacherError(
@@ -171,9 +176,11 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
     """Read a teacher's sizes from config.json alone.
 
     Raises:
-        TeacherError: no JSON, an unsupported family, or a number that is missing.
+        TeacherError: no JSON, an unsupported family, a student that is no Transformer, or a number
+            that is missing.
     """
     from kdnas.models.families import family_of
+    from kdnas.models.sequence.config import sequence_kind
 
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
@@ -183,6 +190,13 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
             f"teacher {ref!r} has no readable config.json with a model_type in {folder}; save it "
             "again with save_pretrained"
         ) from None
+    sequence = sequence_kind(model_type)
+    if sequence is not None:
+        raise TeacherError(
+            f"model {ref!r} is a {sequence.title} that was distilled for one task, and is no "
+            "Transformer that could teach or be fine-tuned; use it with kdnas predict, "
+            "benchmark-model or export, and name an encoder here"
+        )
     family = family_of(model_type)
     keys = family.config_keys
     defaults = _config_defaults(model_type)

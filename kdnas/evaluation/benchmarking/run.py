@@ -26,7 +26,7 @@ from kdnas.evaluation.benchmarking.timing import parameters_of, weights_on_disk
 from kdnas.evaluation.benchmarking.worker import Subject
 from kdnas.latency.device_lock import measuring_lock
 from kdnas.latency.measure import current_profile
-from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
+from kdnas.models.opening import ModelHandle, prepare_cut_model
 from kdnas.records import LatencyProfile
 from kdnas.specs.search import LatencySpec
 
@@ -85,7 +85,8 @@ class Speed:
     Attributes:
         model: its name.
         runtime: one of :data:`RUNTIMES`.
-        parameters: of the encoder, without pooler and heads.
+        parameters: of the encoder, without pooler and heads; of a student that is no Transformer,
+            all of them, as it is timed with its head.
         disk_bytes: of its weights on disk.
         weights_bytes: of its weights in memory; of a graph, its size on disk.
         empty_bytes: resident memory of its process before anything of it was loaded.
@@ -185,7 +186,7 @@ class _Model:
     """A candidate that was found: with weights for PyTorch, with graphs, or with both."""
 
     candidate: Candidate
-    handle: TeacherHandle | None
+    handle: ModelHandle | None
     graphs: Mapping[str, Path]
     parameters: int
     vocab_size: int
@@ -198,9 +199,7 @@ class _Model:
         }
         if graphs and not any(folder.glob("*.safetensors")):
             return cls._of_export(candidate, folder, graphs)
-        handle = prepare_teacher(candidate.ref)
-        if candidate.keep_layers is not None:
-            handle = with_layers(handle, candidate.keep_layers)
+        handle = prepare_cut_model(candidate.ref, candidate.keep_layers)
         if length > handle.longest_sequence:
             raise SpecError(
                 f"a sequence of {length} tokens is longer than the {handle.longest_sequence} that "

@@ -19,6 +19,9 @@ from kdnas.evaluation.model_figures import ModelFigures
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import family_of
 from kdnas.models.making import MAKING_MODELS
+from kdnas.models.opening import ModelHandle
+from kdnas.models.sequence.model import SequenceClassifier
+from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.models.teacher import TeacherHandle, load_teacher_model
 from kdnas.specs.evaluation import TimedSpec
 
@@ -34,20 +37,26 @@ class TimedModel:
     int8: bool = False
 
 
-def parameters_of(handle: TeacherHandle) -> int:
-    """Count the parameters of a model's encoder, without pooler and heads."""
+def parameters_of(handle: ModelHandle) -> int:
+    """Count the parameters of what is timed: of a model's encoder, without pooler and heads.
+
+    Of a student that is no Transformer, all of them.
+    """
     from transformers import AutoModel
 
-    options = family_of(handle.shape.model_type).model_options()
     with MAKING_MODELS, torch.device("meta"):
-        model = AutoModel.from_config(deepcopy(handle.config), **options)
+        if isinstance(handle, SequenceHandle):
+            model = SequenceClassifier(handle.config)
+        else:
+            options = family_of(handle.shape.model_type).model_options()
+            model = AutoModel.from_config(deepcopy(handle.config), **options)
     return sum(p.numel() for p in model.parameters())
 
 
-def weights_on_disk(handle: TeacherHandle) -> int:
+def weights_on_disk(handle: ModelHandle) -> int:
     """Size of a model's weight files, in bytes; of one that was cut, its share of parameters."""
     whole = sum(file.stat().st_size for file in handle.folder.glob("*.safetensors"))
-    if handle.keep_layers is None:
+    if isinstance(handle, SequenceHandle) or handle.keep_layers is None:
         return whole
     return round(whole * parameters_of(handle) / parameters_of(replace(handle, keep_layers=None)))
 

@@ -114,14 +114,12 @@ def _pytorch(subject: Subject) -> Loaded:
     import torch
 
     from kdnas.latency.measure import DTYPES, cuda_clock
-    from kdnas.models.teacher import load_teacher_model, prepare_teacher, with_layers
+    from kdnas.models.opening import load_model, prepare_cut_model
 
     torch.set_num_threads(subject.threads)
-    handle = prepare_teacher(subject.ref)
-    if subject.keep_layers is not None:
-        handle = with_layers(handle, subject.keep_layers)
+    handle = prepare_cut_model(subject.ref, subject.keep_layers)
     on_gpu = subject.device == "cuda"
-    model = load_teacher_model(handle).to(subject.device, DTYPES[subject.dtype])
+    model = load_model(handle).to(subject.device, DTYPES[subject.dtype])
 
     def bind(batch: int) -> Callable[[], object]:
         ids = torch.from_numpy(subject.ids(batch)).to(subject.device)

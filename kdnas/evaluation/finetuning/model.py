@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.families import family_of
 from kdnas.models.making import MAKING_MODELS
+from kdnas.models.opening import load_tokenizer
+from kdnas.models.precise import PreciseLinear
+from kdnas.models.sequence.model import SequenceClassifier
+from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
 
 if TYPE_CHECKING:
@@ -71,8 +75,6 @@ def load_task_model(
     Raises:
         TeacherError: the weights do not load, or lack a part of the encoder.
     """
-    from transformers import AutoTokenizer
-
     family = family_of(handle.shape.model_type)
     config = deepcopy(handle.config)
     for key in family.dropout_keys:
@@ -115,15 +117,14 @@ def load_task_model(
     name, output = _output(model, encoder)
     if f"{name}.bias" in absent:
         torch.nn.init.constant_(output.bias, centre)
-    output.__class__ = _PreciseLinear
+    output.__class__ = PreciseLinear
     inputs = set(signature(model.forward).parameters)
     if handle.shape.type_vocab_size < 2:
         inputs.discard("token_type_ids")  # a pair's second part would have no embedding
     return TaskModel(
         model,
-        AutoTokenizer.from_pretrained(
-            handle.folder,
-            trust_remote_code=False,
+        load_tokenizer(
+            handle,
             # Tagged words come cut; byte-level tokenizers then want a space before each.
             **({"add_prefix_space": True} if task.kind == "tagging" else {}),
         ),
@@ -132,19 +133,15 @@ def load_task_model(
     )
 
 
-class _PreciseLinear(nn.Linear):
-    """A linear map in float32, whatever the precision of the matrix products around it.
+def load_sequence_model(handle: SequenceHandle) -> TaskModel:
+    """Load a Bi-LSTM or a gated CNN, which has its task's head.
 
-    In bfloat16 a score between 2 and 4 comes in steps of 1/64, and the scores of several spans
-    are the same: a rank correlation, or the choice of an answer, would be that of the rounding.
+    Raises:
+        TeacherError: the weights do not load.
     """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Map (…, in) to (…, out)."""
-        if not torch.is_autocast_enabled(input.device.type):
-            return super().forward(input)
-        with torch.autocast(input.device.type, enabled=False):
-            return super().forward(input.float())
+    model = SequenceClassifier.from_pretrained(handle.folder, handle.ref)
+    tokenizer = load_tokenizer(handle)
+    return TaskModel(model, tokenizer, SequenceClassifier.inputs, handle.longest_sequence)
 
 
 def _output(model: nn.Module, encoder: str) -> tuple[str, nn.Linear]:

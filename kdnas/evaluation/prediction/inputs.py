@@ -78,7 +78,7 @@ def one_example(kind: str, text: str, pair: str | None) -> Example:
     Raises:
         TaskDataError: a question without a context.
     """
-    return _example(kind, "1", text, pair, "the command line")
+    return example_of(kind, "1", text, pair, "the command line")
 
 
 def read_examples(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
@@ -100,7 +100,7 @@ def read_examples(source: Source, stream: TextIO, name: str) -> Iterator[Example
         elif source.format == "txt":
             for number, line in enumerate(stream, 1):
                 text = line.rstrip("\r\n")
-                yield _example(source.kind, str(number), text, None, f"{name}, line {number}")
+                yield example_of(source.kind, str(number), text, None, f"{name}, line {number}")
         else:
             yield from _rows(source, stream, name)
     except UnicodeDecodeError as error:
@@ -128,7 +128,7 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
                 "with --pair-column"
             )
         second = row[pair] if pair else None
-        yield _example(source.kind, str(number), row[text], second, where)
+        yield example_of(source.kind, str(number), row[text], second, where)
 
 
 def _column(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
@@ -196,7 +196,19 @@ def _squad(stream: TextIO, name: str) -> Iterator[SpanExample]:
         ) from None
 
 
-def _example(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example:
+def example_of(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example:
+    """Make an example without an answer.
+
+    Args:
+        kind: what is predicted.
+        id_: of the example.
+        text: a text or a question; of a tagging task also a list of words.
+        pair: second text, or context of a question.
+        where: it stands, for messages.
+
+    Raises:
+        TaskDataError: something else than a text, or a question without a context.
+    """
     if kind == "tagging":
         return _tagged(id_, _words(text))
     if not isinstance(text, str) or not (pair is None or isinstance(pair, str)):

@@ -12,7 +12,7 @@ from typing import Any
 from kdnas.distill.numerics import Device, choose_device, num_threads
 from kdnas.errors import RequestError, unknown_name
 from kdnas.evaluation.finetuning.forward import Forward
-from kdnas.evaluation.finetuning.model import TaskModel, load_task_model
+from kdnas.evaluation.finetuning.model import TaskModel, load_sequence_model, load_task_model
 from kdnas.evaluation.finetuning.saving import TASK_FILE, SavedTask, read_saved_task
 from kdnas.evaluation.finetuning.span import SpanEncoding
 from kdnas.evaluation.finetuning.tagging import TaggingEncoding
@@ -21,7 +21,9 @@ from kdnas.evaluation.scoring.answers import apply_threshold
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task
-from kdnas.models.teacher import prepare_teacher, quiet_transformers
+from kdnas.models.opening import ModelHandle, prepare_model
+from kdnas.models.sequence.saved import SequenceHandle
+from kdnas.models.teacher import quiet_transformers
 
 CHUNK = 1024
 """Examples in memory at a time; within a chunk the longest are done first."""
@@ -129,7 +131,8 @@ class Predictor:
     """A fine-tuned model that answers.
 
     Args:
-        reference: a folder of ``--save-models``, any other model with a head, or a hub id.
+        model: a folder of ``--save-models``, any other model with a head, or a hub id; or what was
+            found there already.
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
         batch_size: examples, or windows of contexts, of a forward pass.
@@ -137,31 +140,38 @@ class Predictor:
     Raises:
         TeacherError: the model is not found or does not load.
         RequestError: it has no head.
+
+    Attributes:
+        kind: what is predicted.
+        labels: of a classification or a tagging task, else None.
+        max_length: tokens of an example, or of a window of a context.
+        task_model: model and tokenizer.
     """
 
     def __init__(
         self,
-        reference: str,
+        model: str | ModelHandle,
         device: str = "auto",
         threads: int | None = None,
         batch_size: int = 64,
     ) -> None:
-        handle = prepare_teacher(reference)
+        handle = prepare_model(model) if isinstance(model, str) else model
         saved = read_saved_task(handle.folder)
-        self.kind = _kind_of(reference, handle.config)
-        labels = _labels_of(handle.config) if self.kind in ("classification", "tagging") else None
-        task: Task = find_task(_LIKE[self.kind])
-        self._model = load_task_model(handle, task, labels, 0.0, 0)
+        self.kind = _kind_of(handle)
+        tells_apart = self.kind in ("classification", "tagging")
+        self.labels = _labels_of(handle.config) if tells_apart else None
+        self.task_model = _loaded(handle, find_task(_LIKE[self.kind]), self.labels)
         self._device: Device = choose_device(device)
-        self._model.model.to(self._device).eval()
+        self.task_model.model.to(self._device).eval()
         self._threads, self._batch_size = threads, batch_size
         usual = SPAN_LENGTH if self.kind == "span" else USUAL_LENGTH
-        length = min(saved.max_length if saved else usual, self._model.max_length)
-        stride = min(saved.stride if saved else USUAL_STRIDE, length // 3)
+        self.max_length = min(saved.max_length if saved else usual, self.task_model.max_length)
+        stride = min(saved.stride if saved else USUAL_STRIDE, self.max_length // 3)
         self._denies = saved.may_deny if saved else False
         self._paired = saved.paired if saved else None
-        self._labels = labels
-        self._encoding = _encoding(self.kind, self._model, labels, length, stride, self._denies)
+        self._encoding = _encoding(
+            self.kind, self.task_model, self.labels, self.max_length, stride, self._denies
+        )
 
     def __call__(self, examples: Iterable[Example]) -> Iterator[Answer]:
         """Answer examples, in their order; not more than a chunk of them is in memory."""
@@ -175,7 +185,7 @@ class Predictor:
             yield from answers
 
     def _answers(self, chunk: Sequence[Any]) -> list[Answer]:
-        forward = Forward(self._model.model, self._device, "float32", self._batch_size)
+        forward = Forward(self.task_model.model, self._device, "float32", self._batch_size)
         encoding = self._encoding
         if isinstance(encoding, TextEncoding):
             rows = encoding.logits(_alike(chunk, self._paired), forward)
@@ -190,11 +200,17 @@ class Predictor:
         return [Answer(e, given[str(i)]) for i, e in enumerate(chunk)]
 
     def _answer(self, example: TextExample, logits: Any) -> Answer:
-        if self._labels is None:
+        if self.labels is None:
             return Answer(example, float(logits.squeeze()))
         probabilities = logits.softmax(-1)
         best = int(probabilities.argmax())
-        return Answer(example, self._labels[best], float(probabilities[best]))
+        return Answer(example, self.labels[best], float(probabilities[best]))
+
+
+def _loaded(handle: ModelHandle, task: Task, labels: Sequence[str] | None) -> TaskModel:
+    if isinstance(handle, SequenceHandle):
+        return load_sequence_model(handle)
+    return load_task_model(handle, task, labels, 0.0, 0)
 
 
 def _alike(chunk: Sequence[TextExample], paired: bool | None) -> Sequence[TextExample]:
@@ -232,17 +248,25 @@ def _numbered(chunk: Sequence[SpanExample]) -> list[SpanExample]:
     ]
 
 
-def _kind_of(reference: str, config: Any) -> str:
+def kind_of_head(config: Any) -> str | None:
+    """Say what a model with this configuration predicts; None of an encoder without a head."""
     names: Sequence[str] = config.architectures or ()
     for name in names:
         for end, kind in KINDS.items():
             if name.endswith(end):
                 single = kind == "classification" and config.num_labels == 1
                 return "regression" if single else kind
-    raise RequestError(
-        f"model {reference!r} has no head that answers anything; fine-tune it and keep the model: "
-        f"kdnas evaluate {reference} --suite SUITE --save-models DIR"
-    )
+    return None
+
+
+def _kind_of(handle: ModelHandle) -> str:
+    kind = kind_of_head(handle.config)
+    if kind is None:
+        raise RequestError(
+            f"model {handle.ref!r} has no head that answers anything; fine-tune it and keep the "
+            f"model: kdnas evaluate {handle.ref} --suite SUITE --save-models DIR"
+        )
+    return kind
 
 
 def _labels_of(config: Any) -> tuple[str, ...]:

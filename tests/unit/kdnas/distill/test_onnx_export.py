@@ -18,8 +18,10 @@ from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
 from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
+from kdnas.models.sequence.config import KINDS
 from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.testing.small_disk import small_disk
+from kdnas.testing.tiny_sequence import make_tiny_sequence
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 
@@ -72,6 +74,40 @@ def test_the_folder_serves_with_onnxruntime_alone(exported: Path, model: Path) -
     assert [i.shape for i in session.get_inputs()] == [["batch", "sequence"]] * 2
     (output,) = session.get_outputs()
     assert (output.name, output.shape) == ("last_hidden_state", ["batch", "sequence", 24])
+
+
+@pytest.mark.parametrize("labels", [("a", "b", "c"), ()])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_student_that_is_no_transformer_has_its_logits(
+    kind: str, labels: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Batches and lengths are free, and padding changes nothing."""
+    model = make_tiny_sequence(tmp_path / "student", kind, labels, dropout=0.5)
+    done = export_onnx(str(tmp_path / "student"), tmp_path / "onnx", int8=True)
+    figures = done.figures
+    assert (figures["family"], figures["output"]) == (model.config.model_type, "logits")
+    assert (figures["layers"], figures["hidden"]) == (model.config.layers, 24)
+    assert figures["agreement"]["tokens"] == 1 + 4 + 1 + 3
+    assert figures["agreement"]["max_difference"] <= 1e-4
+    session = onnxruntime.InferenceSession(str(done.folder / "model.onnx"))
+    assert [i.name for i in session.get_inputs()] == ["input_ids", "attention_mask"]
+    (output,) = session.get_outputs()
+    assert (output.name, output.shape) == ("logits", ["batch", len(labels) or 1])
+    small = onnxruntime.InferenceSession(str(done.folder / "model.int8.onnx"))
+    generator = torch.Generator().manual_seed(0)
+    for batch, length in ((1, 1), (1, 5), (3, 17), (8, 64), (2, 200)):
+        ids = torch.randint(5, model.config.vocab_size, (batch, length), generator=generator)
+        ends = torch.randint(1, length + 1, (batch, 1), generator=generator)
+        mask = (torch.arange(length) < ends).long()
+        inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+        with torch.inference_mode():
+            expected = model(ids, mask).logits
+        np.testing.assert_allclose(session.run(None, inputs)[0], expected, atol=1e-4)
+        np.testing.assert_allclose(small.run(None, inputs)[0], expected, atol=0.1)
+    card = (done.folder / "README.md").read_text("utf-8")
+    assert "(logits,) = session.run(None, inputs)" in card
+    assert "pipeline_tag: text-classification" in card
+    assert f"{1 + 4 + 1 + 3} texts)" in card
 
 
 def test_how_sentences_are_embedded_comes_along(model: Path, tmp_path: Path) -> None:

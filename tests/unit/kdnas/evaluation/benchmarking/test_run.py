@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,11 @@ from kdnas.evaluation.benchmarking.table import (
     speed_up,
 )
 from kdnas.evaluation.benchmarking.worker import Subject, peak_memory, serve
+from kdnas.models.sequence.config import KINDS
 from kdnas.models.teacher import load_teacher_model, prepare_teacher, with_layers
 from kdnas.records import LatencyProfile
 from kdnas.specs.search import LatencySpec
+from kdnas.testing.tiny_sequence import make_tiny_sequence
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 PROFILE = LatencyProfile("cpu:Test", "pytorch-eager", 1, "float32", 8)
@@ -94,6 +97,25 @@ def test_the_worker_answers_a_line_an_order(model: Path) -> None:
     assert len(timed["samples_ms"]) == 3
     assert timed["peak_bytes"] >= loaded["empty_bytes"] > 0
     assert peak_memory() >= timed["peak_bytes"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_student_that_is_no_transformer_is_timed_with_its_head(kind: str, tmp_path: Path) -> None:
+    count = sum(p.numel() for p in make_tiny_sequence(tmp_path, kind).parameters())
+    found = subject_module._Model.find(Candidate(str(tmp_path), "tiny"), 8)
+    assert (found.parameters, found.lacks("onnx-int8", "cpu")) == (count, None)
+    subject = found.subject("pytorch", plan("pytorch").latency, "cpu", tmp_path, lambda _: None)
+    assert found.disk_bytes(subject) == (tmp_path / "model.safetensors").stat().st_size
+    for dtype, size in (("float32", 4), ("bfloat16", 2)):
+        answers = io.StringIO()
+        orders = io.StringIO('{"batch": 2, "repeats": 3}\n')
+        threads = torch.get_num_threads()
+        serve(replace(subject, dtype=dtype, threads=threads), orders, answers)
+        loaded, timed = map(json.loads, answers.getvalue().splitlines())
+        assert loaded["weights_bytes"] == size * count
+        assert len(timed["samples_ms"]) == 3
+    with pytest.raises(TeacherError, match="whose head reads its last layer; leave out --keep"):
+        subject_module._Model.find(Candidate(str(tmp_path), "tiny", keep_layers=1), 8)
 
 
 def test_the_worker_says_what_is_wrong(model: Path, tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Models of any kind: Transformers, and the students that are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kdnas.errors import TeacherError
+from kdnas.models.sequence.saved import SequenceHandle, sequence_at
+from kdnas.models.teacher import TeacherHandle, load_teacher_model, teacher_at, with_layers
+from kdnas.models.teacher_files import locate
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedTokenizerFast
+
+ModelHandle = TeacherHandle | SequenceHandle
+"""A model on this machine, not loaded yet. Both know their sizes and their longest sequence."""
+
+
+def prepare_model(ref: str) -> ModelHandle:
+    """Find a model that is used, not taught by: whatever ``config.json`` says it is.
+
+    Args:
+        ref: an alias, a local folder or a hub id.
+
+    Raises:
+        TeacherError: see :func:`kdnas.models.teacher.prepare_teacher`.
+    """
+    folder = locate(ref, None)
+    return sequence_at(ref, folder) or teacher_at(ref, folder)
+
+
+def prepare_cut_model(ref: str, keep_layers: int | None) -> ModelHandle:
+    """Find a model, and leave out its upper layers.
+
+    Args:
+        ref: an alias, a local folder or a hub id.
+        keep_layers: how many are kept; None keeps all.
+
+    Raises:
+        TeacherError: it is not there, has no more layers than these, or is no Transformer.
+    """
+    handle = prepare_model(ref)
+    if keep_layers is None:
+        return handle
+    if isinstance(handle, SequenceHandle):
+        raise TeacherError(
+            f"model {ref!r} is a {handle.config.title}, whose head reads its last layer; leave out "
+            f"--keep-layers {keep_layers}"
+        )
+    return with_layers(handle, keep_layers)
+
+
+def load_model(handle: ModelHandle) -> nn.Module:
+    """Load a model in float32, frozen and in eval mode: an encoder without pooler and heads.
+
+    A student that is no Transformer has its head: there is nothing else that it is for.
+
+    Raises:
+        TeacherError: the weights do not load.
+    """
+    from kdnas.models.sequence.model import SequenceClassifier
+
+    if isinstance(handle, TeacherHandle):
+        return load_teacher_model(handle)
+    return SequenceClassifier.from_pretrained(handle.folder, handle.ref).requires_grad_(False)
+
+
+def load_tokenizer(handle: ModelHandle, **options: Any) -> PreTrainedTokenizerFast:
+    """Load a model's tokenizer; of a student that is no Transformer, as its teacher's family does.
+
+    Args:
+        handle: the model.
+        options: of the tokenizer.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    if isinstance(handle, SequenceHandle):
+        options["config"] = AutoConfig.for_model(handle.config.tokenizer_family)
+    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
+        handle.folder, trust_remote_code=False, **options
+    )
+    return tokenizer
