@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -172,30 +173,24 @@ def _refuse_others(what: str, before: TaskFacts | None, facts: TaskFacts) -> Non
     """Refuse to go on where the runs that are done would be of another training."""
     if before is None:
         return
-    then, now = before.to_json(), TaskFacts.from_json(facts.to_json()).to_json()
-    deciding = {
-        "the data": ("data", None),
-        "the teacher": ("teacher", "fingerprint"),
-        "the student": ("student", None),
-        "hyper-parameters": ("settings", None),
-    }
-    changed = [
-        name
-        for name, (part, entry) in deciding.items()
-        if _plain(then[part], entry) != _plain(now[part], entry)
-    ]
+    then, now = _deciding(before), _deciding(facts)
+    changed = [name for name in then if then[name] != now[name]]
     if changed:
         raise SpecError(
             f"{what} cannot go on: since it began, {' and '.join(changed)} changed; start a new one"
         )
 
 
-def _plain(value: Any, entry: str | None) -> Any:
-    """A part of the facts as JSON has it, in which tuples are lists."""
-    found = value if entry is None else value.get(entry)
-    if isinstance(found, dict):
-        return {key: _plain(one, None) for key, one in found.items()}
-    return [_plain(one, None) for one in found] if isinstance(found, list | tuple) else found
+def _deciding(facts: TaskFacts) -> dict[str, Any]:
+    """What decides what a run comes to, as plain JSON; whichever device trains it."""
+    plain = json.loads(json.dumps(facts.to_json()))  # tuples are lists there
+    settings = {key: value for key, value in plain["settings"].items() if key != "device"}
+    return {
+        "the data": plain["data"],
+        "the teacher": plain["teacher"]["fingerprint"],
+        "the student": plain["student"],
+        "hyper-parameters": settings,
+    }
 
 
 def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> TaskRun:

@@ -5,12 +5,9 @@ The work itself is made up here: what is tried is how it is put together and sto
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,10 +25,11 @@ from kdnas.db.queue.transitions import resume_here
 from kdnas.db.repository import events, jobs, task_distillations
 from kdnas.errors import OutputError, SpecError, StoreError, TaskDataError, TrainingError
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
-from kdnas.records import TaskFacts, TaskRun
+from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
-from kdnas.testing.demo_tasks import result_of, task_facts, task_run
+from kdnas.testing.demo_tasks import task_facts, task_run
+from kdnas.testing.task_work import TaskWork
 
 # What is tried here is how work runs; that queries find the same is for the tests of the routes.
 pytestmark = pytest.mark.databases("sqlite")
@@ -39,77 +37,10 @@ pytestmark = pytest.mark.databases("sqlite")
 METHODS = ("none", "vanilla-kd")
 
 
-@dataclass(frozen=True)
-class Progress:
-    """As the work says how far it is."""
-
-    phase: str
-    done: int
-    total: int
-    loss: float | None = None
-
-
-@dataclass
-class Work:
-    """What stands in for ``workers.task_distillation``; attributes say what it does and did."""
-
-    facts: TaskFacts = field(default_factory=task_facts)
-    fails: set[tuple[str, int]] = field(default_factory=set)
-    begun: list[tuple[str, int]] = field(default_factory=list)
-    prepared: int = 0
-    before: Callable[[str, int], None] = lambda method, seed: None
-
-    def prepare_for_task(
-        self,
-        spec: TaskDistillationSpec,
-        settings: Settings,
-        on_progress: Callable[[Any], None],
-        should_stop: Callable[[], bool],
-    ) -> Ready | None:
-        self.prepared += 1
-        on_progress(Progress("fine-tuning the teacher", 3, 10, 0.5))
-        if should_stop():
-            return None
-        pinned = spec.teacher.model_copy(update={"fingerprint": "made-up-teacher"})
-        return Ready(spec.model_copy(update={"teacher": pinned}), self.facts, self)
-
-
-@dataclass
-class Ready:
-    spec: TaskDistillationSpec
-    facts: TaskFacts
-    work: Work
-
-    def run(
-        self,
-        method: str,
-        seed: int,
-        folder: Path,
-        on_progress: Callable[[Any], None],
-        should_stop: Callable[[], bool],
-    ) -> SimpleNamespace | None:
-        self.work.begun.append((method, seed))
-        self.work.before(method, seed)
-        checkpoint = folder / "checkpoints" / "10"
-        is_new = not checkpoint.exists()
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        on_progress(Progress(f"{method} seed {seed}: stage 1", 10, 20, 0.4))
-        if should_stop() and is_new:  # another time it comes to its end
-            return None
-        if (method, seed) in self.work.fails:
-            raise TrainingError("the loss is no number at step 12")
-        checkpoint.rmdir()
-        checkpoint.parent.rmdir()
-        (folder / "model").mkdir()
-        (folder / "model" / "weights").write_text(f"{method} {seed}")
-        run = task_run(method, seed)
-        return SimpleNamespace(run=run, result=result_of(run))
-
-
 class Place:
     """A database, a home and work that is made up."""
 
-    def __init__(self, database: Database, home: Path, work: Work) -> None:
+    def __init__(self, database: Database, home: Path, work: TaskWork) -> None:
         self.database, self.work, self.home = database, work, home
         self.settings = Settings.from_environment({"KDNAS_HOME": str(home)})
         self.data = home / "glue"
@@ -135,9 +66,7 @@ class Place:
 
 @pytest.fixture
 def place(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    work = Work()
-    monkeypatch.setitem(sys.modules, "workers.task_distillation", work)
-    return Place(database, tmp_path, work)
+    return Place(database, tmp_path, TaskWork.installed(monkeypatch))
 
 
 def test_every_method_is_done_with_a_seed_before_the_next_seed(place: Place) -> None:
@@ -202,7 +131,7 @@ def test_stopped_at_any_moment_it_goes_on_where_it_was(place: Place) -> None:
     assert len(place.runs(job_id)) == 4
 
 
-def _has_begun(work: Work, before: int) -> bool:
+def _has_begun(work: TaskWork, before: int) -> bool:
     return len(work.begun) > before
 
 
