@@ -49,7 +49,7 @@ def check_paths(spec: ProxiesSpec | DistillationSpec, settings: Settings) -> Non
     if spec.student.init_from is not None:
         check_model(spec.student.init_from, "student.init_from.ref", settings)
     if spec.output is not None:
-        _check_path(spec.output, "output", _folders(settings))
+        check_output(spec.output, "output", settings)
     place = spec.training.checkpoints
     if place is not None and place != checkpoints_in_store(settings):  # as a stored spec names it
         _check_location(place, "training.checkpoints", settings)
@@ -99,6 +99,20 @@ def check_folder(text: str, where: str, settings: Settings) -> None:
         RequestError: names the entry, its value and the setting that would allow it.
     """
     _check_tree(text, where, _folders(settings))
+
+
+def check_output(text: str, where: str, settings: Settings) -> None:
+    """Refuse a place for results that does not lie below the data roots.
+
+    Args:
+        text: its path.
+        where: its entry in the request, for the message.
+        settings: with the data roots.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    _check_path(text, where, _folders(settings))
 
 
 def _check_corpus(corpus: CorpusSpec, settings: Settings) -> None:

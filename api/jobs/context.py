@@ -77,7 +77,8 @@ class JobContext:
         with self.database.write() as session:
             jobs.note_phase(session, self.id, text)
             append_event(session, f"{self.kind}_preparing", payload, job_id=self.id)
-        log.info("preparing", **payload)
+        if self.claimed:  # a command says it on its screen, and leaves stdout for results
+            log.info("preparing", **payload)
 
     def corpus(self, progress: CorpusProgress) -> None:
         """Say how far tokenising is; a corpus that was there already is not worth a word."""
@@ -127,7 +128,8 @@ class JobContext:
 
     def warn(self, text: str) -> None:
         """Tell what the user should know; what was told before a restart is not told again."""
-        log.warning(text)
+        if self.claimed:
+            log.warning(text)
         kind, payload = f"{self.kind}_warning", {"text": text}
         with self.database.write() as session:
             if payload not in payloads_of(session, kind, self.id):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from kdnas.distill.checkpoint import Checkpoints, absolute_place, place_below
+from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.distillation import DistillationSpec
@@ -71,6 +72,24 @@ def evaluation_folder(settings: Settings, evaluation_id: str) -> Path:
 def evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Path:
     """Return where an evaluation keeps its checkpoints while it goes on."""
     return evaluation_folder(settings, evaluation_id) / "checkpoints"
+
+
+def task_run_folder(settings: Settings, job_id: str, method: str, seed: int) -> Path:
+    """Return where a run of distillations for a task keeps its files.
+
+    While it goes on its checkpoints, later its predictions and its student.
+    """
+    return settings.home / "task-distillations" / job_id / f"{method}-seed{seed}"
+
+
+def remove_unfinished_runs(settings: Settings, job_id: str) -> None:
+    """Remove what runs of distillations for a task would have gone on with.
+
+    Runs that are done have predictions, and keep their files.
+    """
+    for folder in (settings.home / "task-distillations" / job_id).glob("*/"):
+        if not (folder / PREDICTIONS_FILE).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def grid_folder(settings: Settings, key: str) -> Path:

@@ -22,7 +22,8 @@ ENTRY_POINT_GROUP: Final = "kdnas.job_kinds"
 
 _OUR_TABLES: Final = "kdnas.db.models."
 _OURS: Final = (
-    *("searches", "sweeps", "distillations", "evaluations", "pipelines", "latency_tables"),
+    *("searches", "sweeps", "distillations", "task_distillations", "evaluations"),
+    *("pipelines", "latency_tables"),
 )
 
 

@@ -34,6 +34,8 @@ from kdnas.cli import (
     space,
     sweep,
     tabular,
+    task_distill,
+    task_distillations,
 )
 from kdnas.cli.options.objective_help import ObjectiveCommand
 from kdnas.cli.options.usage import UsageError, usage_sentence
@@ -53,6 +55,7 @@ COMMANDS = (
     search.search,
     sweep.sweep,
     full_distill.full_distill,
+    task_distill.task_distill,
     launch.launch,
     evaluate.evaluate,
     predict.predict,
@@ -67,11 +70,14 @@ COMMANDS = (
     schema.schema,
     reference.reference,
 )
-GROUPS = (jobs, searches, distillations, pipelines, latency, tabular, corpus, db)
+GROUPS = (
+    *(jobs, searches, distillations, task_distillations, pipelines),
+    *(latency, tabular, corpus, db),
+)
 for command in COMMANDS:
     app.command(cls=ObjectiveCommand)(command)
 for group in GROUPS:
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2].replace("_", "-"))
 
 
 @app.command()

@@ -12,7 +12,10 @@ from kdnas.errors import SpecError, unknown_name
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="search, sweep, distillation, evaluation or pipeline.")
+        str,
+        typer.Argument(
+            help="search, sweep, distillation, task-distillation, evaluation or pipeline."
+        ),
     ] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
@@ -22,11 +25,13 @@ def schema(
     from kdnas.specs.pipeline import PipelineSpec
     from kdnas.specs.search import SearchSpec
     from kdnas.specs.sweep import SweepSpec
+    from kdnas.specs.task_distillation import TaskDistillationSpec
 
     kinds: dict[str, type[Spec]] = {
         "search": SearchSpec,
         "sweep": SweepSpec,
         "distillation": DistillationSpec,
+        "task-distillation": TaskDistillationSpec,
         "evaluation": EvaluationSpec,
         "pipeline": PipelineSpec,
     }

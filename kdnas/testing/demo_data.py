@@ -52,6 +52,7 @@ from kdnas.search_space import AXES, SearchSpace
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.search import Goal, RewardSpec, SearchSpec
 from kdnas.specs.sweep import SweepSpec
+from kdnas.testing import demo_tasks
 
 CONTEXT = "made-up"
 TEACHER_NAME = "bert-base-uncased"
@@ -73,6 +74,7 @@ class DemoIds:
     latency_profile: str
     evaluation: str
     sweep: str
+    task_distillation: str
 
 
 def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
@@ -127,6 +129,7 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
         unfinished="RTE",
     )
     sweep = add_sweep(database, "starts-of-240")
+    for_task = demo_tasks.add_task_distillation(database, "rte-students", failed="pkd")
     return DemoIds(
         finished,
         running,
@@ -138,6 +141,7 @@ def fill(database: Database, *, now: datetime | None = None) -> DemoIds:
         profile,
         evaluation,
         sweep,
+        for_task,
     )
 
 

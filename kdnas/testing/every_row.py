@@ -33,9 +33,10 @@ from kdnas.db.models.values import (
     PIPELINE_STAGES,
     STATUSES,
 )
-from kdnas.records import CANDIDATE_ENDS, MiniKDContext, SweepFacts
+from kdnas.records import CANDIDATE_ENDS, MiniKDContext, SweepFacts, TaskRun
 from kdnas.search_space import SearchSpace
-from kdnas.testing import demo_data
+from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.testing import demo_data, demo_tasks
 from kdnas.testing.postgres import fresh_database, running_server
 from kdnas.testing.walked_pipeline import pipeline_spec
 
@@ -124,21 +125,7 @@ def fill(session: Session) -> None:
         _distillation(session, ending, status, owner)
         _evaluation(session, ending, status, owner)
         _pipeline(session, ending, status, owner)
-        _add(
-            session,
-            m.TaskDistillation(
-                id=f"task-{ending}",
-                name=f"task-{ending}",
-                owner_kind=owner,
-                requested={"task": "SST-2", "method": "universal-kd"},
-                task="SST-2",
-                method="universal-kd",
-                seed=0,
-                metrics={"accuracy": 0.9} if status == "succeeded" else {},
-                artefact=None,
-                **_work(status),
-            ),
-        )
+        _task_distillation(session, ending, status, owner)
     for status in STATUSES:
         _add(
             session,
@@ -369,6 +356,33 @@ def _sweep(session: Session, ending: str, status: str, owner: str) -> None:
                 train_seconds=12.5,
                 finished_at=BEGAN,
             ),
+        )
+
+
+def _task_distillation(session: Session, ending: str, status: str, owner: str) -> None:
+    job = f"task-{ending}"
+    asked = TaskDistillationSpec(name=job, task="RTE", methods=("universal-kd-il",)).to_json()
+    _add(
+        session,
+        m.TaskDistillation(
+            id=job,
+            name=job,
+            requested=asked,
+            resolved=None if status == "queued" else asked,
+            task="RTE",
+            student="first-layers:3",
+            facts=None if status == "queued" else demo_tasks.task_facts().to_json(),
+            owner_kind=owner,
+            **_work(status),
+        ),
+    )
+    if status != "queued":
+        run = demo_tasks.task_run("universal-kd-il", 0, epochs=1, samples=1)
+        if status == "failed":
+            run = TaskRun("universal-kd-il", 0, error="out of memory")
+        _add(
+            session,
+            m.TaskDistillationRun(task_distillation_id=job, finished_at=BEGAN, **run.to_json()),
         )
 
 

@@ -26,7 +26,7 @@ _OWN_COLUMNS: Final[Mapping[type[Job], Mapping[str, Any]]] = {
     Evaluation: {"model": "m", "suite": "glue", "task": "RTE", "seed": 0},
     LatencyBuild: {},
     Pipeline: {},
-    TaskDistillation: {"task": "RTE", "method": "universal_kd", "seed": 0},
+    TaskDistillation: {"task": "RTE", "student": "first-layers:3"},
 }
 
 TABLES: Final = tuple(_OWN_COLUMNS)

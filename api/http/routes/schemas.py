@@ -16,6 +16,7 @@ from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.search import SearchSpec
 from kdnas.specs.sweep import SweepSpec
+from kdnas.specs.task_distillation import TaskDistillationSpec
 
 router = APIRouter(tags=["reference"])
 
@@ -23,6 +24,7 @@ SPECS: dict[str, type[Spec]] = {
     "search": SearchSpec,
     "sweep": SweepSpec,
     "distillation": DistillationSpec,
+    "task-distillation": TaskDistillationSpec,
     "evaluation": EvaluationSpec,
     "pipeline": PipelineSpec,
 }
@@ -44,7 +46,7 @@ class Presets(Shape):
 
 @router.get("/schemas/{name}")
 def read_schema(
-    name: Literal["search", "sweep", "distillation", "evaluation", "pipeline"],
+    name: Literal["search", "sweep", "distillation", "task-distillation", "evaluation", "pipeline"],
 ) -> dict[str, Any]:
     """Return the JSON Schema of a request, with defaults."""
     return SPECS[name].model_json_schema()

@@ -80,6 +80,13 @@ def _distillation_progress(p: Payload) -> str:
     return said if relative is None else f"{said}, held-out loss {fixed(relative)}"
 
 
+def _task_run(p: Payload) -> str:
+    called = f"{p['method']} seed {p['seed']}"
+    if p.get("error"):
+        return f"{called} failed{_because(p)}"
+    return f"{called}: score {fixed(p['main'])}, held out {fixed(p['held_out'])}"
+
+
 def _pipeline_members(p: Payload) -> str:
     chosen = (m for m in p["members"] if m["architecture"] and m["role"] != "undistilled")
     return f"Chosen: {'; '.join(m['architecture'] for m in chosen)}"
@@ -92,6 +99,7 @@ SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
     "candidate_finished": _candidate_finished,
     "episode_finished": _episode_finished,
     "distillation_progress": _distillation_progress,
+    "task_distillation_run": _task_run,
     "pipeline_status": lambda p: f"The pipeline is {p['status']}{_because(p)}",
     "pipeline_stage": lambda p: (
         "All stages are over" if p["stage"] == "done" else f"Stage: {p['stage']}"

@@ -8,7 +8,8 @@
           ├─ sweeps ── sweep_states
           ├─ distillations ─┬─ distillation_curves
           │                 └─ distillation_readings
-          ├─ evaluations · task_distillations
+          ├─ task_distillations ── task_distillation_runs
+          ├─ evaluations
           ├─ latency_builds ── latency_profiles ── latencies
           ├─ pipelines ── pipeline_members ─┬─ distillations
           │                                 └─ evaluations
@@ -21,7 +22,6 @@ from kdnas.db.models.distillations import (
     Distillation,
     DistillationCurvePoint,
     DistillationReading,
-    TaskDistillation,
 )
 from kdnas.db.models.evaluations import Evaluation, Grid
 from kdnas.db.models.jobs import Job, JobLabel, kind_of
@@ -39,6 +39,7 @@ from kdnas.db.models.searches import (
 )
 from kdnas.db.models.service import CoordinatorRow, Event, IdempotencyKey
 from kdnas.db.models.sweeps import Sweep, SweepState
+from kdnas.db.models.task_distillations import TaskDistillation, TaskDistillationRun
 from kdnas.db.models.values import CANDIDATE_STATUSES, FINAL_STATUSES, STATUSES
 
 __all__ = [
@@ -71,5 +72,6 @@ __all__ = [
     "Sweep",
     "SweepState",
     "TaskDistillation",
+    "TaskDistillationRun",
     "kind_of",
 ]

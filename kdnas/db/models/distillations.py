@@ -1,4 +1,4 @@
-"""Full distillations, their curves and readings; distillations for one task."""
+"""Full distillations, their curves and readings."""
 
 from __future__ import annotations
 
@@ -107,18 +107,3 @@ class DistillationReading(LossColumns, Base):
         ForeignKey("distillations.id", ondelete="CASCADE"), primary_key=True
     )
     step: Mapped[int] = mapped_column(primary_key=True)
-
-
-class TaskDistillation(Job):
-    """A distillation for one task, by Universal-KD or one of its baselines."""
-
-    __tablename__ = "task_distillations"
-    __table_args__: Any = (Index(None, "task", "method"),)
-    __mapper_args__ = {"polymorphic_identity": "task_distillation"}
-
-    id: Mapped[str] = job_key()
-    task: Mapped[str]
-    method: Mapped[str]
-    seed: Mapped[int]
-    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    artefact: Mapped[str | None]

@@ -117,12 +117,13 @@ def install(folder: Path, entry: str, module: str = "") -> None:
 
 def test_ours_are_there() -> None:
     found = kinds()
-    ours = ["search", "sweep", "distillation", "evaluation", "pipeline", "latency_build"]
-    assert list(found) == ours
+    ours = ["search", "sweep", "distillation", "task_distillation", "evaluation"]
+    assert list(found) == [*ours, "pipeline", "latency_build"]
     assert {kind.path for kind in found.values()} == {
         "searches",
         "sweeps",
         "distillations",
+        "task-distillations",
         "evaluations",
         "pipelines",
         "latency-builds",

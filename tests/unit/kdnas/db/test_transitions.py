@@ -84,7 +84,7 @@ def test_the_documented_table_is_this_one() -> None:
         ("distillation", "kdnas full-distill --resume small"),
         ("pipeline", "kdnas launch --resume small"),
         ("evaluation", "the `kdnas evaluate` that started it, run again"),
-        ("task_distillation", "the command that started it, run again"),
+        ("task_distillation", "kdnas task-distill --resume small"),
     ],
 )
 def test_what_the_command_line_started_is_resumed_there(

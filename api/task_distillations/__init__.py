@@ -1,0 +1,1 @@
+"""Distillations for one task: methods and seeds of one teacher and one student."""

@@ -1,0 +1,94 @@
+"""What a request for distillations for a task names: whole paths, and what may be named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from api.inputs.data_roots import check_folder, check_model, check_output
+from kdnas.architecture import Architecture
+from kdnas.errors import ArchitectureError, SpecError
+from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.tasks.registry import find_task
+from kdnas.reach import ANYWHERE, Reach
+from kdnas.settings import Settings
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
+from kdnas.specs.parts import ModelSpec
+from kdnas.specs.task_distillation import TaskDistillationSpec
+
+LEARNED: Final = ("classification", "regression")
+"""Kinds of tasks that a student is distilled for."""
+
+_MADE_HERE = re.compile(r"(first-layers|layers):.*|bilstm|gated-cnn")
+
+
+def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
+    """Write paths of folders so that they mean the same in every working folder."""
+    changes: dict[str, object] = {}
+    for name in ("data_dir", "output"):
+        path = getattr(spec, name)
+        if path is not None:
+            changes[name] = str(Path(path).expanduser().absolute())
+    for name in ("student", "assistant"):
+        named = getattr(spec, name)
+        if named is not None and names_model(named):
+            changes[name] = _whole(named)
+    ref = _whole(spec.teacher.ref)
+    changes["teacher"] = spec.teacher.model_copy(update={"ref": ref})
+    return spec.model_copy(update=changes)
+
+
+def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
+    """Refuse a task that cannot be distilled for, or has no data, by the names of files alone.
+
+    Raises:
+        SpecError: an unknown task, or one whose answers are neither a class nor a number.
+        RequestError: a folder of the data is out of reach.
+        TaskDataError: there are no data.
+    """
+    if spec.own is not None:
+        own = spec.own.model_copy(update={"name": spec.task})
+        plan = EvaluationPlanSpec(suite=OWN_SUITE, own=own, data_dir=spec.data_dir)
+    else:
+        task = find_task(spec.task)
+        if task.kind not in LEARNED or not task.fine_tuned:
+            raise SpecError(
+                f"task {task.name} is no classification or regression to be learned, so nothing "
+                "can be distilled for it; name another"
+            )
+        plan = EvaluationPlanSpec(suite=task.suite, tasks=(task.name,), data_dir=spec.data_dir)
+    tasks_with_data(plan, reach)
+
+
+def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
+    """Refuse a request to the service that names what it may not.
+
+    Raises:
+        RequestError: names the entry, its value and the setting that would allow it.
+    """
+    check_model(spec.teacher, "teacher.ref", settings)
+    for name in ("student", "assistant"):
+        named = getattr(spec, name)
+        if named is not None and names_model(named):
+            check_model(ModelSpec(ref=named), name, settings)
+    if spec.data_dir is not None:
+        check_folder(spec.data_dir, "data_dir", settings)
+    if spec.output is not None:
+        check_output(spec.output, "output", settings)
+
+
+def names_model(student: str) -> bool:
+    """Whether a student is a model that is there, not one that is made here."""
+    if _MADE_HERE.fullmatch(student):
+        return False
+    try:
+        Architecture.parse(student)
+    except ArchitectureError:
+        return True
+    return False
+
+
+def _whole(ref: str) -> str:
+    folder = Path(ref).expanduser()
+    return str(folder.absolute()) if folder.is_dir() else ref

@@ -1,0 +1,264 @@
+"""Distillations for one task, put together and run: by the command line, or by the coordinator."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from api.jobs.context import JobContext, StoppedError
+from api.jobs.files import task_run_folder
+from api.jobs.work import do_job
+from api.task_distillations.kind import KIND
+from api.task_distillations.outputs import check_outputs, write_outputs
+from api.task_distillations.request import check_task, with_whole_paths
+from kdnas.db.engine import Database
+from kdnas.db.repository import jobs, task_distillations
+from kdnas.errors import SpecError, TrainingError
+from kdnas.evaluation.scoring.paired import write_predictions
+from kdnas.latency.device_lock import training_lock
+from kdnas.records import JobRecord, SearchStatus, TaskFacts, TaskRun
+from kdnas.settings import Settings
+from kdnas.specs.task_distillation import TaskDistillationSpec
+
+if TYPE_CHECKING:
+    from workers.task_distillation import ReadyTask, TaskProgress
+
+NOTED_SECONDS = 2.0
+"""So often at most an event says how far a run is."""
+
+
+@dataclass(frozen=True)
+class TaskWatchers:
+    """Who is told what, and nobody else.
+
+    Attributes:
+        preparing: how fine-tuning the teacher and warming up its pseudo-classifiers go.
+        facts: what that has found out.
+        progress: how a run goes.
+        run: what a run has come to.
+    """
+
+    preparing: Callable[[TaskProgress], None] = lambda _: None
+    facts: Callable[[TaskFacts], None] = lambda _: None
+    progress: Callable[[TaskProgress], None] = lambda _: None
+    run: Callable[[TaskRun], None] = lambda _: None
+
+
+def create_task_distillation(spec: TaskDistillationSpec, database: Database) -> JobRecord:
+    """Store a request of the command line, once it looks as if it can be done.
+
+    Raises:
+        ConflictError: its name is taken.
+        RequestError: there is no such task, it has no data, or the output is used.
+    """
+    whole = with_whole_paths(spec)
+    check_task(whole)
+    check_outputs(whole)
+    with database.write() as session:
+        return task_distillations.create_task_distillation(
+            session, whole.to_json(), name=whole.name
+        )
+
+
+def run_stored_task_distillation(
+    job_id: str,
+    database: Database,
+    settings: Settings,
+    watchers: TaskWatchers = TaskWatchers(),
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SearchStatus:
+    """Run stored distillations of the command line, or go on with them where they were cut off.
+
+    Args:
+        job_id: of a job that is not finished.
+        database: where it is stored.
+        settings: of this process.
+        watchers: who is told what happens.
+        should_stop: asked between steps; True pauses it after a checkpoint.
+
+    Returns:
+        The status that it has now; another party may have written it.
+
+    Raises:
+        ConflictError: another process works on it, or it was cancelled.
+        KdnasError: whatever kept it from going on; its status says so.
+    """
+    return do_job(
+        job_id,
+        database,
+        settings,
+        lambda context: run_in(context, watchers),
+        should_stop=should_stop,
+        clean_up=KIND.clean_up,
+    )
+
+
+def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None:
+    """Do the work of distillations for a task on whose job this process is at work.
+
+    Every seed is done by all methods before the next one, so that there is soon something to
+    compare.
+
+    Raises:
+        StoppedError: they were to stop.
+        KdnasError: whatever kept them from going on.
+    """
+    database, settings = context.database, context.settings
+    stored = TaskDistillationSpec.read(dict(context.spec), context.called)
+    check_outputs(stored, settings, context.id)
+    ready = _prepare_stored(context, stored, watchers)
+    with database.read() as session:
+        done = task_distillations.finished_runs(session, context.id)
+    spec = ready.spec
+    total = len(spec.methods) * len(spec.seeds)
+    context.progress(len(done), total)
+    context.end_preparation("training")
+    for seed in spec.seeds:
+        for method in spec.methods:
+            if (method, seed) not in done:
+                progress = _Progress(context, watchers, method, seed, len(done), total)
+                watchers.run(_store_run(context, _trained(context, ready, progress)))
+                done.add((method, seed))
+                context.progress(len(done), total)
+                context.check()
+    with database.read() as session:
+        runs = task_distillations.task_runs(session, context.id)
+    failed = [run for run in runs if run.error is not None]
+    if len(failed) == total:
+        raise TrainingError(
+            f"none of the {total} runs came to anything; the last one: {failed[-1].error}"
+        )
+    write_outputs(spec, context.id, runs, settings)
+
+
+def _prepare_stored(
+    context: JobContext, stored: TaskDistillationSpec, watchers: TaskWatchers
+) -> ReadyTask:
+    """Prepare stored distillations and write down what that has decided.
+
+    Raises:
+        StoppedError: they were to stop meanwhile.
+        SpecError: they would be others than when they began.
+    """
+    from workers.task_distillation import prepare_for_task
+
+    def tell(progress: TaskProgress) -> None:
+        share = progress.done / progress.total if progress.total else None
+        context.phase(f"{progress.phase}: {progress.done} of {progress.total}", share)
+        watchers.preparing(progress)
+
+    with training_lock():
+        ready = prepare_for_task(stored, context.settings, tell, context.should_stop)
+    if ready is None:
+        raise StoppedError
+    database, facts = context.database, ready.facts
+    with database.read() as session:
+        before = task_distillations.task_facts(session, context.id)
+    _refuse_others(context.called, before, facts)
+    for text in facts.warnings:
+        context.warn(text)
+    context.check()
+    with database.write() as session:
+        jobs.resolve(session, context.id, ready.spec.to_json())
+        task_distillations.set_task_facts(session, context.id, facts)
+    watchers.facts(facts)
+    return ready
+
+
+def _refuse_others(what: str, before: TaskFacts | None, facts: TaskFacts) -> None:
+    """Refuse to go on where the runs that are done would be of another training."""
+    if before is None:
+        return
+    then, now = _deciding(before), _deciding(facts)
+    changed = [name for name in then if then[name] != now[name]]
+    if changed:
+        raise SpecError(
+            f"{what} cannot go on: since it began, {' and '.join(changed)} changed; start a new one"
+        )
+
+
+def _deciding(facts: TaskFacts) -> dict[str, Any]:
+    """What decides what a run comes to, as plain JSON; whichever device trains it."""
+    plain = json.loads(json.dumps(facts.to_json()))  # tuples are lists there
+    settings = {key: value for key, value in plain["settings"].items() if key != "device"}
+    return {
+        "the data": plain["data"],
+        "the teacher": plain["teacher"]["fingerprint"],
+        "the student": plain["student"],
+        "hyper-parameters": settings,
+    }
+
+
+def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> TaskRun:
+    """Do one run and keep its predictions; one that cannot be trained says why.
+
+    Raises:
+        StoppedError: it was to stop, after a checkpoint.
+    """
+    method, seed = progress.method, progress.seed
+    folder = task_run_folder(context.settings, context.id, method, seed)
+    try:
+        with training_lock():
+            finished = ready.run(method, seed, folder, progress, context.should_stop)
+    except TrainingError as error:
+        context.check_lease()
+        context.warn(f"{method} with seed {seed} failed: {error}")
+        shutil.rmtree(folder, ignore_errors=True)  # its checkpoints lead to the same again
+        return TaskRun(method, seed, error=str(error))
+    if finished is None:
+        raise StoppedError
+    context.check_lease()
+    write_predictions(folder, finished.result)
+    return finished.run
+
+
+def _store_run(context: JobContext, run: TaskRun) -> TaskRun:
+    with context.database.write() as session:
+        task_distillations.add_run(session, context.id, run)
+    about = {name: getattr(run, name) for name in ("method", "seed", "main", "held_out", "error")}
+    context.event("run", about)
+    return run
+
+
+class _Progress:
+    """Says how far a run is: every new phase, else now and then.
+
+    Args:
+        context: of the job.
+        watchers: who is told as well, of all of it.
+        method: of the run.
+        seed: of the run.
+        done: runs that are done.
+        total: runs that there are.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        watchers: TaskWatchers,
+        method: str,
+        seed: int,
+        done: int,
+        total: int,
+    ) -> None:
+        self.method, self.seed = method, seed
+        self._context, self._watchers = context, watchers
+        self._done, self._total = done, total
+        self._phase, self._at = "", 0.0
+
+    def __call__(self, progress: TaskProgress) -> None:
+        """Take note of how far the run is."""
+        self._watchers.progress(progress)
+        loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
+        text = f"{progress.phase}, {progress.done} of {progress.total}{loss}"
+        self._context.working(f"training: {text}", self._done, self._total)
+        now = time.monotonic()
+        if progress.phase == self._phase and now - self._at < NOTED_SECONDS:
+            return
+        self._phase, self._at = progress.phase, now
+        told = {name: getattr(progress, name) for name in ("phase", "done", "total", "loss")}
+        self._context.event("progress", {"method": self.method, "seed": self.seed, **told})

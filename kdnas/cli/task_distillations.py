@@ -1,0 +1,77 @@
+"""``kdnas task-distillations``: what was distilled for single tasks, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kdnas.cli.options import common
+from kdnas.cli.options.choices import known_status
+from kdnas.cli.screens.task_distillation import listed, report_lines, shown
+from kdnas.cli.stored import reading, stored
+from kdnas.cli.tables.answers import print_answer, print_lines
+
+app = typer.Typer(help="List and show distillations for one task.", no_args_is_help=True)
+
+MOST_RUNS = 500
+"""Of one that are shown."""
+
+
+@app.command("list")
+def list_all(
+    status: Annotated[
+        str | None,
+        typer.Option(help="Only queued, running, paused, cancelled, failed or succeeded ones."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Only those for this task, as it was asked for.")
+    ] = None,
+    limit: common.Limit = 20,
+    as_json: common.JsonOfService = False,
+) -> None:
+    """List distillations for tasks, the newest first."""
+    from api.jobs.reading import read_page
+    from api.task_distillations.kind import KIND
+    from api.task_distillations.schemas import TaskDistillationQuery
+
+    wanted = [] if status is None else [known_status(status)]
+    query = TaskDistillationQuery(status=wanted, task=task, limit=limit)
+    with reading() as session:
+        found = read_page(session, query, KIND).items
+    if as_json:
+        print_answer(found)
+        return
+    nothing = "nothing was distilled for a task yet; start with kdnas task-distill --task ..."
+    if status or task:
+        nothing = "no such distillation; kdnas task-distillations list shows all"
+    typer.echo(listed(found) if found else nothing)
+
+
+@app.command()
+def show(task_distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
+    """Show one: the teacher and its layers, the student, and what each run came to."""
+    from api.jobs.reading import read_job
+    from api.task_distillations.kind import KIND
+    from kdnas.db.lists.task_distillation_pages import list_runs
+
+    with reading() as session:
+        found = read_job(session, task_distillation, KIND)
+        if as_json:
+            print_answer(found)
+            return
+        runs = list_runs(session, found["id"], {}, limit=MOST_RUNS).items
+    print_lines(shown(found, runs))
+
+
+@app.command()
+def report(task_distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
+    """Sum up the runs of one by method, beside vanilla distillation and published rows."""
+    from api.task_distillations.report import task_report
+
+    with stored() as (database, settings), database.read() as session:
+        found = task_report(session, settings, task_distillation)
+    if as_json:
+        print_answer(found)
+    else:
+        print_lines(report_lines(found))

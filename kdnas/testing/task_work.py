@@ -1,0 +1,110 @@
+"""The work on distillations for a task, made up: no model, no data, no time.
+
+What puts it together, stores it and shows it is tried with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kdnas.errors import TrainingError
+from kdnas.records import TaskFacts
+from kdnas.settings import Settings
+from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.testing.demo_tasks import result_of, task_facts, task_run
+
+
+@dataclass(frozen=True)
+class Progress:
+    """As the work says how far it is."""
+
+    phase: str
+    done: int
+    total: int
+    loss: float | None = None
+
+
+@dataclass
+class TaskWork:
+    """What stands in for ``workers.task_distillation``.
+
+    Attributes:
+        facts: what preparing finds out.
+        fails: runs that cannot be trained.
+        begun: runs that were begun, in order.
+        prepared: how often it was prepared.
+        before: called when a run begins.
+    """
+
+    facts: TaskFacts = field(default_factory=task_facts)
+    fails: set[tuple[str, int]] = field(default_factory=set)
+    begun: list[tuple[str, int]] = field(default_factory=list)
+    prepared: int = 0
+    before: Callable[[str, int], None] = lambda method, seed: None
+
+    @classmethod
+    def installed(cls, patch: pytest.MonkeyPatch) -> TaskWork:
+        """Take the place of the module until the end of the test."""
+        work = cls()
+        patch.setitem(sys.modules, "workers.task_distillation", work)  # type: ignore[arg-type]
+        return work
+
+    def prepare_for_task(
+        self,
+        spec: TaskDistillationSpec,
+        settings: Settings,
+        on_progress: Callable[[Any], None],
+        should_stop: Callable[[], bool],
+    ) -> MadeUpTask | None:
+        """Prepare it at once; None if it was to stop."""
+        self.prepared += 1
+        on_progress(Progress("fine-tuning the teacher", 3, 10, 0.5))
+        if should_stop():
+            return None
+        pinned = spec.teacher.model_copy(update={"fingerprint": "made-up-teacher"})
+        return MadeUpTask(spec.model_copy(update={"teacher": pinned}), self.facts, self)
+
+
+@dataclass
+class MadeUpTask:
+    """A task that was prepared."""
+
+    spec: TaskDistillationSpec
+    facts: TaskFacts
+    work: TaskWork
+
+    def run(
+        self,
+        method: str,
+        seed: int,
+        folder: Path,
+        on_progress: Callable[[Any], None],
+        should_stop: Callable[[], bool],
+    ) -> SimpleNamespace | None:
+        """Come to what :func:`~kdnas.testing.demo_tasks.task_run` says.
+
+        A run that was to stop has left a checkpoint, and comes to its end the next time.
+        """
+        self.work.begun.append((method, seed))
+        self.work.before(method, seed)
+        checkpoint = folder / "checkpoints" / "10"
+        is_new = not checkpoint.exists()
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        on_progress(Progress(f"{method} seed {seed}: stage 1", 10, 20, 0.4))
+        if should_stop() and is_new:
+            return None
+        if (method, seed) in self.work.fails:
+            raise TrainingError("the loss is no number at step 12")
+        checkpoint.rmdir()
+        checkpoint.parent.rmdir()
+        (folder / "model").mkdir()
+        (folder / "model" / "weights").write_text(f"{method} {seed}")
+        run = task_run(method, seed)
+        return SimpleNamespace(run=run, result=result_of(run))

@@ -1,0 +1,216 @@
+"""Distillations for one task over REST: asked for, listed, read, their runs and their report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.http.schemas import Page
+from api.jobs.files import task_run_folder
+from api.task_distillations.schemas import (
+    TaskDistillationDetail,
+    TaskDistillationShape,
+    TaskReport,
+    TaskRunShape,
+)
+from kdnas.db.engine import Database
+from kdnas.db.models import TaskDistillation
+from kdnas.db.repository import jobs, task_distillations
+from kdnas.records import TaskRun
+from kdnas.settings import Settings
+from kdnas.testing.demo_tasks import add_task_distillation, keep_predictions, task_facts, task_run
+from kdnas.testing.truth import assert_shape
+
+PATH = "/api/v1/task-distillations"
+
+
+@pytest.fixture
+def glue(settings: Settings) -> Path:
+    """A data root with the files of RTE, as far as their names go."""
+    folder = Path(settings.data_roots[0]) / "glue"
+    (folder / "RTE").mkdir(parents=True)
+    for part in ("train", "dev"):
+        (folder / "RTE" / f"{part}.tsv").write_text("sentence1\tsentence2\tlabel\n")
+    return folder
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_they_are_asked_for_listed_and_read(
+    client: TestClient, database: Database, glue: Path
+) -> None:
+    asked = {
+        "name": "all",
+        "task": "rte",
+        "data_dir": str(glue),
+        "methods": ["none", "universal-kd-il"],
+        "seeds": 2,
+    }
+    answer = client.post(PATH, json=asked)
+    assert answer.status_code == 202, answer.text
+    made = answer.json()
+    assert_shape(TaskDistillationDetail, made)
+    assert answer.headers["Location"] == f"{PATH}/{made['id']}"
+    assert (made["task"], made["student"], made["teacher"]) == ("rte", "first-layers:3", "minilm")
+    assert (made["methods"], made["seeds"]) == (["none", "universal-kd-il"], [0, 1])
+    assert made["facts"] is None
+    early = client.get(f"{PATH}/all/report").json()
+    assert_shape(TaskReport, early)
+    assert early["notes"] == [
+        "4 of 4 runs are not done yet",
+        "vanilla-kd is not among the methods, so none is compared with it",
+    ]
+
+    with database.write() as session:
+        task_distillations.set_task_facts(session, made["id"], task_facts())
+        for seed in (0, 1):
+            for method in ("universal-kd-il", "none"):
+                task_distillations.add_run(session, made["id"], task_run(method, seed))
+        # One that is there is left as it is.
+        task_distillations.add_run(session, made["id"], TaskRun("none", 0, error="again"))
+    listed = client.get(PATH).json()
+    assert_shape(Page[TaskDistillationShape], listed)
+    assert [row["name"] for row in listed["items"]] == ["all"]
+    for query, found in (("task=rte", 1), ("task=cola", 0), ("student=bilstm", 0)):
+        assert len(client.get(f"{PATH}?{query}").json()["items"]) == found
+    assert client.get(f"{PATH}?sort=-task").status_code == 200
+    one = client.get(f"{PATH}/all").json()
+    assert_shape(TaskDistillationDetail, one)
+    assert one["facts"]["layers"][11]["layer"] == 12
+    assert one["warnings"] == ["the student begins with the teacher's lowest layers"]
+
+    runs = client.get(f"{PATH}/all/runs").json()
+    assert_shape(Page[TaskRunShape], runs)
+    assert [(run["method"], run["seed"]) for run in runs["items"]] == [
+        *(("none", seed) for seed in (0, 1)),
+        *(("universal-kd-il", seed) for seed in (0, 1)),
+    ]
+    assert runs["items"][0]["attention"] == []
+    assert len(runs["items"][2]["attention"][0]["weights"]) == 3
+    first = client.get(f"{PATH}/all/runs?limit=3").json()
+    rest = client.get(f"{PATH}/all/runs?limit=3&cursor={first['next_cursor']}").json()
+    assert [*first["items"], *rest["items"]] == runs["items"]
+    some = client.get(f"{PATH}/all/runs?method=none&seed=1").json()["items"]
+    assert [(run["method"], run["seed"]) for run in some] == [("none", 1)]
+    assert client.get(f"{PATH}/all/runs?method=nothing").status_code == 422
+    assert client.get(f"{PATH}/nobody/runs").status_code == 404
+    assert client.get(f"{PATH}/nobody/report").status_code == 404
+
+    assert client.patch(f"{PATH}/all", json={"action": "cancel"}).json()["status"] == "cancelled"
+    assert client.delete(f"{PATH}/all").status_code == 204
+    assert client.get(f"{PATH}/all").status_code == 404
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_one_that_has_succeeded_is_resumed_for_what_failed_alone(
+    client: TestClient, database: Database
+) -> None:
+    add_task_distillation(database, "whole")
+    refused = client.patch(f"{PATH}/whole", json={"action": "resume"})
+    assert refused.status_code == 409
+    made = add_task_distillation(database, "part", failed="pkd")
+    for path in (f"{PATH}/part", f"/api/v1/jobs/{made}"):
+        assert client.get(path).json()["num_failed"] == 1
+    resumed = client.patch(f"{PATH}/part", json={"action": "resume"}).json()
+    assert (resumed["status"], resumed["num_failed"]) == ("queued", 1)
+    with database.write() as session:
+        assert len(task_distillations.finished_runs(session, made)) == 15
+        assert task_distillations.task_facts(session, made) == task_facts()
+        task_distillations.set_task_facts(session, made, task_facts())
+        assert ("pkd", 2) not in task_distillations.finished_runs(session, made)
+        assert len(task_distillations.finished_runs(session, made)) == 14
+    assert client.get(f"{PATH}/part").json()["num_failed"] == 0
+    with database.read() as session:
+        assert jobs.get_job(session, made, TaskDistillation).progress_mark(session) == 14
+
+
+def test_the_report_compares_methods_and_has_published_rows(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    made = add_task_distillation(database, "whole", failed="pkd")
+    with database.read() as session:
+        runs = task_distillations.task_runs(session, made)
+    for run in runs:
+        if run.error is None and run.method != "none":  # of none they lie elsewhere
+            keep_predictions(task_run_folder(settings, made, run.method, run.seed), run)
+    best = task_run_folder(settings, made, "universal-kd-il", 0)
+    report = client.get(f"{PATH}/whole/report").json()
+    assert_shape(TaskReport, report)
+    rows = {row["method"]: row for row in report["rows"]}
+    assert list(rows) == report_order(client)
+    row = rows["universal-kd-il"]
+    mains = [run.main or 0.0 for run in runs if run.method == "universal-kd-il"]
+    assert row["mean"] == pytest.approx(sum(mains) / 3)
+    assert row["low"] < row["mean"] < row["high"]
+    assert row["retained"] == pytest.approx(row["mean"] / 0.682)
+    held_out = {run.seed: run.held_out for run in runs if run.method == "universal-kd-il"}
+    assert row["best_seed"] == max(held_out, key=lambda seed: held_out[seed] or 0.0)
+    assert row["student"] is None
+    compared = row["against"]
+    base = sum(run.main or 0.0 for run in runs if run.method == "vanilla-kd") / 3
+    assert compared["difference"] == pytest.approx(row["mean"] - base, abs=0.004)
+    assert compared["low"] <= compared["difference"] <= compared["high"]
+    assert (compared["examples"], compared["metric"]) == (277, "accuracy")
+    assert (rows["none"]["against"], rows["vanilla-kd"]["against"]) == (None, None)
+    assert (rows["pkd"]["num_succeeded"], rows["pkd"]["num_failed"]) == (2, 1)
+    assert "pkd with seed 2 failed: the loss is no number at step 12" in report["notes"]
+    assert (report["against"], report["teacher_score"]) == ("vanilla-kd", 0.682)
+
+    tables = {(row["table"], row["model"], row["ours"]): row for row in report["published"]}
+    assert tables["2", "BERT-4", "universal-kd-il"]["score"] == 0.679
+    assert tables["4", "DistilRoBERTa", "takd"]["score"] == 0.718
+    assert tables["6", "DistilRoBERTa", "universal-kd-weighted"]["score"] == 0.726
+    assert tables["5", "Bi-LSTM", "none"]["split"] == "dev"
+    assert {row["method"] for row in report["published"] if row["ours"] is None} == {"teacher"}
+    (best / "model").mkdir()
+    again = client.get(f"{PATH}/whole/report").json()["rows"]
+    students = {row["method"]: row["student"] for row in again}
+    assert students["universal-kd-il"] in {None, str(best / "model")}
+
+
+def report_order(client: TestClient) -> list[str]:
+    methods = client.get(f"{PATH}/whole").json()["methods"]
+    assert isinstance(methods, list)
+    return methods
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "task"),
+        ({"task": "nothing"}, "unknown task 'nothing'"),
+        ({"task": "NER"}, "is no classification or regression"),
+        ({"task": "RTE", "methods": ["magic"]}, "methods"),
+        ({"task": "RTE", "methods": ["none", "none"]}, "give each once"),
+        ({"task": "RTE", "data_dir": "/etc"}, "data_dir '/etc' is outside KDNAS_DATA_ROOTS"),
+        ({"task": "RTE", "output": "/etc/student"}, "output '/etc/student' is outside"),
+        ({"task": "RTE", "teacher": "/etc"}, "teacher.ref '/etc' is outside"),
+        ({"task": "RTE", "student": "/etc"}, "student '/etc' is outside"),
+        ({"task": "RTE", "assistant": "/etc"}, "assistant '/etc' is outside"),
+        ({"task": "CoLA", "data_dir": "GLUE"}, "CoLA"),
+        ({"task": "mine", "own": {"kind": "tagging"}, "data_dir": "GLUE"}, "tagging"),
+    ],
+)
+def test_a_wrong_request_is_refused(
+    client: TestClient, glue: Path, asked: dict[str, object], said: str
+) -> None:
+    if asked.get("data_dir") == "GLUE":
+        asked = {**asked, "data_dir": str(glue)}
+    answer = client.post(PATH, json=asked)
+    assert answer.status_code in {400, 422}, answer.text
+    assert said.lower() in answer.text.lower()
+    assert client.get(PATH).json()["items"] == []
+
+
+def test_folders_in_a_request_are_written_whole(
+    client: TestClient, settings: Settings, glue: Path
+) -> None:
+    student = settings.home / "students" / "mine"
+    student.mkdir(parents=True)
+    for given in (str(student), "bilstm", "3,12,384,384,gelu", "layers:1,3"):
+        asked = {"task": "rte", "data_dir": f"{glue}/../glue", "student": given}
+        made = client.post(PATH, json=asked)
+        assert made.status_code == 202, made.text
+        assert made.json()["student"] == given
+        assert Path(made.json()["requested"]["data_dir"]).is_absolute()
