@@ -160,7 +160,7 @@ def ready_task(
             found = tuned_teacher(
                 model,
                 data,
-                settings_of(spec.teacher, data, checked.hyper.max_length),
+                settings_of(spec.teacher, data, checked.hyper.max_length, checked.dtype),
                 spec.teacher.seed,
                 store,
                 settings.home / TEACHERS,

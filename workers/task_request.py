@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import pstdev
-from typing import Any
+from typing import Any, Literal
 
 from kdnas.distill.numerics import Device, choose_device, choose_dtype
 from kdnas.errors import SpecError, TaskDataError
@@ -55,7 +55,7 @@ class CheckedTask:
     assistant: StudentPlan | None
     hyper: Hyperparameters
     device: Device
-    dtype: str
+    dtype: Literal["float32", "bfloat16"]
     warnings: tuple[str, ...]
 
     @property

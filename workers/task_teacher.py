@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from filelock import FileLock
 
@@ -90,14 +90,16 @@ def _listed(labels: tuple[str, ...], most: int = 5) -> str:
     return ", ".join(labels[:most]) + more
 
 
-def settings_of(spec: TaskTeacherSpec, data: TaskData, max_length: int) -> FinetuneSettings:
+def settings_of(
+    spec: TaskTeacherSpec, data: TaskData, max_length: int, dtype: Literal["float32", "bfloat16"]
+) -> FinetuneSettings:
     """Return how a teacher is fine-tuned: as published for the task, unless told otherwise."""
     wanted = {
         name: value
         for name in ("learning_rate", "epochs", "batch_size")
         if (value := getattr(spec, name)) is not None
     }
-    return replace(published_settings(data.task), **wanted, max_length=max_length)
+    return replace(published_settings(data.task), **wanted, max_length=max_length, dtype=dtype)
 
 
 def tuned_teacher(
