@@ -1,6 +1,6 @@
 """Distillation for one task: every method on real files of GLUE, over seeds.
 
-    python benchmarks/task_study.py run --data-dir ./glue --results docs/results/task_specific_runs.jsonl
+    python benchmarks/task_study.py run --data-dir ./glue --results task_specific_runs.jsonl
 
 MiniLM teaches a student of three layers. Runs are done one by one and kept as they come, so that
 the program may be ended at any moment and started again; several may run beside each other, each

@@ -631,8 +631,9 @@ class TaskRun:
             ``learning_rate`` and ``beta`` that were trained with.
         curve: ``stage``, ``epoch``, ``step``, mean training ``loss`` and ``held_out`` score of each
             epoch, in order.
-        attention: of each epoch of the first stage, ``epoch`` and ``weights``: for each student
-            layer that attends the mean weight of each teacher layer over the held-out examples.
+        attention: of each epoch of the first stage, ``epoch``, the student ``layers`` that attend,
+            and ``weights``: for each of them the mean weight of each teacher layer over the
+            held-out examples.
             Empty where the method has no attention.
         samples: of some held-out examples, ``id``, ``distances`` (from the label to what each
             teacher layer says) and ``weights`` (of the last attending student layer) at the end of

@@ -35,6 +35,7 @@ from kdnas.records import TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.store import Store
+from kdnas.taskspecific.card import write_card
 from kdnas.taskspecific.examples import Examples
 from kdnas.taskspecific.methods.base import Method
 from kdnas.taskspecific.methods.registry import method_named
@@ -452,6 +453,7 @@ class ReadyTask:
                 self.checked.data,
                 _as_finetuned(used),
                 seed,
+                lambda draft: write_card(draft, self.spec, self.facts, finished.run),
             )
         for part in ("assistant", "checkpoints"):
             shutil.rmtree(folder / part, ignore_errors=True)

@@ -57,7 +57,8 @@ class StudentRun:
 
     Attributes:
         curve: of each epoch ``stage``, ``epoch``, ``step``, mean ``loss`` and ``held_out`` score.
-        attention: of each epoch of the first stage, ``epoch`` and mean ``weights``.
+        attention: of each epoch of the first stage, ``epoch``, attending ``layers``, mean
+            ``weights``.
         samples: see :class:`~kdnas.records.TaskRun`.
         best: the epoch to take.
     """

@@ -180,8 +180,13 @@ class Training:
             method.to(self._device)
         if weights is None:
             return
-        entry = {"epoch": stage.epoch_of(done - 1), "weights": _rounded(weights.mean(0))}
-        run.attention.append(entry)
+        run.attention.append(
+            {
+                "epoch": stage.epoch_of(done - 1),
+                "layers": list(method.attending_layers()),
+                "weights": _rounded(weights.mean(0)),
+            }
+        )
         if done == stage.steps and teacher.layers is not None:
             space, labels = method.space, self.held_out.examples.labels
             distances = space.label_distance(space.answers(teacher.layers), labels)  # (E, N)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ def save_task_model(
     data: TaskData,
     settings: FinetuneSettings,
     seed: int,
+    beside: Callable[[Path], None] = lambda _: None,
 ) -> None:
     """Write a fine-tuned model where ``from_pretrained`` loads it; all of it or nothing.
 
@@ -77,6 +78,7 @@ def save_task_model(
         data: of the task.
         settings: of the fine-tuning.
         seed: of it.
+        beside: writes what else belongs into the folder.
 
     Raises:
         StoreError: the disk is full or not writable.
@@ -105,6 +107,7 @@ def save_task_model(
         readable_like_others(draft)
         copy_tokenizer(handle, draft)
         (draft / TASK_FILE).write_text(json.dumps(asdict(about), indent=2) + "\n", "utf-8")
+        beside(draft)
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
     except (OSError, SafetensorError) as error:

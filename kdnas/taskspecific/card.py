@@ -1,0 +1,231 @@
+"""The model card of a student of one task: scores, how it learned, what it attended to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kdnas import __version__
+from kdnas.records import TaskFacts, TaskRun
+from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.taskspecific.methods.registry import method_named
+
+CARD_FILE, RUN_FILE, REQUEST_FILE = "README.md", "task_run.json", "task_distillation.json"
+STAGES_PICTURE, ATTENTION_PICTURE = "stages.png", "attention.png"
+# Names of this machine, which mean nothing elsewhere.
+_OF_THIS_MACHINE = ("name", "output", "data_dir", "threads", "device")
+
+
+def write_card(folder: Path, spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> None:
+    """Write what goes with a student: card, pictures, numbers, and the request that makes it again.
+
+    Args:
+        folder: of the student.
+        spec: the request.
+        facts: what preparing it has found out.
+        run: how the student learned.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    draw_stages(run, facts.metric, folder / STAGES_PICTURE)
+    if run.attention:
+        draw_attention(run, folder / ATTENTION_PICTURE)
+    _write_json(folder / RUN_FILE, run.to_json())
+    _write_json(folder / REQUEST_FILE, portable_request(spec, run))
+    (folder / CARD_FILE).write_text(task_card(spec, facts, run), "utf-8")
+
+
+def portable_request(spec: TaskDistillationSpec, run: TaskRun) -> dict[str, Any]:
+    """Return the request of one run, without what is of this machine alone."""
+    request = {k: v for k, v in spec.to_json().items() if k not in _OF_THIS_MACHINE}
+    request["teacher"] = {k: v for k, v in request["teacher"].items() if k != "fingerprint"}
+    chosen = {k: run.chosen[k] for k in ("batch_size", "learning_rate", "beta") if k in run.chosen}
+    return {**request, "methods": [run.method], "seeds": [run.seed], "grid": None, **chosen}
+
+
+def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str:
+    """Write the model card in Markdown with the hub's metadata block."""
+    teacher, student, chosen = facts.teacher, facts.student, run.chosen
+    about = (method_named(run.method).__doc__ or "").strip().split("\n")[0]
+    rows = {
+        "task": f"{facts.task}: {facts.kind}"
+        + (f", labels {', '.join(facts.labels)}" if facts.labels else ""),
+        f"{facts.metric}": f"{_score(run.main)} on {_sets(run.metrics)}",
+        "teacher": f"{teacher['ref']}, {teacher['layers']} layers of {teacher['hidden']}, "
+        f"{_millions(teacher['parameters'])}: {facts.metric} {_score(teacher['main'])}",
+        "student": f"{student['name']}: {student['layers']} layers of {student['hidden']}, "
+        f"{_millions(student['parameters'])}, of which {student['trainable']:,} are trained; "
+        f"started as {student['start']}",
+        "method": f"{run.method}: {about}",
+        "trained with": f"batches of {chosen['batch_size']}, rate {chosen['learning_rate']:g}, "
+        f"β {chosen['beta']:g}, {facts.settings['epochs']:g} epochs from the teacher and "
+        f"{facts.settings['finetune_epochs']:g} from the labels, seed {run.seed}, {run.steps} "
+        "steps",
+        "chosen": f"epoch {chosen['epoch']} of stage {chosen['stage']}, by {facts.metric} "
+        f"{_score(run.held_out)} on {facts.examples['held-out']} held-out examples; what is "
+        "reported was not looked at",
+        "made with": f"kdnas {__version__}",
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return f"""---
+library_name: {"transformers" if student["kind"] == "transformer" else "kdnas"}
+tags:
+- knowledge-distillation
+- kdnas
+pipeline_tag: text-classification
+---
+
+# {facts.task} by {run.method}: {student["name"]} of {teacher["ref"]}
+
+| | |
+|---|---|
+{table}
+
+## How it learned
+
+Stage 1 learns from the teacher, stage 2 from the labels alone (Wu et al. 2021, §4.2).
+
+![Loss and held-out score by epoch]({STAGES_PICTURE})
+
+| stage | epoch | loss | held-out {facts.metric} |
+|---|---|---|---|
+{_curve_rows(run)}
+{_attention(run)}
+## The teacher, layer by layer
+
+What a pseudo-classifier behind each of its layers says, trained with the teacher frozen:
+
+| layer | held-out {facts.metric} | {facts.metric} |
+|---|---|---|
+{_layer_rows(facts)}
+
+## Use
+
+```python
+import kdnas
+
+student = kdnas.load("this folder")
+student(["A text."])  # of a task of pairs: student(["A text."], ["Another."])
+```
+
+## Make it again
+
+```
+kdnas task-distill --config {REQUEST_FILE} --data-dir DIR
+```
+"""
+
+
+def draw_stages(run: TaskRun, metric: str, path: Path) -> None:
+    """Draw mean loss and held-out score by epoch, both stages side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    for place, stage in enumerate((1, 2), 1):
+        points = [point for point in run.curve if point["stage"] == stage]
+        epochs = [point["epoch"] for point in points]
+        left = figure.add_subplot(1, 2, place)
+        left.plot(epochs, [point["loss"] for point in points], color="C0", marker=".")
+        left.set(xlabel="epoch", title=f"stage {stage}")
+        left.set_ylabel("training loss", color="C0")
+        right = left.twinx()
+        right.plot(epochs, [point["held_out"] for point in points], color="C1", marker="o")
+        right.set_ylabel(f"held-out {metric}", color="C1")
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def draw_attention(run: TaskRun, path: Path) -> None:
+    """Draw heat maps: by epoch for each attending layer, and by example with label distances."""
+    from matplotlib.figure import Figure
+
+    layers = run.attention[-1]["layers"]
+    count = len(layers) + (2 if run.samples else 0)
+    figure = Figure(figsize=(3.2 * count + 0.6, 3.6), layout="constrained")
+    maps: list[tuple[str, str, list[Any], list[list[float]]]] = [
+        (
+            f"student layer {layer}",
+            "epoch",
+            [entry["epoch"] for entry in run.attention],
+            [entry["weights"][place] for entry in run.attention],
+        )
+        for place, layer in enumerate(layers)
+    ]
+    if run.samples:
+        numbers = list(range(1, len(run.samples) + 1))
+        weights = [sample["weights"] for sample in run.samples]
+        distances = [sample["distances"] for sample in run.samples]
+        maps.append((f"student layer {layers[-1]}, by example", "example", numbers, weights))
+        maps.append(("distance from the label", "example", numbers, distances))
+    for place, (title, down, names, values) in enumerate(maps, 1):
+        axes = figure.add_subplot(1, count, place)
+        image = axes.imshow(values, aspect="auto", cmap="viridis")
+        teacher_layers = range(1, len(values[0]) + 1)
+        axes.set_xticks(range(len(values[0])), [str(layer) for layer in teacher_layers])
+        axes.set_yticks(range(len(names)), [str(name) for name in names])
+        axes.set(xlabel="teacher layer", ylabel=down, title=title)
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def _attention(run: TaskRun) -> str:
+    if not run.attention:
+        return ""
+    last = run.attention[-1]
+    width = len(last["weights"][0])
+    head = " | ".join(str(layer) for layer in range(1, width + 1))
+    rows = "\n".join(
+        f"| {layer} | " + " | ".join(f"{weight:.3f}" for weight in weights) + " |"
+        for layer, weights in zip(last["layers"], last["weights"], strict=True)
+    )
+    return f"""
+## What it attended to
+
+![Attention of student layers over teacher layers]({ATTENTION_PICTURE})
+
+Mean weights over the held-out examples after epoch {last["epoch"]} of stage 1, a teacher layer a
+column; `{RUN_FILE}` has those of each epoch, and some examples one by one with the distance of
+each teacher layer's answer from the label.
+
+| student layer | {head} |
+|---|{"---|" * width}
+{rows}
+"""
+
+
+def _curve_rows(run: TaskRun) -> str:
+    return "\n".join(
+        f"| {point['stage']} | {point['epoch']} | {point['loss']:.4f} | {point['held_out']:.4f} |"
+        for point in run.curve
+    )
+
+
+def _layer_rows(facts: TaskFacts) -> str:
+    rows = [
+        f"| {one['layer']} | {_score(one['held_out'])} | {_score(one['main'])} |"
+        for one in facts.layers
+    ]
+    teacher = facts.teacher
+    own = f"| itself | {_score(teacher['held_out'])} | {_score(teacher['main'])} |"
+    return "\n".join([*rows, own])
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _sets(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    return ", ".join(
+        f"{name} ({', '.join(f'{key} {value:.4f}' for key, value in values.items())})"
+        for name, values in metrics.items()
+    )
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.1f} M parameters"
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
