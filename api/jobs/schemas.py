@@ -35,8 +35,8 @@ class JobShape(Shape):
     done: int | None = Field(description="In the kind's own unit, such as steps.")
     total: int | None
     num_failed: int = Field(
-        description="How many of what is done came to nothing, such as states of a sweep; `resume` "
-        "tries them again, also where the job has succeeded."
+        description="How many of what is done came to nothing, such as states of a sweep or runs "
+        "for a task; `resume` tries them again, also where the job has succeeded."
     )
     remaining_seconds: float | None = Field(
         description="From how fast it has come so far; null where that says nothing."

@@ -59,6 +59,7 @@ KIND = JobKind(
     leftovers=_leftovers,
     needs_cluster=_needs_cluster,
     shares_cores=True,
+    has_page=True,
     spec=TaskDistillationSpec,
     create=_create,
     listing=LISTING,

@@ -122,7 +122,8 @@ def pause(job: common.Reference, as_json: common.JsonOfService = False) -> None:
 def resume(job: common.Reference, as_json: common.JsonOfService = False) -> None:
     """Put a paused or failed job back into the queue, where a coordinator takes it up.
 
-    So does a sweep that has succeeded, if states of it failed: these are tried again.
+    So does one that has succeeded although a part of it failed, such as states of a sweep or runs
+    of distillations for a task: these are tried again.
     What the command line started is resumed by the command that started it.
     """
     from kdnas.cli.screens import job_actions

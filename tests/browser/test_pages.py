@@ -42,6 +42,9 @@ PAGES = [
     "/distillations",
     "/distillations/new",
     "/distillations/student-8-ms",
+    "/task-distillations",
+    "/task-distillations/new",
+    "/task-distillations/rte-students",
     "/evaluations",
     "/evaluations/new",
     "/latency",
@@ -65,7 +68,10 @@ def drawn(page: Page, *ids: str) -> None:
         expect(page.locator(f"#{name}[data-drawn]")).to_be_visible()
 
 
-@pytest.mark.parametrize("kind", ["jobs", "searches", "sweeps", "pipelines", "distillations"])
+@pytest.mark.parametrize(
+    "kind",
+    ["jobs", "searches", "sweeps", "pipelines", "distillations", "task-distillations"],
+)
 def test_what_there_is_not_is_told_and_nothing_else(
     page: Page, service: Service, complaints: Complaints, kind: str
 ) -> None:

@@ -329,7 +329,7 @@ function plain(node) {
 
 function isSimple(node) {
   if (node.properties || node.oneOf || node.type === "object" || node.prefixItems) return false;
-  if (node.type === "array") return ["string", "integer"].includes(node.items?.type);
+  if (node.type === "array") return ["string", "integer", "number"].includes(node.items?.type);
   return !(node.anyOf ?? []).some((choice) => choice.type === "object" || choice.$ref);
 }
 

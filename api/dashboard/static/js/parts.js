@@ -165,6 +165,8 @@ const SENTENCES = {
     (p.total_steps ? `Step ${whole(p.step)} of ${whole(p.total_steps)}` : "As it starts") +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
+  task_distillation_run: (p) =>
+    `${p.method} seed ${p.seed}${p.error ? ` failed${because(p.error)}` : `: score ${fixed(p.main)}, held out ${fixed(p.held_out)}`}`,
   pipeline_status: (p) => `The pipeline ${p.status === "succeeded" ? "has" : "is"} ${p.status}${because(p.error)}`,
   pipeline_stage: (p) => (p.stage === "done" ? "All stages are over" : `Stage: ${p.stage}`),
   pipeline_members: (p) => `Chosen: ${p.members.filter((m) => m.architecture && m.role !== "undistilled").map((m) => m.architecture).join("; ")}`,

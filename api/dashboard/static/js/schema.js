@@ -71,7 +71,7 @@ const types = (node) => [node, ...(node.anyOf ?? [])].map((n) => n.type);
 export function read(node, text) {
   const typed = text.trim();
   if (typed === "") return node.example ? { error: `one such as ${node.example}` } : { value: undefined };
-  const between = node.items?.type === "integer" ? /[\n,]/ : "\n"; // other things may hold a comma
+  const between = ["number", "integer"].includes(node.items?.type) ? /[\n,]/ : "\n"; // other things may hold a comma
   if (node.type === "array") return list(node, typed.split(between).map((line) => line.trim()).filter(Boolean));
   const word = (node.anyOf ?? []).find((n) => n.const === typed || n.enum?.includes(typed));
   if (word) return { value: typed };
