@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import pstdev
 from typing import Any, Literal
@@ -85,7 +85,10 @@ class CheckedTask:
 
 
 def task_of(spec: TaskDistillationSpec) -> Task:
-    """Return the task of a request.
+    """Return the task of a request, with the main metric that Wu et al. 2021, §5.2, report.
+
+    That is Matthews for CoLA, Pearson for STS-B, and accuracy for all others, also where an
+    evaluation reports F1 first (MRPC, QQP).
 
     Raises:
         SpecError: an unknown one, or of a kind that is not learned so.
@@ -100,7 +103,7 @@ def task_of(spec: TaskDistillationSpec) -> Task:
             f"task {task.name} is of kind {task.kind}, and students learn classifications and "
             f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"
         )
-    return task
+    return replace(task, main_metric="accuracy") if task.main_metric == "f1" else task
 
 
 def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE) -> CheckedTask:
