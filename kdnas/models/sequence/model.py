@@ -68,7 +68,11 @@ class SequenceClassifier(nn.Module):
 
         Args:
             config: its sizes and classes.
-            word_table: (V, E), which is copied; see ``Family.word_embeddings``.
+            word_table: (V, E), which is copied; see ``Family.word_embeddings``. Its scale is that
+                of the first layer's inputs: MiniLM's values have a deviation of 0.056, with which a
+                fresh Bi-LSTM of 768 gives states of a deviation of 0.010 to 0.005. Divided by it,
+                a Bi-LSTM learns from the first steps on and not from the second epoch (H 192, 2000
+                sentences of SST-2, one seed: accuracy .74, .77, .77 by epoch, and .51, .70, .76).
             seed: of the weights, which it decides together with the configuration. The process's
                 own random state stays as it was.
             centre: what the head of a regression says of everything at first: the mean of its
