@@ -283,7 +283,7 @@ def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | 
         "The teacher is `minilm` (6 layers, 384 wide), fine-tuned with a rate of 5e-5 for 10 "
         "epochs; the student its first 3 layers. The paper's teachers have 12 and 24 layers and "
         "are many times larger, and its students have learned for 20 + 10 epochs with settings of "
-        "a grid; here it is 8 + 4 on RTE and SST-2, 5 + 3 on CoLA and STS-B, with those published "
+        "a grid; here it is fewer, said below, with those published "
         f"(Tables 7 and 9). Format {first['settings']['dtype']}, {first['machine']}.",
         "",
         "## What the paper predicts",

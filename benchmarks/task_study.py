@@ -85,8 +85,8 @@ PARTS: Final = (
     Part("CoLA", "CoLA", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
     Part("STS-B", "STS-B", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
     Part("RTE-start", "RTE", SAME_SIZE, THREE, 5, 8, 4),
-    Part("bilstm", "SST-2", "bilstm", ACROSS, 3, 8, 4, SENTENCES),
-    Part("gated-cnn", "SST-2", "gated-cnn", ACROSS, 3, 8, 4, SENTENCES),
+    Part("bilstm", "SST-2", "bilstm", ACROSS, 3, 4, 2, SENTENCES),
+    Part("gated-cnn", "SST-2", "gated-cnn", ACROSS, 3, 4, 2, SENTENCES),
 )
 
 
