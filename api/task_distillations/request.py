@@ -20,6 +20,15 @@ LEARNED: Final = ("classification", "regression")
 """Kinds of tasks that a student is distilled for."""
 
 
+def task_name(spec: TaskDistillationSpec) -> str:
+    """What lists call the task of a request: as papers write it, or as its user does.
+
+    Raises:
+        SpecError: an unknown task.
+    """
+    return find_task(spec.task).name if spec.own is None else spec.own.name or spec.task
+
+
 def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
     """Write paths of folders so that they mean the same in every working folder."""
     changes: dict[str, object] = {}

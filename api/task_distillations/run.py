@@ -14,7 +14,7 @@ from api.jobs.files import task_run_folder
 from api.jobs.work import do_job
 from api.task_distillations.kind import KIND
 from api.task_distillations.outputs import check_outputs, write_outputs
-from api.task_distillations.request import with_whole_paths
+from api.task_distillations.request import task_name, with_whole_paths
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
@@ -65,7 +65,7 @@ def create_task_distillation(
     check_task(whole, Store.from_settings(settings), settings.reach)
     with database.write() as session:
         return task_distillations.create_task_distillation(
-            session, whole.to_json(), name=whole.name
+            session, whole.to_json(), task=task_name(whole), name=whole.name
         )
 
 

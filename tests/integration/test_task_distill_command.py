@@ -14,6 +14,8 @@ import pytest
 
 from kdnas.testing.commands import WORDS, Finished, Program
 
+pytestmark = pytest.mark.slow
+
 METHODS = "none,universal-kd-il"
 SHORT = (
     *("--student", "first-layers:2", "--epochs", "2", "--finetune-epochs", "1"),
