@@ -33,7 +33,12 @@ def _needs_cluster(spec: Mapping[str, Any]) -> bool:
 
 
 def _create(request: TaskDistillationSpec, database: Database, settings: Settings) -> Adding:
-    from api.task_distillations.request import check_places, check_task, with_whole_paths
+    from api.task_distillations.request import (
+        check_places,
+        check_task,
+        task_name,
+        with_whole_paths,
+    )
 
     check_places(request, settings)
     spec = with_whole_paths(request)
@@ -42,7 +47,7 @@ def _create(request: TaskDistillationSpec, database: Database, settings: Setting
     def add(session: Session) -> str:
         asked = spec.to_json()
         return task_distillations.create_task_distillation(
-            session, asked, name=spec.name, owner_kind="service"
+            session, asked, task=task_name(spec), name=spec.name, owner_kind="service"
         ).id
 
     return add

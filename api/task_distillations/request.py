@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
 from api.inputs.data_roots import check_folder, check_model, check_output
-from kdnas.architecture import Architecture
-from kdnas.errors import ArchitectureError, SpecError
+from kdnas.errors import SpecError
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.reach import ANYWHERE, Reach
@@ -16,11 +14,19 @@ from kdnas.settings import Settings
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.specs.task_student import StudentFolder, parse_student
 
 LEARNED: Final = ("classification", "regression")
 """Kinds of tasks that a student is distilled for."""
 
-_MADE_HERE = re.compile(r"(first-layers|layers):.*|bilstm|gated-cnn")
+
+def task_name(spec: TaskDistillationSpec) -> str:
+    """What lists call the task of a request: as papers write it, or as its user does.
+
+    Raises:
+        SpecError: an unknown task.
+    """
+    return find_task(spec.task).name if spec.own is None else spec.own.name or spec.task
 
 
 def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
@@ -48,7 +54,7 @@ def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
         TaskDataError: there are no data.
     """
     if spec.own is not None:
-        own = spec.own.model_copy(update={"name": spec.task})
+        own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
         plan = EvaluationPlanSpec(suite=OWN_SUITE, own=own, data_dir=spec.data_dir)
     else:
         task = find_task(spec.task)
@@ -79,14 +85,12 @@ def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
 
 
 def names_model(student: str) -> bool:
-    """Whether a student is a model that is there, not one that is made here."""
-    if _MADE_HERE.fullmatch(student):
-        return False
-    try:
-        Architecture.parse(student)
-    except ArchitectureError:
-        return True
-    return False
+    """Whether a student is a model that is there, not one that is made here.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    return isinstance(parse_student(student), StudentFolder)
 
 
 def _whole(ref: str) -> str:

@@ -14,7 +14,7 @@ from api.jobs.files import task_run_folder
 from api.jobs.work import do_job
 from api.task_distillations.kind import KIND
 from api.task_distillations.outputs import check_outputs, write_outputs
-from api.task_distillations.request import check_task, with_whole_paths
+from api.task_distillations.request import task_name, with_whole_paths
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
@@ -23,6 +23,7 @@ from kdnas.latency.device_lock import training_lock
 from kdnas.records import JobRecord, SearchStatus, TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.store import Store
 
 if TYPE_CHECKING:
     from workers.task_distillation import ReadyTask, TaskProgress
@@ -48,19 +49,23 @@ class TaskWatchers:
     run: Callable[[TaskRun], None] = lambda _: None
 
 
-def create_task_distillation(spec: TaskDistillationSpec, database: Database) -> JobRecord:
-    """Store a request of the command line, once it looks as if it can be done.
+def create_task_distillation(
+    spec: TaskDistillationSpec, database: Database, settings: Settings
+) -> JobRecord:
+    """Store a request of the command line, once it is known that it can be done.
 
     Raises:
         ConflictError: its name is taken.
-        RequestError: there is no such task, it has no data, or the output is used.
+        RequestError: anything in the request that cannot be done, or an output that is used.
     """
+    from workers.task_request import check_task
+
     whole = with_whole_paths(spec)
-    check_task(whole)
     check_outputs(whole)
+    check_task(whole, Store.from_settings(settings), settings.reach)
     with database.write() as session:
         return task_distillations.create_task_distillation(
-            session, whole.to_json(), name=whole.name
+            session, whole.to_json(), task=task_name(whole), name=whole.name
         )
 
 

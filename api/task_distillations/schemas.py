@@ -17,7 +17,7 @@ from kdnas.specs.task_distillation import MethodName
 class TaskDistillationQuery(KindQuery):
     """Which distillations for a task are wanted, and how they are sorted."""
 
-    task: Text | None = Field(None, description="Exactly this one, as it was asked for.")
+    task: Text | None = Field(None, description="Exactly this one, as rows name it.")
     student: Text | None = Field(None, description="Exactly this one, as it was asked for.")
     sort: str = Field("-created_at", pattern=sort_pattern((*SORTS, *LISTING.sorts)))
 

@@ -310,7 +310,7 @@ def _start(values: dict[str, Any], config: Path | None, as_json: bool) -> None:
         environment = {"teacher": settings.teacher} if settings.teacher else {}
         request = merge(environment, load_yaml(config) if config else {}, values)
         spec = TaskDistillationSpec.read(request, "task-distill")
-        record = create_task_distillation(spec, database)
+        record = create_task_distillation(spec, database, settings)
         say(f"distilling {record.name}  (id {record.id})")
         _run_and_report(record, database, settings, as_json)
 

@@ -24,9 +24,7 @@ def list_all(
         str | None,
         typer.Option(help="Only queued, running, paused, cancelled, failed or succeeded ones."),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Only those for this task, as it was asked for.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="Only those for this task, such as RTE.")] = None,
     limit: common.Limit = 20,
     as_json: common.JsonOfService = False,
 ) -> None:

@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from api.task_distillations.request import check_task
 from kdnas.errors import TrainingError
+from kdnas.reach import Reach
 from kdnas.records import TaskFacts
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.store import Store
 from kdnas.testing.demo_tasks import result_of, task_facts, task_run
 
 
@@ -33,7 +36,7 @@ class Progress:
 
 @dataclass
 class TaskWork:
-    """What stands in for ``workers.task_distillation``.
+    """What stands in for ``workers.task_distillation`` and ``workers.task_request``.
 
     Attributes:
         facts: what preparing finds out.
@@ -53,8 +56,13 @@ class TaskWork:
     def installed(cls, patch: pytest.MonkeyPatch) -> TaskWork:
         """Take the place of the module until the end of the test."""
         work = cls()
-        patch.setitem(sys.modules, "workers.task_distillation", work)  # type: ignore[arg-type]
+        for name in ("workers.task_distillation", "workers.task_request"):
+            patch.setitem(sys.modules, name, work)
         return work
+
+    def check_task(self, spec: TaskDistillationSpec, store: Store, reach: Reach) -> None:
+        """Look at what the service looks at before it stores a request."""
+        check_task(spec, reach)
 
     def prepare_for_task(
         self,

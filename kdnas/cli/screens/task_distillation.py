@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 NONE = "–"
 LISTED = ("name", "status", "task", "student", "methods", "seeds", "runs", "age")
 SCORES = ("method", "seeds", "score", "95 % interval", "held out", "of teacher", "difference", "p")
-PUBLISHED = ("table", "split", "model", "method", "score")
 
 
 class TaskScreen(WorkScreen):
@@ -121,18 +120,8 @@ def report_lines(report: Mapping[str, Any], output: str | None = None) -> list[s
         held_out = per_cent(report["teacher_held_out"])
         lines.append(f"teacher: {per_cent(report['teacher_score'])}, held out {held_out}")
     if report["published"]:
-        cells = [
-            (
-                row["table"],
-                row["split"] or NONE,
-                row["model"],
-                row["method"],
-                per_cent(row["score"]),
-            )
-            for row in report["published"]
-        ]
-        head = "published (Wu et al. 2021):"
-        lines += ["", head, as_text(PUBLISHED, cells, right=("score",))]
+        lines += ["", "beside what Wu et al. (2021) print in their Tables 2 to 6:"]
+        lines.append(_published(report))
     lines += [f"note: {note}" for note in report["notes"]]
     if report["status"] == "succeeded" and output is not None:
         lines.append(f"best by held-out score in {output}")
@@ -214,11 +203,31 @@ def _method_cells(row: Mapping[str, Any]) -> list[str]:
     if against is None:
         return [*cells, NONE, NONE]
     low, high = (f"{100 * against[end]:+.1f}" for end in ("low", "high"))
-    return [
-        *cells,
-        f"{100 * against['difference']:+.1f} ({low} … {high})",
-        f"{against['p_value']:.3f}",
+    p_value = "<0.001" if against["p_value"] < 0.001 else f"{against['p_value']:.3f}"
+    return [*cells, f"{100 * against['difference']:+.1f} ({low} … {high})", p_value]
+
+
+def _published(report: Mapping[str, Any]) -> str:
+    """Published scores in the columns of their tables, ours in the first one."""
+    rows = report["published"]
+    columns = list(dict.fromkeys((r["table"], r["split"], r["model"]) for r in rows if r["ours"]))
+    here = {"teacher": report["teacher_score"]}
+    here |= {row["method"]: row["mean"] for row in report["rows"]}
+    names = dict.fromkeys([*here, *(row["ours"] for row in rows if row["ours"])])
+    known = {(r["table"], r["split"], r["model"], r["ours"]): r["score"] for r in rows}
+    teachers = {row["table"]: row["score"] for row in rows if row["ours"] is None}
+
+    def score(name: str, column: tuple[str, str, str]) -> float | None:
+        if name == "teacher":
+            return teachers.get(column[0])
+        return known.get((*column, name))
+
+    heads = [f"{table}: {model}, {split}" for table, split, model in columns]
+    cells = [
+        (name, per_cent(here.get(name)), *(per_cent(score(name, column)) for column in columns))
+        for name in names
     ]
+    return as_text(("method", "here", *heads), cells, right=("here", *heads))
 
 
 def _short(name: str) -> str:

@@ -16,7 +16,7 @@ from kdnas.db.models.jobs import Job, job_key
 class TaskDistillation(Job):
     """Distillations for one task: their job, and what preparing them has found out.
 
-    ``task`` and ``student`` are as they were asked for. ``facts`` is a
+    ``task`` is called as papers write it, ``student`` as it was asked for. ``facts`` is a
     :class:`~kdnas.records.TaskFacts` as JSON, null until it was prepared; ``done`` are runs, each
     method's and seed's by itself.
     """

@@ -19,6 +19,7 @@ def create_task_distillation(
     session: Session,
     spec: Mapping[str, Any],
     *,
+    task: str | None = None,
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
     parent_id: str | None = None,
@@ -28,6 +29,7 @@ def create_task_distillation(
     Args:
         session: of a write transaction.
         spec: a :class:`~kdnas.specs.task_distillation.TaskDistillationSpec` as JSON.
+        task: what it is called in lists; None calls it as the request does.
         name: to call them by.
         owner_kind: who is to do them.
         parent_id: the job that asks for them.
@@ -42,7 +44,7 @@ def create_task_distillation(
         name=name,
         owner_kind=owner_kind,
         parent_id=parent_id,
-        task=spec["task"],
+        task=task or spec["task"],
         student=spec["student"],
     )
     return record_of(row, JobRecord)

@@ -52,7 +52,7 @@ def test_they_are_asked_for_listed_and_read(
     made = answer.json()
     assert_shape(TaskDistillationDetail, made)
     assert answer.headers["Location"] == f"{PATH}/{made['id']}"
-    assert (made["task"], made["student"], made["teacher"]) == ("rte", "first-layers:3", "minilm")
+    assert (made["task"], made["student"], made["teacher"]) == ("RTE", "first-layers:3", "minilm")
     assert (made["methods"], made["seeds"]) == (["none", "universal-kd-il"], [0, 1])
     assert made["facts"] is None
     early = client.get(f"{PATH}/all/report").json()
@@ -72,7 +72,7 @@ def test_they_are_asked_for_listed_and_read(
     listed = client.get(PATH).json()
     assert_shape(Page[TaskDistillationShape], listed)
     assert [row["name"] for row in listed["items"]] == ["all"]
-    for query, found in (("task=rte", 1), ("task=cola", 0), ("student=bilstm", 0)):
+    for query, found in (("task=RTE", 1), ("task=rte", 0), ("student=bilstm", 0)):
         assert len(client.get(f"{PATH}?{query}").json()["items"]) == found
     assert client.get(f"{PATH}?sort=-task").status_code == 200
     one = client.get(f"{PATH}/all").json()

@@ -51,7 +51,7 @@ class Place:
     def create(self, **entries: Any) -> str:
         asked = {"task": "RTE", "data_dir": str(self.data), "methods": METHODS, "seeds": 2}
         spec = TaskDistillationSpec.read({**asked, **entries}, "task-distill")
-        return create_task_distillation(spec, self.database).id
+        return create_task_distillation(spec, self.database, self.settings).id
 
     def run(self, job_id: str, **options: Any) -> str:
         return run_stored_task_distillation(job_id, self.database, self.settings, **options)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import product
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from api.jobs.files import task_run_folder
 from kdnas.cli.main import app
 from kdnas.db.engine import Database
 from kdnas.db.migrate import open_database
@@ -20,7 +22,7 @@ from kdnas.db.models import TaskDistillation
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import NotFoundError, OutputError, RequestError, SpecError
 from kdnas.settings import Settings
-from kdnas.testing.demo_tasks import add_task_distillation, task_run
+from kdnas.testing.demo_tasks import add_task_distillation, keep_predictions, task_run
 from kdnas.testing.task_work import TaskWork
 
 
@@ -86,7 +88,7 @@ def test_the_command_of_the_manual(home: Path, work: TaskWork) -> None:
     assert f"universal-kd-il seed 0: {main:.1f}, held out" in told
     shown = done.stdout
     assert "universal-kd-il" in shown
-    assert "published (Wu et al. 2021):" in shown
+    assert "beside what Wu et al. (2021) print in their Tables 2 to 6:" in shown
     assert f"best by held-out score in {home / 'rte-student'}" in shown
 
 
@@ -219,7 +221,10 @@ def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     with pytest.raises(NotFoundError, match="kdnas task-distillations list"):
         invoke("task-distillations", "show", "mine")
     with opened() as database:
-        add_task_distillation(database, "whole", failed="pkd")
+        whole = add_task_distillation(database, "whole", failed="pkd")
+        for method, seed in product(("vanilla-kd", "universal-kd-il"), range(3)):
+            folder = task_run_folder(Settings.from_environment(), whole, method, seed)
+            keep_predictions(folder, task_run(method, seed))
         with database.write() as session:
             spec = {"task": "CoLA", "student": "bilstm", "methods": ["none"], "seeds": [0]}
             made = task_distillations.create_task_distillation(session, spec, name="new").id
@@ -249,7 +254,15 @@ def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     )
     assert lines[1].split()[:3] == ["method", "seeds", "score"]
     assert "to vanilla-kd" in lines[1]
-    assert "Universal-KD (IL)" in report
+    beside = lines.index("beside what Wu et al. (2021) print in their Tables 2 to 6:")
+    assert lines[beside + 1].split("  ")[-1].strip() == "6: DistilRoBERTa, dev"
+    table = {line.split()[0]: line.split()[1:] for line in lines[beside + 2 :]}
+    assert table["teacher"] == ["68.2", "68.2", "–", "86.3", "68.2", "68.2", "–"]
+    assert table["universal-kd-il"][1:3] == ["67.9", "62.6"]
+    assert table["takd"] == ["–", "–", "–", "71.8", "–", "–", "–"]
+    assert " (+" in lines[5]
+    assert lines[5].endswith("  <0.001")
+    assert lines[4].split()[-2:] == ["–", "–"]  # of pkd no predictions lie here
 
 
 def test_the_schema_is_that_of_the_service(home: Path) -> None:
