@@ -24,7 +24,7 @@ from kdnas.evaluation.finetuning.identity import data_fingerprint
 from kdnas.evaluation.finetuning.model import TaskModel, load_task_model
 from kdnas.evaluation.finetuning.run import Scored, tidy_process
 from kdnas.evaluation.finetuning.saving import save_task_model
-from kdnas.evaluation.finetuning.text import TextEncoding
+from kdnas.evaluation.finetuning.text import TextEncoding, mean_number
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.results import Metrics, TaskResult, main_score
 from kdnas.evaluation.scoring.judging import judge
@@ -222,25 +222,27 @@ def _with_outputs(
             for name, part in scored.items()
         }
         keeps_states = any(method_named(name).needs_teacher_states for name in spec.methods)
-        if not keeps_states or not _keeps(checked, len(train.tokens)):
+        if not keeps_states or not _keeps_states(checked, len(train.tokens)):
             learned = learned.without_states()
         elif learned.states is not None:  # the file goes with its folder
             learned = replace(learned, states=learned.states.clone())
     judged = _Judge(data, encoding)
     facts = _facts(checked, model, judged, held_out, seen, scored, said, loaded)
+    classifiers.to(checked.device)  # for a teacher that is run batch by batch
     return ReadyTask(
         checked, model, classifiers, teacher, learned, seen, train, held_out, judged, facts
     )
 
 
-def _keeps(checked: CheckedTask, examples: int) -> bool:
-    """Whether what the teacher says is kept over epochs, its states included where needed."""
+def _keeps_states(checked: CheckedTask, examples: int) -> bool:
+    """Whether the states of the teacher's layers are kept over epochs, where they are needed.
+
+    What its pseudo-classifiers say is small, and kept in any case but ``cache: never``.
+    """
     if checked.spec.cache != "auto":
         return checked.spec.cache == "always"
-    needed = any(method_named(name).needs_teacher_states for name in checked.spec.methods)
     shape = checked.teacher_shape
-    size = states_bytes(examples, shape.layers, shape.width) if needed else 0
-    return size <= MOST_KEPT_BYTES
+    return states_bytes(examples, shape.layers, shape.width) <= MOST_KEPT_BYTES
 
 
 def _part(examples: Sequence[Example], encoding: TextEncoding, data: TaskData) -> Part:
@@ -461,20 +463,20 @@ class ReadyTask:
 
     def _teacher_of(self, kind: type[Method]) -> TeacherOutputs:
         """The teacher as a method sees it: kept, or run on every batch."""
-        kept = _keeps(self.checked, len(self.train.tokens))
+        kept = self.spec.cache != "never"
         if kept and (self.learned.states is not None or not kind.needs_teacher_states):
             return self.learned
         classifiers = self.classifiers if kind.needs_teacher_layers else None
         return replace(self.teacher, classifiers=classifiers)
 
     def _assistant(self, made: TaskModel, folder: Path) -> TeacherOutputs:
-        """An assistant as a teacher."""
+        """An assistant as a teacher, of whom nothing but the logits is asked."""
         network = network_of(made)
         network.model.eval().requires_grad_(False)
-        running = replace(self.teacher, network=network, classifiers=None)
-        if not _keeps(self.checked, len(self.train.tokens)):
-            return running
-        return run_over(running, self.train.tokens, folder).without_states()
+        running = replace(self.teacher, network=network, classifiers=None, reads_states=False)
+        return (
+            running if self.spec.cache == "never" else run_over(running, self.train.tokens, folder)
+        )
 
     def _trained(
         self,
@@ -503,6 +505,7 @@ class ReadyTask:
             classifies_layers=kind.needs_student_layers,
             reads_states=kind.needs_teacher_states,
             seed=derived_seed("student-layers", seed),
+            centre=mean_number(checked.data),
         )
         run = StudentRun(student, method, teacher, hyper, seed, checked.device, checked.dtype)
         examples = self.held_out.examples

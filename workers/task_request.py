@@ -12,6 +12,7 @@ from kdnas.distill.numerics import Device, choose_device, choose_dtype
 from kdnas.errors import SpecError, TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task
@@ -120,7 +121,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     task, choice = task_of(spec), parse_student(spec.student)
     folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
     data = load_task(task, folder, reach=reach)
-    refuse_one_answer(data)
+    refuse_one_answer(for_tuning(data))
     named = spec.teacher
     teacher = (
         open_teacher(named.fingerprint, store)
@@ -138,6 +139,9 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
 
     student = planned(choice)
     assisted = any(method_named(name).assisted for name in spec.methods)
+    assistant = planned(assistant_choice(spec, student, teacher)) if assisted else None
+    readers = [teacher, *(plan.origin for plan in (student, assistant) if plan is not None)]
+    length = min(length, *(reader.longest_sequence for reader in readers))
     checked = CheckedTask(
         spec.model_copy(
             update={"teacher": named.model_copy(update={"fingerprint": teacher.fingerprint})}
@@ -146,7 +150,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         teacher,
         learned,
         student,
-        planned(assistant_choice(spec, student, teacher)) if assisted else None,
+        assistant,
         hyperparameters(spec, task, student.kind, teacher.shape.model_type, length),
         device,
         choose_dtype(spec.dtype, device),

@@ -89,17 +89,19 @@ class SequenceNetwork:
         self.model = model
         config: Any = model.config
         self.shape = NetworkShape(config.layers, config.hidden, transformer=False)
-        self._pooled: list[Tensor] = []
-        pooling = model.get_submodule("pooling")
-        pooling.register_forward_hook(lambda module, inputs, output: self._pooled.append(output))
+        self._pooled: Tensor | None = None
+        model.get_submodule("pooling").register_forward_hook(self._keep)
+
+    def _keep(self, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        self._pooled = output  # the newest alone: others may run the model as well
 
     def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
         """Logits; states (B, T, H) and mask (B, T) behind inner layers, the last one's vector."""
-        self._pooled.clear()
         mask = inputs["attention_mask"]
         output = self.model(inputs["input_ids"], mask)
         *inner, _ = output.hidden_states
-        return output.logits, [*((states, mask.bool()) for states in inner), self._pooled.pop()]
+        pooled, self._pooled = self._pooled, None
+        return output.logits, [*((states, mask.bool()) for states in inner), pooled]
 
     def poolers(self) -> nn.ModuleList:
         """An attention sum for each inner layer."""
@@ -129,6 +131,8 @@ class TaskStudent(nn.Module):
         classifies_layers: whether there are pseudo-classifiers.
         reads_states: whether states are handed out.
         seed: of the pseudo-classifiers.
+        centre: what all of them say at first: of a regression the mean of its numbers, which a
+            small rate would take thousands of steps to get to.
     """
 
     def __init__(
@@ -139,6 +143,7 @@ class TaskStudent(nn.Module):
         classifies_layers: bool,
         reads_states: bool,
         seed: int,
+        centre: float = 0.0,
     ) -> None:
         super().__init__()
         self.network = network
@@ -153,7 +158,7 @@ class TaskStudent(nn.Module):
                 nn.Linear(shape.width, outputs) for _ in range(shape.layers - 1)
             )
         for classifier in self.classifiers:
-            nn.init.zeros_(classifier.bias)  # type: ignore[arg-type]
+            nn.init.constant_(classifier.bias, centre)  # type: ignore[arg-type]
         if not classifies_layers:
             self.classifiers = nn.ModuleList()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -148,34 +148,37 @@ class StudentRun:
         loss: Tensor = self.method(own, said, batch.labels, share)
         return loss
 
-    def end_epoch(self, done: int, score: float) -> float:
+    def end_epoch(self, done: int, logits: Tensor, score: Callable[[Tensor], float]) -> None:
         """Note an epoch, and keep its weights if it is the best so far.
 
         Args:
             done: steps of the stage that are made.
-            score: of the student on the held-out examples.
-
-        Returns:
-            Its mean training loss.
+            logits: of the student on the held-out examples, (E, K).
+            score: of such logits, if they are numbers.
 
         Raises:
-            TrainingError: the loss is no number.
+            TrainingError: the loss or the logits are no numbers.
         """
         stage = self._begun()
         loss, epoch = self.mean_loss(), stage.epoch_of(done - 1)
         if not math.isfinite(loss):
-            raise TrainingError(
-                f"method {self.method.name} diverged: the loss is {loss} in stage {stage.number} "
-                f"by step {done}; take a smaller learning rate than {self.hyper.learning_rate:g}"
-            )
+            raise self._diverged(f"the loss is {loss}", stage, done)
+        if not bool(logits.isfinite().all()):
+            raise self._diverged("what the student says is no number", stage, done)
+        held_out = score(logits)
         entry = {"stage": stage.number, "epoch": epoch, "step": done}
-        self.curve.append({**entry, "loss": loss, "held_out": score})
+        self.curve.append({**entry, "loss": loss, "held_out": held_out})
         self._losses.zero_()
         self._since = 0
-        if self.best is None or score >= self.best.score:
+        if self.best is None or held_out >= self.best.score:
             weights = {k: v.detach().clone() for k, v in self.student.model.state_dict().items()}
-            self.best = Best(score, stage.number, epoch, weights)
-        return loss
+            self.best = Best(held_out, stage.number, epoch, weights)
+
+    def _diverged(self, what: str, stage: Stage, done: int) -> TrainingError:
+        return TrainingError(
+            f"method {self.method.name} diverged: {what} in stage {stage.number} by step {done}; "
+            f"take a smaller learning rate than {self.hyper.learning_rate:g}"
+        )
 
     def mean_loss(self) -> float:
         """Mean training loss of the epoch so far; NaN before its first step."""

@@ -7,9 +7,11 @@ numbers a layer and example, and D more where hidden states are matched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Protocol
 
 import numpy as np
@@ -42,18 +44,23 @@ class RunningTeacher:
         network: the teacher, frozen, in eval mode, on the device.
         device: where it runs.
         dtype: of its matrix products.
-        classifiers: its pseudo-classifiers, where they are needed.
+        classifiers: its pseudo-classifiers, where they are needed; on the device.
+        reads_states: whether the states of its layers are handed out; those of a network whose
+            layers are no vectors (:class:`~kdnas.taskspecific.networks.SequenceNetwork`) cannot be.
     """
 
     network: LayeredNetwork
     device: Device
     dtype: str
     classifiers: PseudoClassifiers | None = None
+    reads_states: bool = True
 
     def of(self, batch: TaskBatch) -> NetworkOutputs:
         """Run the teacher."""
         with torch.no_grad(), autocast(self.device, self.dtype):
             logits, states = self.network.read(batch.inputs)
+        if not self.reads_states:
+            return NetworkOutputs(logits.float())
         vectors = torch.stack([state.float() for state in states], 1)  # (B, N, D)
         with torch.no_grad():
             layers = None if self.classifiers is None else self.classifiers(vectors)
@@ -110,22 +117,24 @@ def run_over(
             exception.
 
     Returns:
-        Logits and states, on the CPU.
+        Logits, and states where the teacher hands them out, on the CPU.
     """
     logits: Tensor | None = None
     states: Tensor | None = None
     done = 0
     for indices in examples.in_order(BATCH_SIZE):
         said = teacher.of(examples.batch(indices).to(teacher.device))
-        vectors = said.states_needed().cpu()
-        if logits is None or states is None:
+        if logits is None:
             logits = torch.empty(len(examples), said.logits.shape[1])
-            states = _room(len(examples), *vectors.shape[1:], scratch=scratch)
+            if said.states is not None:
+                states = _room(len(examples), *said.states.shape[1:], scratch=scratch)
         rows = torch.from_numpy(indices)
-        logits[rows], states[rows] = said.logits.cpu(), vectors
+        logits[rows] = said.logits.cpu()
+        if states is not None:
+            states[rows] = said.states_needed().cpu()
         done += len(indices)
         on_batch(done, len(examples))
-    if logits is None or states is None:
+    if logits is None:
         raise ValueError("there are no examples to run a teacher over")
     return KeptTeacher(logits, None, states)
 
@@ -138,6 +147,7 @@ def states_bytes(examples: int, layers: int, width: int) -> int:
 def _room(examples: int, layers: int, width: int, *, scratch: Path) -> Tensor:
     if states_bytes(examples, layers, width) <= IN_MEMORY_BYTES:
         return torch.empty(examples, layers, width)
-    file = scratch / f"states-{examples}.npy"
+    handle, file = mkstemp(".npy", "states-", scratch)
+    os.close(handle)
     shape = (examples, layers, width)
     return torch.from_numpy(np.lib.format.open_memmap(file, "w+", np.float32, shape))

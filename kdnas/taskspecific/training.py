@@ -91,6 +91,15 @@ class Training:
         self.runs, self.examples, self.held_out = runs, examples, held_out
         self._seed, self._device, self._checkpoints = seed, device, checkpoints
         hyper = runs[0].hyper
+        plans = {
+            (h.batch_size, h.epochs, h.finetune_epochs, h.max_steps)
+            for h in (run.hyper for run in runs)
+        }
+        if len(plans) > 1:
+            raise ValueError(
+                "runs that learn from the same batches need the same batch size, epochs and most "
+                f"steps, not {sorted(plans, key=repr)}"
+            )
         batches = examples.plan(hyper.batch_size, 0).num_batches_per_epoch
         self.stages = stages_of(hyper, batches)
         self.total_steps = sum(stage.steps for stage in self.stages)
@@ -119,6 +128,7 @@ class Training:
         state = self._checkpoints.load() if self._checkpoints else None
         if state is not None:
             first, done, before = self._restore(state)
+            self.seconds = before  # of a training that is over already
         saved = time.monotonic()
         for stage in self.stages[first.number - 1 :]:
             if stage is not first or state is None:
@@ -131,11 +141,11 @@ class Training:
             for step in range(done, stage.steps):
                 self._step(stage, step, plan.batch_indices(step))
                 done = step + 1
+                loss = self.runs[0].mean_loss()
                 if stage.ends_epoch(done):
                     self._end_epoch(stage, done)
                 made = done + (self.stages[0].steps if stage.number == 2 else 0)
                 self.seconds = before + time.monotonic() - began
-                loss = self.runs[0].mean_loss()
                 epoch = stage.epoch_of(step)
                 on_progress(RunProgress(stage.number, epoch, made, self.total_steps, loss))
                 stopped = should_stop() and made < self.total_steps
@@ -163,7 +173,7 @@ class Training:
     def _end_epoch(self, stage: Stage, done: int) -> None:
         for run in self.runs:
             own = outputs_of(run.student, self.held_out.examples, self._device)
-            run.end_epoch(done, self.held_out.score(own.logits))
+            run.end_epoch(done, own.logits, self.held_out.score)
             if stage.number == 1 and self.held_out.teacher is not None:
                 self._note_attention(run, own, stage, done)
 
@@ -216,6 +226,8 @@ class Training:
 
 def outputs_of(student: TaskStudent, examples: Examples, device: Device) -> NetworkOutputs:
     """What a student says of examples, in their order: eval mode, float32, on the CPU."""
+    if not len(examples):
+        raise ValueError("there are no examples")
     was_training = student.training
     student.eval()
     order = examples.in_order(BATCH_SIZE)
@@ -229,8 +241,7 @@ def outputs_of(student: TaskStudent, examples: Examples, device: Device) -> Netw
         return torch.cat(found)[places] if found else None
 
     logits = joined([one.logits for one in said])
-    if logits is None:
-        raise ValueError("there are no examples")
+    assert logits is not None
     return NetworkOutputs(
         logits, joined([one.layers for one in said]), joined([one.states for one in said])
     )

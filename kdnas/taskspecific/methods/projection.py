@@ -26,8 +26,8 @@ class Projections(nn.Module):
             nn.init.orthogonal_(layer, generator=generator)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Map (B, J, D_S) to (B, J, D_T)."""
-        return torch.einsum("bjs,jst->bjt", states, self.weight)
+        """Map (B, J, D_S) to (B, J, D_T), in float32."""
+        return torch.einsum("bjs,jst->bjt", states.float(), self.weight)
 
 
 def projections(setting: Setting, count: int) -> nn.Module:
