@@ -590,8 +590,10 @@ class TaskFacts:
             ``held_out``, ``main``.
         student: ``name``, ``kind`` (``transformer``, ``bilstm`` or ``gated-cnn``), ``start`` in
             words, ``layers``, ``hidden``, ``parameters``, ``trainable``.
-        settings: hyper-parameters with nothing left open.
+        settings: hyper-parameters with nothing left open, but for what a grid is to choose.
         warnings: sentences about the request that its user should know.
+        grids: of each method that a grid chooses for, its ``key`` in the database and how many
+            ``points`` it has.
     """
 
     task: str
@@ -605,6 +607,7 @@ class TaskFacts:
     student: Mapping[str, Any]
     settings: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    grids: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; :meth:`from_json` takes it back."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import ray
 
 from kdnas.evaluation.tasks.examples import TaskData
-from kdnas.models.teacher import TeacherHandle, open_teacher
+from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.settings import Settings
 from kdnas.store import Store
 
@@ -35,11 +35,28 @@ class Carried:
 
     def model_here(self) -> TeacherHandle:
         """Return the model on the worker's own node."""
-        if this_node() == self.node:
-            return self.model
-        store = Store(self.store_url, Settings.from_environment().home / "cache")
-        found = open_teacher(self.model.fingerprint, store)
-        return replace(self.model, folder=found.folder, sentences=found.sentences)
+        return handle_here(self.model, self.node, self.store_url)
+
+
+def handle_here(handle: TeacherHandle, node: str, store_url: str) -> TeacherHandle:
+    """Return a model on the worker's own node.
+
+    Args:
+        handle: as the driver has it.
+        node: id of the driver's node.
+        store_url: where other nodes fetch it, which is there if the cluster has any.
+    """
+    if this_node() == node:
+        return handle
+    store = Store(store_url, Settings.from_environment().home / "cache")
+    found = open_teacher(handle.fingerprint, store)
+    return replace(handle, folder=found.folder, sentences=found.sentences)
+
+
+def put_into_store(handle: TeacherHandle, store_url: str) -> None:
+    """Put a model where :func:`handle_here` finds it on other nodes; nothing if it is there."""
+    cache = Settings.from_environment().home / "cache"
+    prepare_teacher(str(handle.folder), Store(store_url, cache))
 
 
 def this_node() -> str:

@@ -21,10 +21,8 @@ from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.latency.device_lock import training_lock
-from kdnas.models.teacher import TeacherHandle, prepare_teacher
-from kdnas.settings import Settings
-from kdnas.store import Store
-from workers.carried import Carried, this_node
+from kdnas.models.teacher import TeacherHandle
+from workers.carried import Carried, put_into_store, this_node
 from workers.cluster import largest_node_cores
 from workers.line import LINE, POLL_SECONDS, WorkerEnd
 from workers.machine import Machine, machine_at
@@ -52,7 +50,9 @@ def room_for(address: str | None, model: TeacherHandle, device: str, threads: in
     return finetunings_at_once(machine_at(address, device), device, threads, weights)
 
 
-def finetunings_at_once(machine: Machine, device: str, threads: int, weights_bytes: int) -> int:
+def finetunings_at_once(
+    machine: Machine, device: str, threads: int, weights_bytes: int, other_bytes: int = 0
+) -> int:
     """Say how many fine-tunings a machine, or a cluster, has cores and memory for.
 
     Args:
@@ -60,11 +60,13 @@ def finetunings_at_once(machine: Machine, device: str, threads: int, weights_byt
         device: ``cpu`` or ``cuda``, of which each takes a whole one.
         threads: of each.
         weights_bytes: size of the weights.
+        other_bytes: what each holds in memory beside.
     """
     if device == "cuda":
         return max(1, machine.gpus)
     nodes = -(-machine.total_cores // machine.cores)
-    by_memory = int(machine.free_bytes * MEMORY_SHARE // (PROCESS_BYTES + COPIES * weights_bytes))
+    each = PROCESS_BYTES + COPIES * weights_bytes + other_bytes
+    by_memory = int(machine.free_bytes * MEMORY_SHARE // each)
     return max(1, min(machine.total_cores // threads, nodes * by_memory))
 
 
@@ -81,8 +83,7 @@ def carried_to(
         store_url: of the store.
     """
     if address is not None:
-        cache = Settings.from_environment().home / "cache"
-        prepare_teacher(str(model.folder), Store(store_url, cache))
+        put_into_store(model, store_url)
     return Carried.from_here(model, data, store_url)
 
 

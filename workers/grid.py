@@ -1,303 +1,75 @@
-"""The trials of a grid on a cluster, by Ray Tune: Optuna names the points, ASHA ends the hopeless.
-
-What Ray Tune writes down is thrown away: whoever calls keeps each trial that has ended, and gives
-those that are known when he comes again. They are told to Ray Tune anew, first of all, so that the
-others are compared with them; nothing of them is trained twice.
-"""
+"""The trials of an evaluation's grid: fine-tunings, of which the hopeless end early."""
 
 from __future__ import annotations
 
-import logging
-import queue
-import shutil
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import optuna
-from optuna.distributions import CategoricalDistribution
-from ray import tune
-from ray.exceptions import RayTaskError
-from ray.tune.schedulers import ASHAScheduler
-from ray.tune.search.optuna import OptunaSearch
-
-from kdnas.errors import BackendError, KdnasError, TrainingError
-from kdnas.evaluation.finetuning.grid import GRID_SEED, QUARTERS, WORST, GridPoint, Trial
+from kdnas.evaluation.finetuning.grid import QUARTERS, GridPoint, Trial
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.latency.device_lock import training_lock
 from workers.carried import Carried
-from workers.cluster import environment, largest_node_cores
-
-SCORE, QUARTER, POINT, DIVERGED = "score", "quarter", "point", "diverged"
-REDUCTION = 2
-"""After each quarter that is looked at, about one trial in so many goes on."""
-POLL_SECONDS = 0.2
-GOODBYE_SECONDS = 20.0
-_QUIET = {
-    "RAY_AIR_NEW_OUTPUT": "0",  # which prints tables whatever it is told
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths keep their meaning
-}
+from workers.trials import EndedTrial, Report, TrialWork, run_trials
 
 
 @dataclass(frozen=True)
-class GridWork:
-    """What all trials have in common.
+class GridWork(TrialWork[GridPoint]):
+    """What all trials of an evaluation's grid have in common.
 
     Attributes:
         carried: model and data.
         settings: all hyper-parameters but those that are tried.
-        points: that are tried.
-        device: ``cpu`` or ``cuda``.
-        threads: of a trial on a CPU.
-        at_once: trials that may run beside each other.
     """
+
+    marks = QUARTERS
+    prunes = True
+    if_memory_ran_out = "with a smaller --batch-size"
 
     carried: Carried
     settings: FinetuneSettings
-    points: tuple[GridPoint, ...]
-    device: str
-    threads: int
-    at_once: int
+
+    def try_point(self, point: GridPoint, report: Report) -> None:
+        """Fine-tune with a learning rate and a number of epochs."""
+        # It loads torch, which a trial that is known does without.
+        from kdnas.evaluation.finetuning.trial import run_trial
+
+        run_trial(
+            self.carried.model_here(),
+            self.carried.data,
+            self.settings,
+            point,
+            report,
+            device=self.device,
+            threads=self.threads,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A trial that is on its way: its point, the quarter that is over, and its score."""
-
-    point: GridPoint
-    quarter: int
-    score: float
-
-
-def run_trials(
+def try_grid(
     work: GridWork,
     known: Sequence[Trial],
     folder: Path,
     on_trial: Callable[[Trial], None],
-    on_reading: Callable[[Reading], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Try the points of a grid that are not known yet; the process is connected to Ray.
 
     Args:
         work: what is tried.
-        known: trials that have ended before, of some of the points.
-        folder: for Ray Tune's files; it is emptied before and removed afterwards.
+        known: trials that have ended before, of some of the points; others are compared with them.
+        folder: for Ray Tune's files.
         on_trial: is told each trial that ends, in the calling thread; what it raises ends the run.
-        on_reading: is told each score on the way, likewise.
         should_stop: asked a few times a second; trials that have not ended then are lost.
 
     Returns:
         Whether all points are known now; False if it was stopped.
 
     Raises:
-        BackendError: a trial failed in a way that is no answer.
-        KdnasError: whatever a trial says, such as that there are too few examples.
+        BackendError, KdnasError: see :func:`workers.trials.run_trials`.
     """
-    watch, stop = _Watch(work.points), threading.Event()
-    failed: list[BaseException] = []
-
-    def fit() -> None:
-        try:
-            failed.extend(_fit(work, known, folder, watch, _Stop(stop)))
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            failed.append(error)
-
-    # Ray Tune blocks, and takes over Ctrl-C if it runs in the main thread.
-    thread = threading.Thread(target=fit, name="ray-tune", daemon=True)
-    seen = {trial.point for trial in known}
-    try:
-        thread.start()
-        while thread.is_alive():
-            thread.join(POLL_SECONDS)
-            if should_stop():
-                stop.set()
-            _pass_on(watch.told, seen, on_trial, on_reading)
-    finally:
-        stop.set()
-        thread.join(GOODBYE_SECONDS)
-        shutil.rmtree(folder, ignore_errors=True)
-    _pass_on(watch.told, seen, on_trial, on_reading)
-    if failed and not should_stop():
-        raise _meaning(failed[0], len(failed)) from failed[0]
-    return seen >= set(work.points)
-
-
-def _pass_on(
-    told: queue.SimpleQueue[Trial | Reading],
-    seen: set[GridPoint],
-    on_trial: Callable[[Trial], None],
-    on_reading: Callable[[Reading], None],
-) -> None:
-    """Hand over what was told, except what was known before."""
-    while not told.empty():
-        item = told.get()
-        if isinstance(item, Reading):
-            if item.point not in seen:
-                on_reading(item)
-        elif item.point not in seen:
-            seen.add(item.point)
-            on_trial(item)
-
-
-def _fit(
-    work: GridWork, known: Sequence[Trial], folder: Path, watch: _Watch, stop: _Stop
-) -> Iterable[BaseException]:
-    """Run Ray Tune to its end; returns the errors of trials."""
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-    folder.mkdir(parents=True)
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    numbers = {point: number for number, point in enumerate(work.points)}
-    ended = {numbers[trial.point]: trial for trial in known if trial.point in numbers}
-    open_ones = [number for number in numbers.values() if number not in ended]
-    trainable = tune.with_resources(
-        tune.with_parameters(_trial, work=work, ended=ended),
-        {"cpu": 1, "gpu": 1}
-        if work.device == "cuda"
-        else {"cpu": min(work.threads, largest_node_cores())},
-    )
-    with environment(_QUIET), _silence():
-        results = tune.Tuner(
-            trainable,
-            tune_config=tune.TuneConfig(
-                metric=SCORE,
-                mode="max",
-                num_samples=len(work.points),
-                max_concurrent_trials=work.at_once,
-                search_alg=OptunaSearch(
-                    {POINT: CategoricalDistribution(tuple(numbers.values()))},
-                    metric=SCORE,
-                    mode="max",
-                    points_to_evaluate=[{POINT: number} for number in ended],
-                    sampler=_GridSampler({POINT: open_ones}, seed=GRID_SEED),
-                ),
-                scheduler=ASHAScheduler(
-                    time_attr=QUARTER,
-                    max_t=QUARTERS[-1],
-                    grace_period=QUARTERS[0],
-                    reduction_factor=REDUCTION,
-                ),
-                reuse_actors=True,  # a process takes seconds to load what a trial needs
-            ),
-            run_config=tune.RunConfig(
-                storage_path=str(folder), name="run", callbacks=[watch], stop=stop, verbose=0
-            ),
-        ).fit()
-    return list(results.errors)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep Ray Tune's advice off the screen: it misses files that nobody wants."""
-    logger = logging.getLogger("ray.tune")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def _trial(config: dict[str, Any], work: GridWork, ended: dict[int, Trial]) -> None:
-    """Try a point, or tell again what is known of it; in a process of Ray Tune's."""
-    # It loads torch, which a trial that is known does without.
-    from kdnas.evaluation.finetuning.trial import run_trial
-
-    number = config[POINT]
-    if number in ended:
-        trial = ended[number]
-        for quarter, score in zip(QUARTERS, trial.scores, strict=False):
-            tune.report({SCORE: score, QUARTER: quarter, POINT: number})
-        return
-    try:
-        with training_lock():
-            run_trial(
-                work.carried.model_here(),
-                work.carried.data,
-                work.settings,
-                work.points[number],
-                lambda q, score: tune.report({SCORE: score, QUARTER: q, POINT: number}),
-                device=work.device,
-                threads=work.threads,
-            )
-    except TrainingError:
-        tune.report({SCORE: WORST, QUARTER: QUARTERS[-1], POINT: number, DIVERGED: True})
-
-
-class _GridSampler(optuna.samplers.GridSampler):
-    """Optuna's, for a study that is asked and told: there is no loop to stop at the end."""
-
-    def after_trial(self, *_: Any) -> None:
-        """Do nothing; whoever asks knows how many points there are."""
-
-
-class _Watch(tune.Callback):  # type: ignore[misc]
-    """Tells what trials say, from the thread of Ray Tune.
-
-    Args:
-        points: of the grid, by number.
-    """
-
-    def __init__(self, points: Sequence[GridPoint]) -> None:
-        self.told: queue.SimpleQueue[Trial | Reading] = queue.SimpleQueue()
-        self._points = points
-        self._scores: dict[str, list[float]] = {}
-
-    def on_trial_result(
-        self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **_: Any
-    ) -> None:
-        """Note a score on the way."""
-        self._scores.setdefault(trial.trial_id, []).append(result[SCORE])
-        self.told.put(Reading(self._points[result[POINT]], result[QUARTER], result[SCORE]))
-
-    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **_: Any) -> None:
-        """Tell a trial that has come to its end, or was ended by the others."""
-        last = trial.last_result
-        if QUARTER not in last:
-            return  # stopped before its first score
-        whole = last[QUARTER] == QUARTERS[-1]
-        self.told.put(
-            Trial(
-                self._points[last[POINT]],
-                "diverged" if last.get(DIVERGED) else "finished" if whole else "pruned",
-                tuple(self._scores[trial.trial_id]),
-            )
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Ray Tune writes down all that it is given, which is never read."""
-        return {}
-
-
-class _Stop(tune.Stopper):  # type: ignore[misc]
-    """Ends everything on request."""
-
-    def __init__(self, asked: threading.Event) -> None:
-        self._asked = asked
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        """Say whether to stop."""
-        return self._asked.is_set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: see :class:`_Watch`."""
-        return {}
-
-
-def _meaning(error: BaseException, count: int) -> BaseException:
-    """What an error of a trial comes down to."""
-    cause = error.cause if isinstance(error, RayTaskError) else error
-    if isinstance(cause, KdnasError):
-        return cause
-    reason = " ".join(str(cause).split())[-160:]
-    return BackendError(
-        f"{count} trials of the grid failed, the first with: {reason}; those that have ended are "
-        "kept: run the same again, with a smaller --batch-size if memory ran out"
+    return run_trials(
+        work,
+        [EndedTrial(trial.point, trial.ending, trial.scores) for trial in known],
+        folder,
+        lambda ended: on_trial(Trial(ended.point, ended.ending, ended.scores)),
+        should_stop=should_stop,
     )

@@ -37,6 +37,7 @@ from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.store import Store
 from kdnas.taskspecific.card import write_card
 from kdnas.taskspecific.examples import Examples
+from kdnas.taskspecific.grid import GRID_SEED, TRIED
 from kdnas.taskspecific.methods.base import Method
 from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.networks import TaskStudent
@@ -310,6 +311,9 @@ def _facts(
         layers.append({"layer": layer + 1, "held_out": held, "main": main_score(data.task, by_set)})
     made = student.build(0.0, 0).model
     counts = [(p.numel(), p.requires_grad) for p in made.parameters()]
+    fingerprint, settings = data_fingerprint(data, tuned=True), checked.hyper.to_json()
+    if checked.spec.grid is not None:
+        settings = {name: settings[name] for name in settings if name not in TRIED}
     return TaskFacts(
         task=data.task.name,
         kind=data.task.kind,
@@ -320,7 +324,7 @@ def _facts(
             "held-out": len(held_out.examples),
             **{name: len(part.examples) for name, part in scored.items()},
         },
-        data=data_fingerprint(data, tuned=True),
+        data=fingerprint,
         teacher={
             "ref": model.ref,
             "fingerprint": model.fingerprint,
@@ -342,8 +346,9 @@ def _facts(
             "parameters": sum(count for count, _ in counts),
             "trainable": sum(count for count, trained in counts if trained),
         },
-        settings={**checked.hyper.to_json(), "device": checked.device, "dtype": checked.dtype},
+        settings={**settings, "device": checked.device, "dtype": checked.dtype},
         warnings=checked.warnings,
+        grids=checked.grids(model.fingerprint, fingerprint),
     )
 
 
@@ -413,41 +418,13 @@ class ReadyTask:
             TrainingError: training diverged.
             StoreError: the disk is full or not writable.
         """
-        used, kind = hyper or self.checked.hyper, method_named(method)
-        folder.mkdir(parents=True, exist_ok=True)
+        used = hyper or self.checked.hyper
         with tidy_process(self.spec.threads):
-            teacher, seconds = self._teacher_of(kind), 0.0
-            if kind.assisted and self.checked.assistant is not None:
-                assistant = self._trained(
-                    self.checked.assistant,
-                    method_named("vanilla-kd"),
-                    seed,
-                    used,
-                    self._teacher_of(method_named("vanilla-kd")),
-                    folder / "assistant",
-                    on_progress,
-                    should_stop,
-                    "assistant",
-                )
-                if assistant is None:
-                    return None
-                made, _, seconds = assistant
-                teacher = self._assistant(made, folder)
-            trained = self._trained(
-                self.checked.student,
-                kind,
-                seed,
-                used,
-                teacher,
-                folder / "checkpoints",
-                on_progress,
-                should_stop,
-                method,
-            )
-            if trained is None:
+            learned = self._learned(method, seed, folder, on_progress, should_stop, used)
+            if learned is None:
                 return None
-            student, run, spent = trained
-            finished = self._scored(student, run, kind, seed, used, seconds + spent)
+            student, run, seconds = learned
+            finished = self._scored(student, run, method_named(method), seed, used, seconds)
             save_task_model(
                 folder / KEPT_MODEL,
                 student,
@@ -460,6 +437,103 @@ class ReadyTask:
         for part in ("assistant", "checkpoints"):
             shutil.rmtree(folder / part, ignore_errors=True)
         return finished
+
+    def try_out(
+        self,
+        method: str,
+        folder: Path,
+        on_progress: OnProgress = lambda _: None,
+        should_stop: ShouldStop = lambda: False,
+        *,
+        hyper: Hyperparameters,
+    ) -> StudentRun | None:
+        """Let a student learn by a method with the seed of grids, up to its best epoch.
+
+        Nothing but the held-out examples is scored. What is left in the folder is all that
+        :meth:`run` needs there to take this run for its own, without a further step.
+
+        Args:
+            method: its name.
+            folder: of this run alone.
+            on_progress: is told how it goes.
+            should_stop: asked between steps; True ends it after a checkpoint.
+            hyper: what is tried.
+
+        Returns:
+            How it went; None if it was stopped.
+
+        Raises:
+            TrainingError: training diverged.
+            StoreError: the disk is full or not writable.
+        """
+        with tidy_process(self.spec.threads):
+            learned = self._learned(
+                method, GRID_SEED, folder, on_progress, should_stop, hyper, keeps_end=True
+            )
+        return None if learned is None else learned[1]
+
+    def for_trials(self, method: str, threads: int) -> ReadyTask:
+        """Return the same without what trials of a method can do without, to be carried to them.
+
+        Args:
+            method: its name.
+            threads: of a trial on a CPU.
+        """
+        kind, checked = method_named(method), self.checked
+        return replace(
+            self,
+            checked=replace(checked, spec=checked.spec.model_copy(update={"threads": threads})),
+            learned=self.learned if kind.needs_teacher_states else self.learned.without_states(),
+        )
+
+    def _learned(
+        self,
+        method: str,
+        seed: int,
+        folder: Path,
+        on_progress: OnProgress,
+        should_stop: ShouldStop,
+        hyper: Hyperparameters,
+        *,
+        keeps_end: bool = False,
+    ) -> tuple[TaskModel, StudentRun, float] | None:
+        """Train a student by a method to its best epoch, after its assistant where it has one."""
+        kind = method_named(method)
+        folder.mkdir(parents=True, exist_ok=True)
+        teacher, seconds = self._teacher_of(kind), 0.0
+        if kind.assisted and self.checked.assistant is not None:
+            assistant = self._trained(
+                self.checked.assistant,
+                method_named("vanilla-kd"),
+                seed,
+                hyper,
+                self._teacher_of(method_named("vanilla-kd")),
+                folder / "assistant",
+                on_progress,
+                should_stop,
+                "assistant",
+                keeps_end=True,
+            )
+            if assistant is None:
+                return None
+            made, _, seconds = assistant
+            teacher = self._assistant(made, folder)
+        trained = self._trained(
+            self.checked.student,
+            kind,
+            seed,
+            hyper,
+            teacher,
+            folder / "checkpoints",
+            on_progress,
+            should_stop,
+            method,
+            keeps_end=keeps_end,
+        )
+        if trained is None:
+            return None
+        student, run, spent = trained
+        return student, run, seconds + spent
 
     def _teacher_of(self, kind: type[Method]) -> TeacherOutputs:
         """The teacher as a method sees it: kept, or run on every batch."""
@@ -489,6 +563,8 @@ class ReadyTask:
         on_progress: OnProgress,
         should_stop: ShouldStop,
         called: str,
+        *,
+        keeps_end: bool,
     ) -> tuple[TaskModel, StudentRun, float] | None:
         """Train a student to its best epoch; returns it, its run and the seconds it took."""
         checked = self.checked
@@ -521,7 +597,7 @@ class ReadyTask:
             seed,
             checked.device,
             Checkpoints(str(folder)),
-            keeps_end=plan is checked.assistant,
+            keeps_end=keeps_end,
         )
 
         def tell(progress: RunProgress) -> None:
@@ -567,7 +643,7 @@ class ReadyTask:
             predictions=predictions,
         )
         chosen = {"stage": best.stage, "epoch": best.epoch}
-        with_ = {name: getattr(hyper, name) for name in ("batch_size", "learning_rate", "beta")}
+        with_ = {name: getattr(hyper, name) for name in TRIED}
         return FinishedTaskRun(
             TaskRun(
                 method=kind.name,

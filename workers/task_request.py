@@ -22,6 +22,7 @@ from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
 from kdnas.store import Store
+from kdnas.taskspecific.grid import TaskPoint, task_grid_key, task_points
 from kdnas.taskspecific.methods.base import NetworkShape, Setting
 from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
@@ -83,6 +84,48 @@ class CheckedTask:
             spec.teacher_layers,
             seed,
         )
+
+    def points(self, method: str) -> tuple[TaskPoint, ...]:
+        """Return what the grid of a method tries; nothing where there is no grid."""
+        grid = self.spec.grid
+        if grid is None:
+            return ()
+        return task_points(grid, uses_beta=method_named(method).uses_beta)
+
+    def grids(self, teacher: str, data: str) -> dict[str, dict[str, Any]]:
+        """Name the grid of each method by what decides its outcome; nothing without a grid.
+
+        Args:
+            teacher: fingerprint of the teacher, when it has learned the task.
+            data: fingerprint of the data, with what is held out.
+
+        Returns:
+            Method → ``key``, and ``points`` that are tried.
+        """
+        if self.spec.grid is None:
+            return {}
+        spec, warmed = self.spec, self.spec.teacher
+        decides = {
+            "teacher": teacher,
+            "classifiers": [warmed.warmup_epochs, warmed.warmup_rate, warmed.seed],
+            "student": _named(self.student),
+            "data": data,
+            "dtype": self.dtype,
+            "layers": [spec.layer_choice, spec.teacher_layers],
+        }
+        found: dict[str, dict[str, Any]] = {}
+        for name in spec.methods:
+            points = self.points(name)
+            helps = self.assistant if method_named(name).assisted else None
+            decided = {**decides, "assistant": helps and _named(helps)}
+            key = task_grid_key(name, points, self.hyper, decided)
+            found[name] = {"key": key, "points": len(points)}
+        return found
+
+
+def _named(plan: StudentPlan) -> list[str]:
+    """What decides how a student starts."""
+    return [str(plan.choice), plan.origin.fingerprint]
 
 
 def task_of(spec: TaskDistillationSpec) -> Task:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from threading import Event
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from api.evaluations.prepare import PlannedTask, PreparedEvaluation
 from api.jobs.files import grid_folder
-from api.jobs.lease import held_lease
+from api.jobs.grids import GridName, Keep, ShouldStop, chosen_once
 from kdnas.db.engine import Database
-from kdnas.db.models import Grid
 from kdnas.db.queue.leases import LeaseOwner
-from kdnas.db.repository import grids
-from kdnas.errors import ConflictError, NoRoomError
+from kdnas.errors import NoRoomError
 from kdnas.evaluation.data.splitting import for_tuning
-from kdnas.evaluation.finetuning.grid import GridPoint, Trial, best_trial, grid_points
+from kdnas.evaluation.finetuning.grid import Trial, best_trial, grid_points
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.settings import Settings
-
-WAIT_SECONDS = 1.0
 
 OnProgress = Callable[[FinetuneProgress], None]
 
@@ -33,7 +27,7 @@ def chosen_trial(
     database: Database,
     settings: Settings,
     on_progress: OnProgress,
-    should_stop: Callable[[], bool],
+    should_stop: ShouldStop,
     *,
     for_service: bool = False,
 ) -> Trial | None:
@@ -60,95 +54,50 @@ def chosen_trial(
         TrainingError: all trials diverged.
         BackendError: no cluster, or a trial that failed in a way that is no answer.
     """
-    key = planned.grid_key(prepared.model)
-    owner = LeaseOwner.of_this_process("service" if for_service else "cli")
     tuning = for_tuning(data)  # too few examples are better told before anything is started
     points = grid_points(planned.settings, len(tuning.train))
+    name = GridName(planned.grid_key(prepared.model), prepared.spec.model.ref, planned.task.name)
 
-    def opened() -> Grid:
-        name = prepared.spec.model.ref
-        with database.write() as session:
-            return grids.open_grid(session, key, model=name, task=planned.task.name)
+    def choose(known: Sequence[Any], keep: Keep, stops: ShouldStop) -> dict[str, Any] | None:
+        trials = [Trial.from_json(values) for values in known]
 
-    while not should_stop():
-        record = opened()
-        if record.chosen is not None:
-            return Trial.from_json(record.chosen)
-        with _held(database, key, owner) as lost:
-            if lost is not None:
-                record = opened()  # somebody may have been quicker between a look and the lease
-                trials = _tried(
-                    prepared, planned, data, points, record, database, settings, on_progress,
-                    lambda: lost.is_set() or should_stop(),
-                )  # fmt: skip
-                if trials is not None and not lost.is_set():
-                    with database.write() as session:
-                        stands = grids.choose(session, key, best_trial(trials).to_json())
-                    return Trial.from_json(stands)
-                continue
+        def tell() -> None:
+            on_progress(FinetuneProgress("trials of the grid", len(trials), len(points)))
+
+        def on_trial(trial: Trial) -> None:
+            trials.append(trial)
+            keep(trial.to_json())
+            tell()
+
+        if not {trial.point for trial in trials} >= set(points):
+            from workers.cluster import cluster  # Ray is loaded where work is done
+            from workers.finetuning import carried_to, room_for
+            from workers.grid import GridWork, try_grid
+
+            tell()
+            address, threads = settings.ray_address, prepared.spec.threads or 1
+            with cluster(address):
+                work = GridWork(
+                    points=points,
+                    device=prepared.device,
+                    threads=threads,
+                    at_once=room_for(address, prepared.model, prepared.device, threads),
+                    carried=carried_to(address, prepared.model, data, settings.store_url),
+                    settings=planned.settings,
+                )
+                folder = grid_folder(settings, name.key)
+                if not try_grid(work, tuple(trials), folder, on_trial, stops):
+                    return None
+        return best_trial(trials).to_json()
+
+    def wait() -> None:
         if for_service:
             raise NoRoomError(
                 f"another evaluation tries the grid of {planned.task.name} at present; this one "
                 "goes on when that has ended"
             )
         on_progress(FinetuneProgress("waiting for the grid of another process", 0, 1))
-        time.sleep(WAIT_SECONDS)
-    return None
 
-
-@contextmanager
-def _held(database: Database, key: str, owner: LeaseOwner) -> Iterator[Event | None]:
-    """Hold a grid; yields None if somebody else does, else an event that tells of its loss."""
-    with ExitStack() as stack:
-        try:
-            lost = stack.enter_context(held_lease(database, Grid, key, owner))
-        except ConflictError:
-            lost = None
-        yield lost
-
-
-def _tried(
-    prepared: PreparedEvaluation,
-    planned: PlannedTask,
-    data: TaskData,
-    points: Sequence[GridPoint],
-    record: Grid,
-    database: Database,
-    settings: Settings,
-    on_progress: OnProgress,
-    should_stop: Callable[[], bool],
-) -> list[Trial] | None:
-    """Try the points that are not known; returns all trials, or None if it was stopped."""
-    if record.chosen is not None:
-        return [Trial.from_json(record.chosen)]
-    trials = [Trial.from_json(values) for values in record.trials]
-    if {trial.point for trial in trials} >= set(points):
-        return trials
-
-    def tell() -> None:
-        on_progress(FinetuneProgress("trials of the grid", len(trials), len(points)))
-
-    def keep(trial: Trial) -> None:
-        trials.append(trial)
-        with database.write() as session:
-            grids.add_trial(session, record.id, trial.to_json())
-        tell()
-
-    from workers.cluster import cluster  # Ray is loaded where work is done
-    from workers.finetuning import carried_to, room_for
-    from workers.grid import GridWork, run_trials
-
-    tell()
-    address, threads = settings.ray_address, prepared.spec.threads or 1
-    with cluster(address):
-        work = GridWork(
-            carried_to(address, prepared.model, data, settings.store_url),
-            planned.settings,
-            tuple(points),
-            prepared.device,
-            threads,
-            room_for(address, prepared.model, prepared.device, threads),
-        )
-        folder = grid_folder(settings, record.id)
-        ended = run_trials(work, tuple(trials), folder, keep, should_stop=should_stop)
-    return trials if ended else None
+    owner = LeaseOwner.of_this_process("service" if for_service else "cli")
+    chosen = chosen_once(database, name, owner, choose, wait, should_stop)
+    return None if chosen is None else Trial.from_json(chosen)

@@ -6,12 +6,13 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.files import task_run_folder
 from api.jobs.work import do_job
+from api.task_distillations.grid import GridProgress, chosen_hyper
 from api.task_distillations.kind import KIND
 from api.task_distillations.outputs import check_outputs, write_outputs
 from api.task_distillations.request import task_name, with_whole_paths
@@ -39,12 +40,14 @@ class TaskWatchers:
     Attributes:
         preparing: how fine-tuning the teacher and warming up its pseudo-classifiers go.
         facts: what that has found out.
+        trials: how the grid of a method goes.
         progress: how a run goes.
         run: what a run has come to.
     """
 
     preparing: Callable[[TaskProgress], None] = lambda _: None
     facts: Callable[[TaskFacts], None] = lambda _: None
+    trials: Callable[[GridProgress], None] = lambda _: None
     progress: Callable[[TaskProgress], None] = lambda _: None
     run: Callable[[TaskRun], None] = lambda _: None
 
@@ -201,14 +204,17 @@ def _deciding(facts: TaskFacts) -> dict[str, Any]:
 def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> TaskRun:
     """Do one run and keep its predictions; one that cannot be trained says why.
 
+    Before the first run of a method its grid is tried, if there is one.
+
     Raises:
         StoppedError: it was to stop, after a checkpoint.
     """
     method, seed = progress.method, progress.seed
     folder = task_run_folder(context.settings, context.id, method, seed)
     try:
+        hyper = chosen_hyper(context, ready, method, seed, progress.of_grid)
         with training_lock():
-            finished = ready.run(method, seed, folder, progress, context.should_stop)
+            finished = ready.run(method, seed, folder, progress, context.should_stop, hyper)
     except TrainingError as error:
         context.check_lease()
         context.warn(f"{method} with seed {seed} failed: {error}")
@@ -267,3 +273,15 @@ class _Progress:
         self._phase, self._at = progress.phase, now
         told = {name: getattr(progress, name) for name in ("phase", "done", "total", "loss")}
         self._context.event("progress", {"method": self.method, "seed": self.seed, **told})
+
+    def of_grid(self, progress: GridProgress) -> None:
+        """Take note of how far the trials are that decide what the run is trained with."""
+        self._watchers.trials(progress)
+        what = f"trials of the grid of {progress.method}"
+        of = f"{progress.done} of {progress.total}"
+        text = f"{what}: another process works on it" if progress.waits else f"{what}: {of}"
+        self._context.working(text, self._done, self._total)
+        if progress.last is not None:
+            trial, counts = progress.last, {"done": progress.done, "total": progress.total}
+            told = {**asdict(trial.point), "held_out": trial.held_out, "ending": trial.ending}
+            self._context.event("trial", {"method": progress.method, **told, **counts})

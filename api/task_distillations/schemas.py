@@ -57,14 +57,40 @@ class TaskFactsShape(Shape):
     student: dict[str, Any] = Field(
         description="`name kind start layers hidden parameters trainable`."
     )
-    settings: dict[str, Any] = Field(description="Hyper-parameters with nothing left open.")
+    settings: dict[str, Any] = Field(
+        description="Hyper-parameters with nothing left open, but for what a grid is to choose."
+    )
     warnings: list[str]
+
+
+class GridTrialShape(Shape):
+    """A batch size, a learning rate and a β that were tried."""
+
+    batch_size: int
+    learning_rate: float
+    beta: float | None = Field(description="Null where it counts for nothing.")
+    held_out: float | None = Field(
+        description="Score on the held-out examples, of the best epoch; null if it diverged."
+    )
+    ending: str = Field(description="`finished` or `diverged`.")
+
+
+class MethodGridShape(Shape):
+    """The trials by which batch size, learning rate and β of a method are chosen."""
+
+    method: str
+    points: int = Field(description="That are to be tried.")
+    trials: list[GridTrialShape] = Field(description="That have ended, in that order.")
+    chosen: GridTrialShape | None = Field(description="Null until all have ended.")
 
 
 class TaskDistillationDetail(TaskDistillationShape, JobDetail):
     """Distillations for a task with all that is known of the job."""
 
     facts: TaskFactsShape | None = Field(description="Null until it was prepared.")
+    grids: list[MethodGridShape] = Field(
+        description="Of each method, if a grid was asked for; empty until it was prepared."
+    )
     warnings: list[str]
 
 

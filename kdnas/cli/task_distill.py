@@ -12,7 +12,7 @@ from kdnas.cli.options import common
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, show_results
 from kdnas.cli.screens.interrupt import interruptible
-from kdnas.cli.screens.task_distillation import TaskScreen, report_lines
+from kdnas.cli.screens.task_distillation import TaskScreen, grid_lines, report_lines
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_answer
 from kdnas.errors import SpecError
@@ -356,7 +356,8 @@ def _run_and_report(
         report = task_report(session, settings, record.id)
     if status == "paused":
         say(f"paused; go on with: {way_on}")
-    show_results(as_json)("\n".join(report_lines(report, found["output"])))
+    lines = [*grid_lines(found["grids"]), *report_lines(report, found["output"])]
+    show_results(as_json)("\n".join(lines))
     if as_json:
         print_answer({**found, "report": report})
     if interrupted and status != "succeeded":

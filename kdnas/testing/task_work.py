@@ -6,8 +6,8 @@ What puts it together, stores it and shows it is tried with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,12 @@ from kdnas.records import TaskFacts
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.store import Store
+from kdnas.taskspecific.grid import TaskEnding, TaskPoint, TaskTrial, task_points
+from kdnas.taskspecific.stages import Hyperparameters
 from kdnas.testing.demo_tasks import result_of, task_facts, task_run
+
+HYPER = Hyperparameters(20, 10, 16, 2e-5, 0.5)
+WITH_BETA = ("pkd", "universal-kd-il")
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,15 @@ class Progress:
 
 @dataclass
 class TaskWork:
-    """What stands in for ``workers.task_distillation`` and ``workers.task_request``.
+    """What stands in for ``workers.task_distillation``, ``task_request`` and ``task_grid``.
 
     Attributes:
         facts: what preparing finds out.
         fails: runs that cannot be trained.
         begun: runs that were begun, in order.
+        trained_with: what each of these was trained with, where a grid has chosen it.
+        tried: points that were tried, in order.
+        scores: what a trial at a point comes to; None diverges.
         prepared: how often it was prepared.
         before: called when a run begins.
     """
@@ -49,6 +57,9 @@ class TaskWork:
     facts: TaskFacts = field(default_factory=task_facts)
     fails: set[tuple[str, int]] = field(default_factory=set)
     begun: list[tuple[str, int]] = field(default_factory=list)
+    trained_with: list[TaskPoint | None] = field(default_factory=list)
+    tried: list[tuple[str, TaskPoint]] = field(default_factory=list)
+    scores: Callable[[TaskPoint], float | None] = lambda point: point.learning_rate
     prepared: int = 0
     before: Callable[[str, int], None] = lambda method, seed: None
 
@@ -56,8 +67,8 @@ class TaskWork:
     def installed(cls, patch: pytest.MonkeyPatch) -> TaskWork:
         """Take the place of the module until the end of the test."""
         work = cls()
-        for name in ("workers.task_distillation", "workers.task_request"):
-            patch.setitem(sys.modules, name, work)
+        for name in ("task_distillation", "task_request", "task_grid"):
+            patch.setitem(sys.modules, f"workers.{name}", work)
         return work
 
     def check_task(self, spec: TaskDistillationSpec, store: Store, reach: Reach) -> None:
@@ -77,7 +88,40 @@ class TaskWork:
         if should_stop():
             return None
         pinned = spec.teacher.model_copy(update={"fingerprint": "made-up-teacher"})
-        return MadeUpTask(spec.model_copy(update={"teacher": pinned}), self.facts, self)
+        ready = MadeUpTask(spec.model_copy(update={"teacher": pinned}), self.facts, self)
+        if spec.grid is not None:
+            grids = {
+                str(name): {"key": f"task-grid-{name}", "points": len(ready.checked.points(name))}
+                for name in spec.methods
+            }
+            ready.facts = replace(self.facts, grids=grids)
+        return ready
+
+    def try_task_grid(
+        self,
+        ready: MadeUpTask,
+        method: str,
+        known: Sequence[TaskTrial],
+        on_trial: Callable[[TaskTrial], None],
+        should_stop: Callable[[], bool],
+        *,
+        trials_folder: Path,
+        **_: Any,
+    ) -> bool:
+        """Try what is not known, one after the other; each leaves a file in a folder."""
+        seen = {trial.point for trial in known}
+        for point in ready.checked.points(method):
+            if point not in seen:
+                if should_stop():
+                    return False
+                self.tried.append((method, point))
+                score = self.scores(point)
+                folder = trials_folder / point.as_file_name
+                folder.mkdir(parents=True)
+                (folder / "left").write_text(str(point))
+                ending: TaskEnding = "diverged" if score is None else "finished"
+                on_trial(TaskTrial(point, ending, score, () if score is None else (score,)))
+        return True
 
 
 @dataclass
@@ -88,6 +132,15 @@ class MadeUpTask:
     facts: TaskFacts
     work: TaskWork
 
+    @property
+    def checked(self) -> SimpleNamespace:
+        """What was checked, as far as grids ask for it."""
+        return SimpleNamespace(hyper=HYPER, points=self._points)
+
+    def _points(self, method: str) -> tuple[TaskPoint, ...]:
+        assert self.spec.grid is not None
+        return task_points(self.spec.grid, uses_beta=method in WITH_BETA)
+
     def run(
         self,
         method: str,
@@ -95,12 +148,16 @@ class MadeUpTask:
         folder: Path,
         on_progress: Callable[[Any], None],
         should_stop: Callable[[], bool],
+        hyper: Hyperparameters | None = None,
     ) -> SimpleNamespace | None:
         """Come to what :func:`~kdnas.testing.demo_tasks.task_run` says.
 
         A run that was to stop has left a checkpoint, and comes to its end the next time.
         """
         self.work.begun.append((method, seed))
+        self.work.trained_with.append(
+            None if hyper is None else TaskPoint(hyper.batch_size, hyper.learning_rate, hyper.beta)
+        )
         self.work.before(method, seed)
         checkpoint = folder / "checkpoints" / "10"
         is_new = not checkpoint.exists()

@@ -14,6 +14,7 @@ from kdnas.cli.tables.answers import fact_lines
 from kdnas.cli.tables.formats import as_text
 
 if TYPE_CHECKING:
+    from api.task_distillations.grid import GridProgress
     from api.task_distillations.run import TaskWatchers
     from kdnas.db.lists.job_pages import Row
     from kdnas.records import TaskFacts, TaskRun
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 NONE = "–"
 LISTED = ("name", "status", "task", "student", "methods", "seeds", "runs", "age")
 SCORES = ("method", "seeds", "score", "95 % interval", "held out", "of teacher", "difference", "p")
+TRIED = ("batch", "rate", "β", "held out", "")
 
 
 class TaskScreen(WorkScreen):
@@ -36,7 +38,9 @@ class TaskScreen(WorkScreen):
         """What to give to ``run_stored_task_distillation``."""
         from api.task_distillations.run import TaskWatchers
 
-        return TaskWatchers(self._on_progress, self._on_facts, self._on_progress, self._on_run)
+        return TaskWatchers(
+            self._on_progress, self._on_facts, self._on_trials, self._on_progress, self._on_run
+        )
 
     def _on_progress(self, progress: TaskProgress) -> None:
         label = progress.phase.split(":")[0]
@@ -50,6 +54,16 @@ class TaskScreen(WorkScreen):
     def _on_facts(self, facts: TaskFacts) -> None:
         self._close_bar()
         say_each(facts_lines(facts.to_json()))
+
+    def _on_trials(self, progress: GridProgress) -> None:
+        label = f"grid of {progress.method}"
+        if self._bar is None or label != self._phase:
+            self._close_bar()
+            self._phase, self._bar = label, Bar(label, progress.total)
+        text = "another process works on it" if progress.waits else ""
+        if progress.last is not None:
+            text = f"{progress.last.point}: {_held_out(progress.last.held_out)}"
+        self._bar.at(progress.done, progress.total, text)
 
     def _on_run(self, run: TaskRun) -> None:
         self._close_bar()
@@ -134,6 +148,40 @@ def report_lines(report: Mapping[str, Any], output: str | None = None) -> list[s
     return lines
 
 
+def grid_lines(grids: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was tried for each method, and what was taken, a table each.
+
+    Args:
+        grids: of a job's detail.
+    """
+    lines: list[str] = []
+    for grid in grids:
+        if not grid["trials"]:
+            continue
+        done, points = len(grid["trials"]), grid["points"]
+        count = f"{points} points" if done == points else f"{done} of {points} points so far"
+        rows = [
+            (
+                str(trial["batch_size"]),
+                f"{trial['learning_rate']:g}",
+                NONE if trial["beta"] is None else f"{trial['beta']:g}",
+                _held_out(trial["held_out"]),
+                "taken" if trial == grid["chosen"] else "",
+            )
+            for trial in sorted(grid["trials"], key=_place)
+        ]
+        lines += [f"grid of {grid['method']}, {count}:", as_text(TRIED, rows, right=TRIED[:4])]
+    return lines
+
+
+def _place(trial: Mapping[str, Any]) -> tuple[float, ...]:
+    return trial["batch_size"], trial["learning_rate"], trial["beta"] or 0.0
+
+
+def _held_out(score: float | None) -> str:
+    return "diverged" if score is None else per_cent(score)
+
+
 def listed(found: Sequence[Row]) -> str:
     """Lay distillations for tasks out, a line each, as they are read for the service's list."""
     now = datetime.now(UTC)
@@ -179,6 +227,7 @@ def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
         ),
     ]
     lines += facts_lines(row["facts"]) if row["facts"] else []
+    lines += grid_lines(row["grids"])
     lines += ["runs", *map(run_line, runs)] if runs else []
     return [*lines, *fact_lines({"next": going.get(row["status"], again)}, width=10)]
 

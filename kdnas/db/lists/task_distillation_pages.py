@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 
 from kdnas.db.lists.job_pages import Listing, Row, equal_to
 from kdnas.db.lists.pages import Order, PageOf, as_dicts, read_page
-from kdnas.db.models import TaskDistillation, TaskDistillationRun
-from kdnas.db.repository import task_distillations
+from kdnas.db.models import Grid, TaskDistillation, TaskDistillationRun
+from kdnas.db.repository import grids, task_distillations
 from kdnas.db.repository.task_distillations import RUN_FIELDS
+from kdnas.records import TaskFacts
 
 
 def _of_requests(session: Session, rows: list[Row]) -> list[Row]:
@@ -21,15 +22,30 @@ def _of_requests(session: Session, rows: list[Row]) -> list[Row]:
 
 
 def _with_facts(session: Session, rows: list[Row]) -> list[Row]:
-    facts = ((row, task_distillations.task_facts(session, row["id"])) for row in rows)
-    return [
-        {
-            **row,
-            "facts": None if found is None else found.to_json(),
-            "warnings": [] if found is None else list(found.warnings),
-        }
-        for row, found in facts
+    found = ((row, task_distillations.task_facts(session, row["id"])) for row in rows)
+    return [{**row, **_told(session, facts)} for row, facts in found]
+
+
+def _told(session: Session, facts: TaskFacts | None) -> Row:
+    """Facts, warnings, and the grids as they are by now."""
+    if facts is None:
+        return {"facts": None, "grids": [], "warnings": []}
+    told = {name: value for name, value in facts.to_json().items() if name != "grids"}
+    tried = [
+        _grid(method, grid["points"], grids.read_grid(session, grid["key"]))
+        for method, grid in facts.grids.items()
     ]
+    return {"facts": told, "grids": tried, "warnings": list(facts.warnings)}
+
+
+def _grid(method: str, points: int, known: Grid | None) -> Row:
+    trials = [] if known is None else [_trial(trial) for trial in known.trials]
+    chosen = None if known is None or known.chosen is None else _trial(known.chosen)
+    return {"method": method, "points": points, "trials": trials, "chosen": chosen}
+
+
+def _trial(trial: Mapping[str, Any]) -> Row:
+    return {**trial["point"], "held_out": trial["held_out"], "ending": trial["ending"]}
 
 
 LISTING: Final = Listing(
@@ -50,7 +66,7 @@ LISTING: Final = Listing(
     complete=_of_requests,
     detail=_with_facts,
 )
-"""The list of distillations for a task; one in full has its facts and warnings."""
+"""The list of distillations for a task; one in full has its facts, grids and warnings."""
 
 
 def list_runs(

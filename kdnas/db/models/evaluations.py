@@ -66,8 +66,10 @@ class Evaluation(Job):
 
 
 class Grid(LeaseColumns, Dated, Base):
-    """Trials of learning rates and epochs of a model on a task, by a key (``repository.grids``).
+    """Trials of hyper-parameters of a model on a task, by a key (``repository.grids``).
 
+    Evaluations try learning rates and epochs, and distillations for a task batch sizes, learning
+    rates and β, each in their own words.
     ``trials`` are those that have ended; ``chosen`` is one of them, once all have.
     """
 

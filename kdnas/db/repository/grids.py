@@ -1,7 +1,7 @@
 """Grids: the trials of each, and what was chosen; by a key that names all that decides it.
 
 Whoever holds a grid's lease works on it; everybody else waits for what it chooses. What was chosen
-once stands, so that all seeds of an evaluation are trained alike.
+once stands, so that all seeds are trained alike.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ def open_grid(session: Session, key: str, *, model: str, task: str) -> Grid:
     Args:
         session: of a write transaction.
         key: what decides its outcome, as a name.
-        model: how the user names the model.
+        model: how the user names what is trained.
         task: its name.
     """
     values = {"id": key, "model": model, "task": task}
     session.execute(insert(session, Grid).values(values).on_conflict_do_nothing())
     return _locked(session, key)
+
+
+def read_grid(session: Session, key: str) -> Grid | None:
+    """Return a grid as it is now; None if nobody has opened it."""
+    return session.get(Grid, key)
 
 
 def add_trial(session: Session, key: str, trial: Mapping[str, Any]) -> None:

@@ -22,8 +22,6 @@ QUARTERS = (1, 2, 4)
 """Quarters of its steps after which a trial is scored; after the last it has ended."""
 GRID_SEED = 0
 """Of all trials: the seeds of an evaluation share what is chosen."""
-WORST = -1.0
-"""Score of a trial that diverged; no metric is lower."""
 
 Ending = Literal["finished", "pruned", "diverged"]
 

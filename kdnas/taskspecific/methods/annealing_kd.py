@@ -16,6 +16,7 @@ class AnnealingKD(Method):
     """
 
     name = "annealing-kd"
+    uses_beta = False
 
     def forward(
         self, student: NetworkOutputs, teacher: NetworkOutputs, labels: Tensor, share: float

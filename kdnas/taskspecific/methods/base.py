@@ -72,6 +72,7 @@ class Method(nn.Module, ABC):
         needs_student_layers: whether it needs pseudo-classifiers behind the student's inner layers.
         inner_layers: whether it teaches the student's inner layers, of which there must be one.
         assisted: whether the teacher is an assistant that has learned from the teacher first.
+        uses_beta: whether β counts: a loss of the method's own has the rest of it.
     """
 
     name: ClassVar[str]
@@ -81,6 +82,7 @@ class Method(nn.Module, ABC):
     needs_student_layers: ClassVar[bool] = False
     inner_layers: ClassVar[bool] = False
     assisted: ClassVar[bool] = False
+    uses_beta: ClassVar[bool] = True
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ class NoDistillation(Method):
 
     name = "none"
     needs_teacher = False
+    uses_beta = False
 
     def forward(
         self, student: NetworkOutputs, teacher: NetworkOutputs, labels: Tensor, share: float

@@ -16,6 +16,7 @@ class VanillaKD(Method):
     """
 
     name = "vanilla-kd"
+    uses_beta = False
 
     def forward(
         self, student: NetworkOutputs, teacher: NetworkOutputs, labels: Tensor, share: float

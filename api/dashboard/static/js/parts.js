@@ -165,6 +165,10 @@ const SENTENCES = {
     (p.total_steps ? `Step ${whole(p.step)} of ${whole(p.total_steps)}` : "As it starts") +
     (p.loss == null ? "" : `, loss ${fixed(p.loss, 4)}`) +
     (p.relative == null ? "" : `, held-out loss ${fixed(p.relative)}`),
+  task_distillation_trial: (p) =>
+    `Trial ${p.done} of ${p.total} of the grid of ${p.method}: batch ${p.batch_size}, rate ${p.learning_rate}` +
+    (p.beta == null ? "" : `, β ${p.beta}`) +
+    (p.held_out == null ? " diverged" : `: held out ${fixed(p.held_out)}`),
   task_distillation_run: (p) =>
     `${p.method} seed ${p.seed}${p.error ? ` failed${because(p.error)}` : `: score ${fixed(p.main)}, held out ${fixed(p.held_out)}`}`,
   pipeline_status: (p) => `The pipeline ${p.status === "succeeded" ? "has" : "is"} ${p.status}${because(p.error)}`,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from api.evaluations import grid as grid_run
 from api.evaluations.grid import chosen_trial
 from api.evaluations.kind import KIND
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation
+from api.jobs import grids as grid_run
 from kdnas.db.engine import Database
 from kdnas.db.models import Grid
 from kdnas.db.queue import leases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from api.task_distillations.schemas import (
 )
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
-from kdnas.db.repository import jobs, task_distillations
+from kdnas.db.repository import grids, jobs, task_distillations
 from kdnas.records import TaskRun
 from kdnas.settings import Settings
+from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import add_task_distillation, keep_predictions, task_facts, task_run
 from kdnas.testing.truth import assert_shape
 
@@ -214,3 +216,34 @@ def test_folders_in_a_request_are_written_whole(
         assert made.status_code == 202, made.text
         assert made.json()["student"] == given
         assert Path(made.json()["requested"]["data_dir"]).is_absolute()
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_the_trials_of_its_grids_are_shown(client: TestClient, database: Database) -> None:
+    job_id = add_task_distillation(database, "whole")
+    assert client.get(f"{PATH}/whole").json()["grids"] == []
+    named = {
+        "none": {"key": "task-grid-none", "points": 2},
+        "pkd": {"key": "task-grid-pkd", "points": 6},
+    }
+    taken = TaskTrial(TaskPoint(8, 2e-5, None), "finished", 0.62, (0.6, 0.62))
+    with database.write() as session:
+        task_distillations.set_task_facts(session, job_id, replace(task_facts(), grids=named))
+        grids.open_grid(session, "task-grid-none", model="first-layers:3 by none", task="RTE")
+        for trial in (taken, TaskTrial(TaskPoint(16, 5e-1, None), "diverged", None)):
+            grids.add_trial(session, "task-grid-none", trial.to_json())
+        grids.choose(session, "task-grid-none", taken.to_json())
+    found = client.get(f"{PATH}/whole").json()
+    assert_shape(TaskDistillationDetail, found)
+    shown = {
+        **{"batch_size": 8, "learning_rate": 2e-5, "beta": None},
+        **{"held_out": 0.62, "ending": "finished"},
+    }
+    diverged = {
+        **{"batch_size": 16, "learning_rate": 0.5, "beta": None},
+        **{"held_out": None, "ending": "diverged"},
+    }
+    assert found["grids"] == [
+        {"method": "none", "points": 2, "trials": [shown, diverged], "chosen": shown},
+        {"method": "pkd", "points": 6, "trials": [], "chosen": None},
+    ]

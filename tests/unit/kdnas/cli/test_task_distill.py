@@ -141,6 +141,28 @@ def test_a_task_of_ones_own_and_a_file_with_a_request(
     assert asked["teacher"]["ref"] == "bert-base-uncased"
 
 
+def test_what_a_grid_has_tried_and_taken_is_printed(home: Path, work: TaskWork) -> None:
+    scores = {(4, 1e-5): 0.62, (8, 1e-5): 0.65, (4, 0.5): None, (8, 0.5): 0.5}
+    work.scores = lambda point: scores[point.batch_size, point.learning_rate]
+    done = run(
+        *(*DISTIL, "--method", "none", "--name", "tried", "--grid-batch-sizes", "8,4"),
+        *("--grid-learning-rates", "1e-5,0.5"),
+    )
+    table = [
+        "grid of none, 4 points:",
+        "batch   rate  β  held out",
+        "    4  1e-05  –      62.0",
+        "    4    0.5  –  diverged",
+        "    8  1e-05  –      65.0  taken",
+        "    8    0.5  –      50.0",
+    ]
+    assert done.stdout.splitlines()[: len(table)] == table
+    assert "\n".join(table) in run("task-distillations", "show", "tried").stdout
+    again = run("task-distill", "--resume", "tried")
+    assert again.stdout == done.stdout
+    assert len(work.tried) == 4
+
+
 def test_json_is_what_the_service_answers_with_the_report(home: Path, work: TaskWork) -> None:
     done = run(*DISTIL, "--method", "none,vanilla-kd", "--seeds", "2", "--name", "all", "--json")
     found = json.loads(done.stdout)
