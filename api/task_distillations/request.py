@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
 from api.inputs.data_roots import check_folder, check_model, check_output
 from kdnas.architecture import Architecture
@@ -16,9 +15,6 @@ from kdnas.settings import Settings
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
-
-LEARNED: Final = ("classification", "regression")
-"""Kinds of tasks that a student is distilled for."""
 
 _MADE_HERE = re.compile(r"(first-layers|layers):.*|bilstm|gated-cnn")
 
@@ -52,7 +48,7 @@ def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
         plan = EvaluationPlanSpec(suite=OWN_SUITE, own=own, data_dir=spec.data_dir)
     else:
         task = find_task(spec.task)
-        if task.kind not in LEARNED or not task.fine_tuned:
+        if not task.is_distilled_for:
             raise SpecError(
                 f"task {task.name} is no classification or regression to be learned, so nothing "
                 "can be distilled for it; name another"
