@@ -111,9 +111,9 @@ def launch(
         str | None,
         typer.Option(
             metavar="METHOD",
-            help="Distil what was chosen once more for each task: universal-kd-il, vanilla-kd, pkd, "
-            "alp-kd or another of `kdnas task-distill`; 20 passes on its teacher and 10 on the "
-            "labels, as published, unless --max-steps or the config's task_distill says less.",
+            help="Distil what was chosen once more for each task: universal-kd-il, vanilla-kd, "
+            "pkd, alp-kd or another of `kdnas task-distill`; 20 passes on the teacher and 10 on "
+            "the labels, as published, unless --max-steps or the config's task_distill says less.",
         ),
         At("task_distill.method"),
     ] = None,
