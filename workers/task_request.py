@@ -142,7 +142,7 @@ def task_of(spec: TaskDistillationSpec) -> Task:
         (task,) = chosen_tasks(EvaluationPlanSpec(suite=OWN_SUITE, data_dir=spec.data_dir, own=own))
         return task
     task = find_task(spec.task)
-    if task.kind not in ("classification", "regression") or not task.fine_tuned:
+    if not task.is_distilled_for:
         raise SpecError(
             f"task {task.name} is of kind {task.kind}, and students learn classifications and "
             f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"

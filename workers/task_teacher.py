@@ -96,7 +96,7 @@ def settings_of(
     """Return how a teacher is fine-tuned: as published for the task, unless told otherwise."""
     wanted = {
         name: value
-        for name in ("learning_rate", "epochs", "batch_size")
+        for name in ("learning_rate", "epochs", "batch_size", "max_steps")
         if (value := getattr(spec, name)) is not None
     }
     return replace(published_settings(data.task), **wanted, max_length=max_length, dtype=dtype)

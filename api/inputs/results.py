@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from api.jobs.files import evaluation_folder
+from api.jobs.files import evaluation_folder, task_run_folder
 from kdnas.db.engine import Session
 from kdnas.db.records import DistillationRecord, EvaluationRecord
 from kdnas.db.repository import evaluations
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE, Kept
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.records import TaskFacts, TaskRun
 from kdnas.search.checks import not_learned
 from kdnas.settings import Settings
 
@@ -44,6 +46,61 @@ def prediction_files(
         if file.is_file():
             found[record.task, record.seed] = Kept.of(file, TaskResult.from_json(record.metrics))
     return found
+
+
+def run_results(facts: TaskFacts, runs: Iterable[TaskRun], suite: str) -> tuple[TaskResult, ...]:
+    """Write the runs of distillations for a task that came to something as evaluations are.
+
+    Args:
+        facts: what preparing them has found out.
+        runs: of one method.
+        suite: that the task belongs to.
+    """
+    return tuple(_run_result(facts, run, suite) for run in runs if run.main is not None)
+
+
+def _run_result(facts: TaskFacts, run: TaskRun, suite: str) -> TaskResult:
+    assert run.main is not None
+    used = {**facts.settings, **run.chosen}
+    return TaskResult(
+        task=facts.task,
+        suite=suite,
+        seed=run.seed,
+        settings=FinetuneSettings(
+            used["learning_rate"],
+            used["epochs"] + used["finetune_epochs"],
+            batch_size=used["batch_size"],
+        ),
+        metrics=run.metrics,
+        main=run.main,
+        seconds=run.seconds,
+        steps=run.steps,
+        train_examples=facts.examples["train"],
+        official_split=not any("not the official split" in text for text in facts.warnings),
+        notes=facts.warnings,
+    )
+
+
+def run_prediction_files(
+    job_id: str, method: str, results: Iterable[TaskResult], settings: Settings
+) -> dict[tuple[str, int], Kept]:
+    """Find the predictions of runs that lie on this machine; see :func:`prediction_files`.
+
+    Args:
+        job_id: of the distillations for a task.
+        method: of the runs.
+        results: of :func:`run_results`.
+        settings: of this process.
+    """
+    places = {
+        result.seed: task_run_folder(settings, job_id, method, result.seed) / PREDICTIONS_FILE
+        for result in results
+    }
+    return {
+        (result.task, result.seed): Kept.of(places[result.seed], result)
+        for result in results
+        if places[result.seed].is_file()
+    }
 
 
 def learned_nothing(record: DistillationRecord) -> str | None:

@@ -1,27 +1,37 @@
 """Pipelines move on: a short transaction that looks at a pipeline's rows and adds what comes next.
 
-There is no process of a pipeline. Its search, distillations and evaluations are rows like any
-others, done by whoever does such rows; between them :func:`advance` is called, by a coordinator
-every few seconds or by ``kdnas launch``. Whatever it adds is committed together with the note that
-it was added, under the pipeline's lock, so a kill loses nothing and two callers add nothing twice.
+There is no process of a pipeline. Its search, distillations, evaluations and distillations for
+tasks are rows like any others, done by whoever does such rows; between them :func:`advance` is
+called, by a coordinator every few seconds or by ``kdnas launch``. Whatever it adds is committed
+together with the note that it was added, under the pipeline's lock, so a kill loses nothing and two
+callers add nothing twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 
 import structlog
 
 from api.inputs.pairs import evaluation_pairs
 from api.pipelines.choice import choose
+from api.pipelines.second_step import ask_for_task_distillations, is_taught
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored
+from kdnas.db.models import Distillation, Search
 from kdnas.db.records import MemberRecord, OwnerKind, PipelineRecord
-from kdnas.db.repository import distillations, evaluations, jobs, latencies, pipelines, searches
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    jobs,
+    latencies,
+    names,
+    pipelines,
+    searches,
+)
 from kdnas.errors import ConflictError, DatabaseError, NotFoundError, RequestError
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.records import PipelineStage, SearchRecord, SearchStatus
@@ -45,16 +55,26 @@ class MemberState:
         distillation: of a student; None for the teacher in all forms, which is there already.
         evaluations: none until they are asked for.
         undistilled: whether it is a student as it starts, which is no answer by itself.
+        is_taught: whether it is to be distilled for the tasks.
+        task_distillations: none until they are asked for.
     """
 
     distillation: SearchStatus | None
     evaluations: tuple[SearchStatus, ...] = ()
     undistilled: bool = False
+    is_taught: bool = False
+    task_distillations: tuple[SearchStatus, ...] = ()
 
     @property
     def wants_evaluations(self) -> bool:
         """Whether its model is there, and its evaluations have not been asked for."""
         return self.distillation in {None, "succeeded"} and not self.evaluations
+
+    @property
+    def wants_task_distillations(self) -> bool:
+        """Whether its student is there, and the distillations for tasks were not asked for."""
+        is_there = self.distillation == "succeeded"
+        return self.is_taught and is_there and not self.task_distillations
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +96,7 @@ class PipelineState:
         """Whether a part is worked on, or will be as soon as there is room."""
         members = self.members or ()
         parts = [self.search, *(m.distillation for m in members)]
-        parts += [status for member in members for status in member.evaluations]
+        parts += [one for m in members for one in (*m.evaluations, *m.task_distillations)]
         return "queued" in parts or "running" in parts
 
 
@@ -89,12 +109,14 @@ class Step:
         stage: of the pipeline.
         choose: whether to choose the members from the search, and to ask for their distillations.
         evaluate: positions of the members whose evaluations are to be asked for.
+        teach: positions of the members that are to be distilled for the tasks.
     """
 
     status: SearchStatus
     stage: PipelineStage
     choose: bool = False
     evaluate: tuple[int, ...] = ()
+    teach: tuple[int, ...] = ()
 
 
 def next_step(state: PipelineState) -> Step | None:
@@ -114,16 +136,19 @@ def next_step(state: PipelineState) -> Step | None:
         return _after_search(state)
     distilled = [m.distillation for m in state.members if m.distillation is not None]
     scored = [status for member in state.members for status in member.evaluations]
-    wanted = tuple(i for i, member in enumerate(state.members) if member.wants_evaluations)
-    open_ones = [status for status in (*distilled, *scored) if status in OPEN]
-    if open_ones or wanted:
+    taught = [status for member in state.members for status in member.task_distillations]
+    members = tuple(enumerate(state.members))
+    evaluate = tuple(i for i, member in members if member.wants_evaluations)
+    teach = tuple(i for i, member in members if member.wants_task_distillations)
+    open_ones = [status for status in (*distilled, *scored, *taught) if status in OPEN]
+    if open_ones or evaluate or teach:
         stage: PipelineStage = "distillation" if OPEN & set(distilled) else "evaluation"
-        resting = bool(open_ones) and set(open_ones) == {"paused"} and not wanted
-        return Step("paused" if resting else "running", stage, evaluate=wanted)
+        resting = set(open_ones) == {"paused"} and not evaluate and not teach
+        return Step("paused" if resting else "running", stage, evaluate=evaluate, teach=teach)
     students = [member.distillation for member in state.members if not member.undistilled]
     if "failed" in distilled or "succeeded" not in students:
         return Step("failed", "distillation")
-    if "failed" in scored or "succeeded" not in scored:
+    if "failed" in (*scored, *taught) or "succeeded" not in scored:
         return Step("failed", "evaluation")
     return Step("succeeded", "done")
 
@@ -152,7 +177,7 @@ def begin_pipeline(session: Session, spec: PipelineSpec, owner_kind: OwnerKind) 
         session, spec.to_json(), name=spec.name, owner_kind=owner_kind
     )
     name = spec.search.name or record.name
-    invented = spec.search.name is None and _is_there(searches.get_search, session, name)
+    invented = spec.search.name is None and names.is_taken(session, Search, name)
     search = searches.create_search(
         session,
         spec.search.to_json(),
@@ -179,8 +204,9 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
     """
     jobs.locked_job(session, pipeline_id)
     record = pipelines.get_pipeline(session, pipeline_id)
-    search, members = _parts(session, record)
-    step = _next_step(record, search, members)
+    parts = _parts(session, record)
+    search, members = parts.search, parts.members
+    step = _next_step(record, parts)
     if step == Step(record.status, record.stage):
         return record
     spec = PipelineSpec.read(dict(record.spec), f"pipeline {record.name!r}")
@@ -192,6 +218,9 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
             step = Step("failed", "search")
     for position in step.evaluate:
         _evaluate(session, record, spec, members[position])
+    for position in step.teach:
+        ran = _search_spec(spec, search)
+        ask_for_task_distillations(session, record, spec, ran, members[position])
     if step.status == "failed":
         reason = reason or _failures(record, search, members)
     if step.stage != record.stage:
@@ -203,7 +232,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
 
 def has_next(session: Session, record: PipelineRecord) -> bool:
     """Whether :func:`advance` would change anything; a reading transaction is enough."""
-    return _next_step(record, *_parts(session, record)) != Step(record.status, record.stage)
+    return _next_step(record, _parts(session, record)) != Step(record.status, record.stage)
 
 
 def advance_all(database: Database) -> None:
@@ -233,19 +262,37 @@ def advance_all(database: Database) -> None:
             log.exception("pipeline not moved on", pipeline=record.id)
 
 
-def _parts(
-    session: Session, record: PipelineRecord
-) -> tuple[SearchRecord | None, list[MemberRecord]]:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The rows of a pipeline.
+
+    Attributes:
+        search: its search; None if that was deleted.
+        members: none before the search has chosen them.
+        method: of its second step; None if it has none.
+        teacher_layers: where there is a second step, and they are known.
+    """
+
+    search: SearchRecord | None
+    members: Sequence[MemberRecord]
+    method: str | None
+    teacher_layers: int | None
+
+
+def _parts(session: Session, record: PipelineRecord) -> _Parts:
     search = None
     if record.search_id is not None:
         search = searches.get_search(session, record.search_id)
-    return search, pipelines.list_members(session, record.id)
+    # Whatever is stored: what cannot be read fails where something is to be asked for.
+    method = (record.spec.get("task_distill") or {}).get("method")
+    facts = search and method and searches.search_facts(session, search.id)
+    layers = facts.teacher["layers"] if facts else None
+    return _Parts(search, pipelines.list_members(session, record.id), method, layers)
 
 
-def _next_step(
-    record: PipelineRecord, search: SearchRecord | None, members: Sequence[MemberRecord]
-) -> Step:
+def _next_step(record: PipelineRecord, parts: _Parts) -> Step:
     """What comes next; to stay as it is, of one that does not go on."""
+    search, members = parts.search, parts.members
     made: dict[str, SearchStatus] = {  # one that was deleted counts as one that was cancelled
         member.id: member.distillation.status if member.distillation else "cancelled"
         for member in members
@@ -256,6 +303,8 @@ def _next_step(
             made.get(member.id),
             tuple(evaluation.status for evaluation in member.evaluations),
             member.role == "undistilled",
+            is_taught(member, parts.method, parts.teacher_layers),
+            tuple(one.status for one in member.task_distillations),
         )
         for member in members
     )
@@ -270,7 +319,7 @@ def _choose(
     """Choose the members and ask for their distillations; returns why there are none."""
     facts = searches.search_facts(session, search.id)
     assert facts is not None  # written before the search could begin
-    ran = SearchSpec.read(dict(search.spec), f"search {search.name!r}")
+    ran = _search_spec(spec, search)
     states = explored.explored_states(session, search.id)
     table = latencies.load_latency_table(
         session, facts.latency_profile, facts.family, facts.teacher_fingerprint
@@ -288,7 +337,7 @@ def _choose(
         number = numbers.setdefault(architecture, len(numbers) + 1)
         undistilled = member.reasons[0].role == "undistilled"
         wanted = f"{record.name}-{number}" + ("-undistilled" if undistilled else "")
-        name = _free_name(session, wanted)
+        name = names.free_name(session, Distillation, wanted)
         request = spec.distillation_of(str(architecture), ran, name, undistilled=undistilled)
         made = distillations.create_distillation(
             session,
@@ -303,6 +352,13 @@ def _choose(
     return None
 
 
+def _search_spec(spec: PipelineSpec, search: SearchRecord | None) -> SearchSpec:
+    """The request of a pipeline's search as that ran; as it was asked for, if it was deleted."""
+    if search is None:
+        return spec.search
+    return SearchSpec.read(dict(search.spec), f"search {search.name!r}")
+
+
 def _evaluate(
     session: Session, record: PipelineRecord, spec: PipelineSpec, member: MemberRecord
 ) -> None:
@@ -310,8 +366,8 @@ def _evaluate(
     made, teacher = member.distillation, spec.search.teacher
     model = ModelSpec(ref=teacher.ref, revision=teacher.revision)
     if made is not None:
-        assert made.output_path is not None  # it has succeeded
-        model = ModelSpec(ref=str(Path(made.output_path).absolute()))
+        assert made.student is not None  # it has succeeded
+        model = ModelSpec(ref=made.student)
     request = spec.evaluation_of(model, member.variant)
     evaluations.create_evaluations(
         session,
@@ -341,11 +397,14 @@ def _failures(
         for one in scored
         if one.status == "failed"
     ]
+    taught = [one for member in members for one in member.task_distillations]
+    failed_steps = [f"{one.name}: {one.error}" for one in taught if one.status == "failed"]
     parts = [
         f"{len(reasons)} of {count} {what} failed ({_listed(reasons)})"
         for reasons, count, what in (
             (failed, len(made), "distillations"),
             (failed_scores, len(scored), "evaluations"),
+            (failed_steps, len(taught), "distillations for tasks"),
         )
         if reasons
     ]
@@ -357,17 +416,3 @@ def _failures(
 def _listed(reasons: Sequence[str]) -> str:
     more = len(reasons) - MOST_SHOWN
     return "; ".join(reasons[:MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _is_there(get: Callable[[Session, str], object], session: Session, name: str) -> bool:
-    try:
-        get(session, name)
-    except NotFoundError:
-        return False
-    return True
-
-
-def _free_name(session: Session, wanted: str) -> str:
-    """Return a name that no distillation has yet."""
-    names = chain([wanted], (f"{wanted}.{number}" for number in count(2)))
-    return next(n for n in names if not _is_there(distillations.get_distillation, session, n))

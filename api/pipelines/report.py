@@ -10,6 +10,14 @@ from api.inputs.results import learned_nothing, prediction_files, task_results
 from api.pipelines.choice import budgets, cut_teacher, params_millions
 from api.pipelines.results import Beside, ModelLine, Pick, PipelineReport
 from api.pipelines.scores import ScoredModel, Scoring
+from api.pipelines.second_step_report import (
+    Taught,
+    read_taught,
+    second_step_findings,
+    second_step_notes,
+    second_steps,
+    with_taught,
+)
 from api.pipelines.story import failures, member_name, remedy, setup, stage_times
 from api.pipelines.verdict import (
     Case,
@@ -57,6 +65,7 @@ class _Stored:
         facts: what preparing the search found out.
         counts: of the search's states.
         scored: member → its results, the tasks as they were asked for, and predictions.
+        taught: what the second step has come to.
     """
 
     record: PipelineRecord
@@ -67,6 +76,12 @@ class _Stored:
     facts: SearchFacts | None
     counts: StateCounts | None
     scored: Mapping[str, ScoredModel]
+    taught: Sequence[Taught]
+
+    @property
+    def all_scored(self) -> list[ScoredModel]:
+        """All results, those after the second step last."""
+        return [*self.scored.values(), *(one.scored for one in self.taught)]
 
     @property
     def teacher(self) -> MemberRecord | None:
@@ -90,7 +105,9 @@ def build_pipeline_report(
     with database.read() as session:
         stored = _read(session, settings, pipeline_id)
     record, facts = stored.record, stored.facts
-    scoring = Scoring(stored.spec.evaluation.suite, list(stored.scored.values()))
+    suite, seeds = stored.spec.evaluation.suite, stored.spec.evaluation.seeds
+    also = [one.scored for one in stored.taught]
+    scoring = Scoring(suite, list(stored.scored.values()), also)
     scores = _scores(stored, ())
     models = tuple(_line(member, stored, scores, scoring) for member in stored.members)
     asked = budgets(stored.spec.choose, None if facts is None else facts.teacher_ms)
@@ -98,6 +115,9 @@ def build_pipeline_report(
     case = Case(models, picks, _beside(models, picks, scoring), scoring)
     found = failures(stored.search, stored.members)
     shown = _scores(stored, picks)
+    cells = {row.model: row.cells for row in scores.rows if row.origin == "measured"}
+    above = None if stored.teacher is None else stored.teacher.id
+    steps = second_steps(suite, stored.scored, above, stored.taught, scoring)
     teacher: tuple[str | None, float | None]
     teacher = (None, None) if facts is None else _teacher_size(facts)
     if case.teacher is not None:
@@ -108,13 +128,19 @@ def build_pipeline_report(
         status=record.status,
         stage=record.stage,
         headline=_headline(stored, case, found),
-        findings=(*findings(case), *unmet(models, asked), *rank_correlation(models)),
+        findings=(
+            *second_step_findings(steps),
+            *findings(case),
+            *unmet(models, asked),
+            *rank_correlation(models),
+        ),
         picks=picks,
         score_name=scoring.name if scoring.tasks else "",
         columns=shown.columns,
-        models=models,
+        models=with_taught(models, stored.taught, scoring, cells, len(seeds)),
         published=tuple(row for row in shown.rows if row.origin == "published"),
         beside=tuple(case.beside),
+        second_steps=steps,
         details=shown.details,
         setup=setup(stored.spec, stored.search_spec, stored.counts, stored.members, teacher),
         stages=stage_times(stored.search, stored.members),
@@ -142,7 +168,8 @@ def _read(session: Session, settings: Settings, pipeline_id: str) -> _Stored:
         )
         for member in members
     }
-    return _Stored(record, spec, members, search, search_spec, facts, counts, scored)
+    taught = read_taught(session, settings, spec, members)
+    return _Stored(record, spec, members, search, search_spec, facts, counts, scored, taught)
 
 
 def _scores(stored: _Stored, picks: Sequence[Pick]) -> Report:
@@ -150,7 +177,7 @@ def _scores(stored: _Stored, picks: Sequence[Pick]) -> Report:
     shape = Architecture.parse(picks[0].name) if picks else None
     return make_report(
         stored.spec.evaluation.suite,
-        [Measured(one.name, one.results) for one in stored.scored.values() if one.results],
+        [Measured(one.name, one.results) for one in stored.all_scored if one.results],
         layers=None if shape is None else shape.layers,
         hidden=None if shape is None else shape.hidden,
         max_published=SHOWN_PUBLISHED,
@@ -246,14 +273,20 @@ def _state(stored: _Stored) -> str:
     students = [m for m in stored.members if m.architecture and m.role != "undistilled"]
     made = [m.distillation.status if m.distillation else None for m in students]
     scored = [one.status for m in stored.members for one in m.evaluations]
+    taught = [one.status for m in stored.members for one in m.task_distillations]
     parts = [
         f"{statuses.count('succeeded')} of {len(statuses)} {what}"
-        for statuses, what in ((made, "students are distilled"), (scored, "evaluations are done"))
+        for statuses, what in (
+            (made, "students are distilled"),
+            (scored, "evaluations are done"),
+            (taught, "distillations for tasks are done"),
+        )
         if statuses
     ]
     words = {"failed": "Parts of it failed", "cancelled": "It was cancelled", "paused": "It pauses"}
     state = words.get(stored.record.status, "It is under way")
-    return f"{state}: {' and '.join(parts) or 'the search is not over'}."
+    *first, last = parts or ["the search is not over"]
+    return f"{state}: {' and '.join(filter(None, (', '.join(first), last)))}."
 
 
 def _notes(stored: _Stored, case: Case) -> list[str]:
@@ -261,7 +294,7 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
     scored = [one for one in stored.scored.values() if one.results]
     tasks = dict.fromkeys(result.task for one in scored for result in one.results)
     missing = [task for task in tasks if task not in case.scoring.tasks and len(scored) > 1]
-    elsewhere = [one.name for one in scored if len(one.results) > len(one.files)]
+    elsewhere = [one.name for one in stored.all_scored if len(one.results) > len(one.files)]
     own = [m for m in case.models if m.role != "undistilled"]  # as fast as when distilled
     unknown = [m.name for m in own if m.latency_ms is None]
     table = {member_name(m) for m in stored.members if m.figures.latency_ms is not None}
@@ -270,6 +303,9 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
     doubts = [(member_name(m), learned_nothing(distillation)) for m, distillation in made]
     statuses = [one.status for _, one in made]
     statuses += [one.status for m in stored.members for one in m.evaluations]
+    statuses += [one.status for m in stored.members for one in m.task_distillations]
+    layers = None if stored.facts is None else stored.facts.teacher["layers"]
+    steps = second_step_notes(stored.spec, stored.members, stored.taught, layers)
     cancelled = statuses.count("cancelled")
     asked = stored.spec.evaluation
     as_they_are = {task.suite for task in TASKS.values() if not task.fine_tuned}
@@ -297,7 +333,7 @@ def _notes(stored: _Stored, case: Case) -> list[str]:
         (case.picks, ONCE),
         (case.picks and alike, ONE_RATE),
     ]
-    return [text for holds, text in said if holds]
+    return [*(text for holds, text in said if holds), *steps]
 
 
 def report_json(report: PipelineReport) -> dict[str, Any]:

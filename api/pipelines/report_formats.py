@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from math import isfinite
 
-from api.pipelines.results import ROLE_NAMES, ModelLine, PipelineReport
+from api.pipelines.results import ROLE_NAMES, Estimate, ModelLine, PipelineReport
 from kdnas.evaluation.reports import formats
 from kdnas.evaluation.reports.formats import ABSENT, bootstrap_line, latex_table, markdown_table
 from kdnas.evaluation.reports.report import Report, Row
@@ -22,6 +22,13 @@ FIGURES = (
     "latency_ratio",
 )
 
+SECOND_STEP_LEGEND = (
+    "Per cent, mean ± deviation over seeds: the student fine-tuned on the task as all models are, "
+    "and distilled once more for it, each with its share of the teacher's score. Its teacher is "
+    "the one that taught it the task, which has not seen the examples that epochs are chosen by."
+)
+
+ENDS = ("", "_low", "_high")
 ESTIMATE, CELL = ("value", "low", "high"), ("mean", "deviation", "seeds")
 
 Table = tuple[list[str], list[list[str]]]
@@ -41,6 +48,14 @@ def as_markdown(report: PipelineReport) -> str:
         (
             report.beside,
             ["## How sure the differences are", markdown_table(*difference_table(report))],
+        ),
+        (
+            report.second_steps,
+            [
+                "## What the second step brings",
+                markdown_table(*second_step_table(report)),
+                SECOND_STEP_LEGEND,
+            ],
         ),
         (
             several and any(one.tests for one in report.beside),
@@ -98,7 +113,7 @@ def _model_row(model: ModelLine, report: PipelineReport) -> list[str]:
         _number(model.latency_ms, ".3g", " ms"),
         _number(model.latency_ratio, ".2f"),
         formats.cell_text(model.score),
-        ABSENT if model.retained is None else model.retained.as_share(),
+        _share(model.retained),
         ABSENT if model.gained is None else model.gained.as_difference,
     ]
 
@@ -129,6 +144,38 @@ def difference_table(report: PipelineReport) -> Table:
         ]
         for one in report.beside
     ]
+
+
+def second_step_table(report: PipelineReport) -> Table:
+    """Return a row for each student and task: before and after the second step."""
+    header = [
+        "student",
+        "task",
+        "fine-tuned",
+        "retained before",
+        "distilled for it",
+        "retained after",
+    ]
+    header += ["points (95 % interval)", "drawn over", "the second step is", "its teacher"]
+    return header, [
+        [
+            one.name,
+            one.task,
+            formats.cell_text(one.before),
+            _share(one.retained_before),
+            formats.cell_text(one.after) if one.after else one.status or ABSENT,
+            _share(one.retained_after),
+            ABSENT if one.gained is None else one.gained.as_difference,
+            (one.gained and one.gained.over) or ABSENT,
+            one.verdict if one.gained else ABSENT,
+            ABSENT if one.taught_by is None else f"{100 * one.taught_by:.1f}",
+        ]
+        for one in report.second_steps
+    ]
+
+
+def _share(share: Estimate | None) -> str:
+    return ABSENT if share is None else share.as_share()
 
 
 def test_lines(report: PipelineReport) -> list[str]:
@@ -167,21 +214,36 @@ def as_csv(report: PipelineReport) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     about = ["pipeline", "model", "role", "taken", *FIGURES]
-    share = [f"{word}{end}" for word in ("retained", "gained") for end in ("", "_low", "_high")]
-    writer.writerow([*about, *share, "column", "mean", "deviation", "seeds"])
+    share = [f"{word}{end}" for word in ("retained", "gained") for end in ENDS]
+    step = [f"{word}{end}" for word in ("retained_of_column", "above_fine_tuned") for end in ENDS]
+    writer.writerow([*about, *share, "column", "mean", "deviation", "seeds", *step])
+    steps = _by_column(report)
     taken = {pick.name for pick in report.picks}
     for model in report.models:
         own = [report.name, model.name, model.role, int(model.name in taken)]
         own += _plain(model, FIGURES)
         own += [*_plain(model.retained, ESTIMATE), *_plain(model.gained, ESTIMATE)]
         for column, cell in model.scores.items() or [("", None)]:
-            writer.writerow([*own, column, *_plain(cell, CELL)])
+            of_step = steps.get((model.name, column), (None, None))
+            ends = [text for one in of_step for text in _plain(one, ESTIMATE)]
+            writer.writerow([*own, column, *_plain(cell, CELL), *ends])
     empty = [""] * (len(FIGURES) + len(share))
     for row in report.published:
         for column, cell in row.cells.items():
             own = [report.name, row.model, "published", 0, *empty]
-            writer.writerow([*own, column, *_plain(cell, CELL)])
+            writer.writerow([*own, column, *_plain(cell, CELL), *[""] * len(step)])
     return stream.getvalue()
+
+
+def _by_column(
+    report: PipelineReport,
+) -> dict[tuple[str, str], tuple[Estimate | None, Estimate | None]]:
+    """Model and column → share of the teacher's, and points above the fine-tuned student."""
+    found: dict[tuple[str, str], tuple[Estimate | None, Estimate | None]] = {}
+    for one in report.second_steps:
+        found[one.model, one.task] = (one.retained_before, None)
+        found[one.name, one.task] = (one.retained_after, one.gained)
+    return found
 
 
 def _plain(of: object, names: Sequence[str]) -> list[str]:
@@ -191,7 +253,11 @@ def _plain(of: object, names: Sequence[str]) -> list[str]:
 
 
 def as_latex(report: PipelineReport) -> str:
-    """Write the table of the models for a paper; needs ``booktabs``."""
-    header, rows = model_table(report)
-    plain = [[cell.replace("**", "") for cell in row] for row in rows]
-    return latex_table(header, plain, len(rows))
+    """Write the tables of the models and of the second step for a paper; needs ``booktabs``."""
+    tables = [model_table(report)]
+    tables += [second_step_table(report)] if report.second_steps else []
+    texts = []
+    for header, rows in tables:
+        plain = [[cell.replace("**", "") for cell in row] for row in rows]
+        texts.append(latex_table(header, plain, len(rows)))
+    return "\n".join(texts)

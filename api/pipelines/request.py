@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from api.inputs.pairs import evaluation_pairs
 from controller.strategies import build_strategy
+from kdnas.errors import SpecError
 from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.tasks.task import Task
 from kdnas.search_space import SearchSpace
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
@@ -36,8 +39,19 @@ def checked_pipeline(spec: PipelineSpec) -> PipelineSpec:
     request = spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref))
     tasks = tasks_with_data(request)
     evaluation_pairs(request, tasks)  # refuses what does not go together
+    if spec.task_distill is not None:
+        _refuse_nothing_to_teach(tasks)
     named = plan.model_copy(update={"tasks": tuple(task.name for task in tasks)})
     return spec.model_copy(update={"evaluation": named})
+
+
+def _refuse_nothing_to_teach(tasks: Sequence[Task]) -> None:
+    if not any(task.is_distilled_for for task in tasks):
+        listed = ", ".join(task.name for task in tasks)
+        raise SpecError(
+            f"task_distill has nothing to do: no classification or regression is learned in "
+            f"{listed}; leave it out, or evaluate other tasks"
+        )
 
 
 def _within_budgets(search: SearchSpec, choose: ChooseSpec) -> SearchSpec:

@@ -11,9 +11,21 @@ from kdnas.evaluation.reports.report import Cell, Detail, Row
 from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.records import MemberRole, PipelineStage, SearchStatus
 
+LineRole = Literal[MemberRole, "task"]
+"""Role of a line of the report; ``task`` is a student after the second step."""
+Part = Literal[PipelineStage, "task distillation"]
+"""What a pipeline's time goes into."""
 Over = Literal["examples", "seeds"]
 Verdict = Literal["better", "worse", "within the noise", "not known"]
 
+
+ENDINGS: Mapping[Verdict, str] = {
+    "better": "which is more than noise",
+    "worse": "which is more than noise",
+    "within the noise": "which is within the noise",
+    "not known": "and whether that is more than noise is not known",
+}
+"""End of a sentence on a difference: how sure it is."""
 
 NORMAL_QUANTILE = 1.96
 """Standard errors from the middle of a 95 % interval to its ends."""
@@ -25,6 +37,7 @@ ROLE_NAMES = {
     "undistilled": "undistilled student",
     "teacher": "teacher",
     "variant": "undistilled teacher",
+    "task": "distilled for each task",
 }
 
 
@@ -98,9 +111,9 @@ class ModelLine:
     """A model of the pipeline, with all its figures; None where there is none yet.
 
     Attributes:
-        id: of the member.
-        name: architecture of a student, with a word where it is undistilled, or how the teacher is
-            called.
+        id: of the member; of its student after the second step with ``-for-tasks`` behind it.
+        name: architecture of a student, with a word where it is undistilled and the method where it
+            was distilled once more for each task, or how the teacher is called.
         role: why it is there; the first of ``reasons``.
         reasons: why, in words.
         architecture: ``layers,heads,hidden,intermediate,activation``.
@@ -123,7 +136,7 @@ class ModelLine:
 
     id: str
     name: str
-    role: MemberRole
+    role: LineRole
     reasons: tuple[str, ...]
     architecture: str | None
     reward: float | None
@@ -144,7 +157,7 @@ class ModelLine:
     @property
     def is_student(self) -> bool:
         """Whether it was distilled here."""
-        return self.role not in ("teacher", "variant", "undistilled")
+        return self.role not in ("teacher", "variant", "undistilled", "task")
 
     @property
     def with_role(self) -> str:
@@ -196,18 +209,53 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondStep:
+    """A student before and after it was distilled once more for a task, or over several of them.
+
+    Attributes:
+        model: name of the student, fine-tuned as all models are.
+        name: of the same after the second step.
+        task: its name; of a mean of several what models are compared by.
+        before: score of the former.
+        after: score of the latter.
+        retained_before: share of the teacher's score, which is fine-tuned as all models are.
+        retained_after: the same after the second step.
+        gained: what is after it above what was before.
+        verdict: what that says of the second step.
+        job: id of the distillations for the task; None of a mean.
+        status: of them.
+        taught_by: score of the teacher that taught it.
+        student: folder of the student that is done, of the best seed by held-out score.
+    """
+
+    model: str
+    name: str
+    task: str
+    before: Cell | None
+    after: Cell | None
+    retained_before: Estimate | None
+    retained_after: Estimate | None
+    gained: Estimate | None
+    verdict: Verdict
+    job: str | None = None
+    status: SearchStatus | None = None
+    taught_by: float | None = None
+    student: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StageTime:
     """How long a stage took.
 
     Attributes:
-        stage: its name.
+        stage: its name; ``task distillation`` is the second step, done in stage ``evaluation``.
         started_at: when the first of its parts began.
         finished_at: when the last one ended; None while any is open.
         seconds: between the two, by the clock.
         work_seconds: of all its parts from start to end, added up; pauses of a part count.
     """
 
-    stage: PipelineStage
+    stage: Part
     started_at: datetime | None
     finished_at: datetime | None
     seconds: float | None
@@ -236,9 +284,11 @@ class PipelineReport:
         picks: the students to take, one for each budget, or one.
         score_name: what models are compared by.
         columns: tasks, languages and averages, in order.
-        models: the teacher, then the students.
+        models: the teacher, then the students, each followed by itself after the second step.
         published: rows of papers with some of the columns.
         beside: students to take beside the other models.
+        second_steps: what was chosen before and after it was distilled once more for each task;
+            none where that was not asked for.
         details: every metric of every evaluation set.
         setup: how it was made: word → text.
         stages: how long it took.
@@ -259,6 +309,7 @@ class PipelineReport:
     models: tuple[ModelLine, ...]
     published: tuple[Row, ...]
     beside: tuple[Beside, ...]
+    second_steps: tuple[SecondStep, ...]
     details: tuple[Detail, ...]
     setup: Mapping[str, str]
     stages: tuple[StageTime, ...]

@@ -86,7 +86,7 @@ def _go_on(
 
 
 def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, Any]]:
-    """Return what is to be done, each with its kind: the search, then students, then scores."""
+    """Return what is to be done, each with its kind: search, students, scores, second steps."""
     parts: list[tuple[str, Any]] = []
     with database.read() as session:
         members = pipelines.list_members(session, record.id)
@@ -94,6 +94,7 @@ def _open_parts(database: Database, record: PipelineRecord) -> list[tuple[str, A
             parts.append(("search", searches.get_search(session, record.search_id)))
     parts += [("distillation", m.distillation) for m in members if m.distillation is not None]
     parts += [("evaluation", evaluation) for m in members for evaluation in m.evaluations]
+    parts += [("task_distillation", one) for m in members for one in m.task_distillations]
     return [(kind, part) for kind, part in parts if part.status in {"queued", "running"}]
 
 
@@ -104,6 +105,7 @@ def _take_up(database: Database, pipeline_id: str) -> None:
         for part in jobs.locked_children(session, pipeline_id):
             if part.status in {"paused", "failed"}:
                 jobs.change_status(session, part, "queued")
+                part.try_again(session)
         if row.status != "running":
             jobs.change_status(session, row, "running")
 

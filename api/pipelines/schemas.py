@@ -40,6 +40,8 @@ class PipelineShape(JobShape):
     num_distilled: int
     num_evaluations: int
     num_evaluated: int
+    num_task_distillations: int = Field(description="What was chosen, for a task each.")
+    num_task_distilled: int
     notes: list[str]
 
 
@@ -75,6 +77,20 @@ class ScoreShape(Shape):
     error: str | None
 
 
+class SecondStepShape(Shape):
+    """The distillation of a member's student for one task, short."""
+
+    id: str
+    name: str
+    task: str
+    method: str
+    status: SearchStatus
+    done: int | None
+    total: int | None
+    score: float | None = Field(description="Mean of the runs that are done, a fraction.")
+    error: str | None
+
+
 class MemberShape(Shape):
     """A model of a pipeline; forms of the teacher have neither architecture nor distillation."""
 
@@ -86,6 +102,9 @@ class MemberShape(Shape):
     figures: MemberFiguresShape
     distillation: DistillationShape | None
     evaluations: list[ScoreShape] = Field(description="None until its model is there.")
+    task_distillations: list[SecondStepShape] = Field(
+        description="Of what the search chose, if it was asked for: none until its model is there."
+    )
 
 
 class PipelineDetail(PipelineShape, JobDetail):

@@ -37,17 +37,35 @@ class ScoredModel:
         """Seed → score on a task."""
         return {result.seed: result.main for result in self.results if result.task == task}
 
+    def on(self, task: str) -> ScoredModel:
+        """The same with what is known of one task alone."""
+        return ScoredModel(
+            self.name,
+            tuple(result for result in self.results if result.task == task),
+            {key: kept for key, kept in self.files.items() if key[0] == task},
+        )
+
 
 class Scoring:
-    """Compares models over the tasks that all of those with results have."""
+    """Compares models over the tasks that all of those with results have.
 
-    def __init__(self, suite: str, models: Sequence[ScoredModel]) -> None:
+    Args:
+        suite: of the tasks.
+        models: that are compared.
+        also: models that are compared with those over the same tasks if they have them all, and
+            otherwise have no score.
+    """
+
+    def __init__(
+        self, suite: str, models: Sequence[ScoredModel], also: Sequence[ScoredModel] = ()
+    ) -> None:
         self._suite = suite
-        self._models = {model.name: model for model in models if model.results}
+        deciding = {model.name: model for model in models if model.results}
+        self._models = deciding | {model.name: model for model in also if model.results}
         self.tasks = tuple(
             task
-            for task in dict.fromkeys(r.task for m in self._models.values() for r in m.results)
-            if all(model.mains(task) for model in self._models.values())
+            for task in dict.fromkeys(r.task for m in deciding.values() for r in m.results)
+            if all(model.mains(task) for model in deciding.values())
         )
 
     @property
@@ -70,6 +88,8 @@ class Scoring:
         if name not in self._models or not self.tasks:
             return []
         mains = [self._models[name].mains(task) for task in self.tasks]
+        if not all(mains):
+            return []
         seeds = set.intersection(*(set(one) for one in mains))
         if not seeds:
             return [fmean(fmean(one.values()) for one in mains)]

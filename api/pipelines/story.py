@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from api.pipelines import results
 from api.pipelines.results import Failure, StageTime
+from api.pipelines.second_step_report import second_step_setup
 from kdnas.db.records import (
     DistillationRecord,
     EvaluationRecord,
     MemberRecord,
     OwnerKind,
     PipelineRecord,
+    TaskDistillationRecord,
 )
-from kdnas.records import PipelineStage, SearchRecord, StateCounts
+from kdnas.records import SearchRecord, StateCounts
 from kdnas.specs.named import NamedSpec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.pipeline import ChooseSpec, PipelineSpec
 from kdnas.specs.search import SearchSpec
 
-Part = SearchRecord | DistillationRecord | EvaluationRecord
+Part = SearchRecord | DistillationRecord | EvaluationRecord | TaskDistillationRecord
 
 
 def setup(
@@ -46,6 +49,7 @@ def setup(
         "Compared with": _baselines(spec, members),
         "Full distillation": _distillation(spec, members),
         "Evaluation": _evaluation(spec),
+        "Second step": second_step_setup(spec),
         "Seeds": _seeds(spec, search),
     }
     return {word: text for word, text in told.items() if text}
@@ -169,15 +173,16 @@ def stage_times(
     search: SearchRecord | None, members: Sequence[MemberRecord]
 ) -> tuple[StageTime, ...]:
     """Return when each stage that has begun began and ended."""
-    parts: Mapping[PipelineStage, Sequence[Part]] = {
+    parts: Mapping[results.Part, Sequence[Part]] = {
         "search": [] if search is None else [search],
         "distillation": [m.distillation for m in members if m.distillation],
         "evaluation": [one for m in members for one in m.evaluations],
+        "task distillation": [one for m in members for one in m.task_distillations],
     }
     return tuple(_stage_time(stage, timed) for stage, timed in parts.items() if timed)
 
 
-def _stage_time(stage: PipelineStage, parts: Sequence[Part]) -> StageTime:
+def _stage_time(stage: results.Part, parts: Sequence[Part]) -> StageTime:
     begun = [(part.started_at, part.finished_at) for part in parts if part.started_at]
     ends = [part.finished_at for part in parts if part.finished_at]
     start = min((one for one, _ in begun), default=None)
@@ -198,6 +203,11 @@ def failures(search: SearchRecord | None, members: Sequence[MemberRecord]) -> tu
     parts += [] if search is None else [(f"search {search.name}", search)]
     parts += [(f"distillation of {member_name(m)}", one) for m, one in made]
     parts += [(_evaluation_of(m, one), one) for m in members for one in m.evaluations]
+    parts += [
+        (f"distillation of {member_name(m)} for {one.task}", one)
+        for m in members
+        for one in m.task_distillations
+    ]
     return tuple(Failure(name, one.error or "") for name, one in parts if one.status == "failed")
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from api.pipelines.choice import Budget
 from api.pipelines.results import (
+    ENDINGS,
     ROLE_NAMES,
     Beside,
     Estimate,
@@ -338,14 +339,6 @@ def _is_the_same(difference: Estimate) -> bool:
     return difference.over == "examples" and difference.low == difference.high == 0
 
 
-_ENDINGS: dict[Verdict, str] = {
-    "better": "which is more than noise",
-    "worse": "which is more than noise",
-    "within the noise": "which is within the noise",
-    "not known": "and whether that is more than noise is not known",
-}
-
-
 def _short_of(model: ModelLine, best: ModelLine | None, beside: Differences) -> str:
     """Say how far the search's best falls short of a student that it did not choose."""
     if best is None:
@@ -353,7 +346,7 @@ def _short_of(model: ModelLine, best: ModelLine | None, beside: Differences) -> 
     difference, taken = beside[best.name], f"the {ROLE_NAMES[model.role]} {model.name}"
     if difference.value == 0:
         return f"The search's best, {best.name}, scores the same as {taken}."
-    ending = _ENDINGS[difference.verdict]
+    ending = ENDINGS[difference.verdict]
     return f"The search's best, {best.name}, is {difference.points} below {taken}, {ending}."
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from api.inputs.data_roots import check_folder, check_model, check_output
 from kdnas.errors import SpecError
@@ -15,9 +14,6 @@ from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.specs.task_student import StudentFolder, parse_student
-
-LEARNED: Final = ("classification", "regression")
-"""Kinds of tasks that a student is distilled for."""
 
 
 def task_name(spec: TaskDistillationSpec) -> str:
@@ -58,7 +54,7 @@ def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
         plan = EvaluationPlanSpec(suite=OWN_SUITE, own=own, data_dir=spec.data_dir)
     else:
         task = find_task(spec.task)
-        if task.kind not in LEARNED or not task.fine_tuned:
+        if not task.is_distilled_for:
             raise SpecError(
                 f"task {task.name} is no classification or regression to be learned, so nothing "
                 "can be distilled for it; name another"

@@ -12,7 +12,12 @@ from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.outputs import make_folder
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
-from kdnas.cli.screens.pipeline import most_students, run_and_report, say_plan
+from kdnas.cli.screens.pipeline import (
+    most_students,
+    most_task_distillations,
+    run_and_report,
+    say_plan,
+)
 from kdnas.cli.screens.preparing import prepare_on_screen, read_data_on_screen
 from kdnas.cli.screens.search import say_goal, show_plan
 from kdnas.cli.stored import stored
@@ -102,6 +107,16 @@ def launch(
         typer.Option(help="At most this many optimiser steps a fine-tuning."),
         At("evaluation.max_steps"),
     ] = None,
+    task_distill: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="Distil what was chosen once more for each task: universal-kd-il, vanilla-kd, "
+            "pkd, alp-kd or another of `kdnas task-distill`; 20 passes on the teacher and 10 on "
+            "the labels, as published, unless --max-steps or the config's task_distill says less.",
+        ),
+        At("task_distill.method"),
+    ] = None,
     name: common.Name = None,
     output: Annotated[
         Path | None,
@@ -121,7 +136,8 @@ def launch(
 ) -> None:
     """Search, distil what was chosen and some baselines, score it all, and report.
 
-    From a teacher and some text to a table of scores. Everything is stored as it comes; Ctrl-C
+    From a teacher and some text to a table of scores; with `--task-distill` also to a student for
+    each task. Everything is stored as it comes; Ctrl-C
     ends in good order and `--resume` goes on, also after a crash. What else a search, a
     distillation or an evaluation takes goes into `--config`; see `kdnas schema pipeline`.
     """
@@ -231,5 +247,6 @@ def _show_plan(
             "search": plan_search(prepared, database),
             "num_students": students,
             "num_evaluations": models * len(spec.evaluation.tasks) * len(spec.evaluation.seeds),
+            "num_task_distillations": most_task_distillations(spec),
         }
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from kdnas.architecture import Architecture
@@ -37,6 +38,11 @@ class DistillationRecord(JobRecord):
     artefact: str | None
     output_path: str | None
 
+    @property
+    def student(self) -> str | None:
+        """Whole path of the folder of its student; None before that is there."""
+        return None if self.output_path is None else str(Path(self.output_path).absolute())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRecord(JobRecord):
@@ -60,6 +66,14 @@ class EvaluationRecord(JobRecord):
     def decides(self) -> Mapping[str, Any]:
         """What decides its figures; nothing until model and data were read."""
         return self.resolved or {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDistillationRecord(JobRecord):
+    """Stored distillations for a task; task and student are as they were asked for."""
+
+    task: str
+    student: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +124,8 @@ class MemberRecord(NewMember):
     """A model of a pipeline as it is stored, with where its distillation and evaluations stand.
 
     ``distillation`` is None for the teacher and its variants, and of a student whose distillation
-    was deleted; that of a student in the role ``undistilled`` has no steps.
+    was deleted; that of a student in the role ``undistilled`` has no steps. ``task_distillations``
+    are those that the pipeline has asked for of its student, a task each.
     """
 
     id: str
@@ -119,6 +134,12 @@ class MemberRecord(NewMember):
     role: MemberRole
     distillation: DistillationRecord | None
     evaluations: tuple[EvaluationRecord, ...]
+    task_distillations: tuple[TaskDistillationRecord, ...] = ()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the search chose it, whatever else it is there for."""
+        return any(reason.role == "chosen" for reason in self.reasons)
 
 
 @dataclass(frozen=True, slots=True)

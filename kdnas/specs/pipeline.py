@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -12,10 +13,23 @@ from kdnas.specs.distillation import DistillationSpec, FullTrainingSpec
 from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 from kdnas.specs.objective_base import ObjectiveSpec
 from kdnas.specs.parts import ModelSpec, Start, StudentSpec
-from kdnas.specs.ranges import CalibrationTokens, Fraction, Layer, Limit, Seed
+from kdnas.specs.ranges import (
+    BatchSize,
+    CalibrationTokens,
+    Epochs,
+    Fraction,
+    Layer,
+    Limit,
+    Seed,
+    Share,
+    Steps,
+)
 from kdnas.specs.search import BOUNDS, SearchSpec
+from kdnas.specs.task_distillation import MethodName, Rate, TaskDistillationSpec
 
 MOST_STUDENTS = 50
+MOST_OF_A_TASK = 40
+"""Characters of a task's name that a file's has."""
 
 
 class ChooseSpec(Spec):
@@ -167,8 +181,59 @@ class ScoresSpec(EvaluationPlanSpec):
     teacher: bool = True
 
 
+class SecondStepSpec(Spec):
+    """How what the search chose is distilled once more, for each task that it is scored on.
+
+    What is None is as published for student and task (Wu et al. 2021).
+
+    Attributes:
+        method: how a student learns from a teacher that has learned the task.
+        epochs: of the first stage, on the teacher; as published 20, of CoLA 50.
+        finetune_epochs: of the second stage, on the labels alone; as published 10.
+        max_steps: at most this many optimiser steps in each stage; None is as many as a
+            fine-tuning of the evaluation has.
+        batch_size: examples of a step.
+        learning_rate: peak rate of AdamW in either stage.
+        beta: weight of the distillation of the outputs in the first stage.
+    """
+
+    method: MethodName
+    epochs: Epochs | None = None
+    finetune_epochs: Epochs | None = None
+    max_steps: Steps | None = None
+    batch_size: BatchSize | None = None
+    learning_rate: Rate | None = None
+    beta: Share | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"method": value} if isinstance(value, str) else value
+
+    @field_validator("method")
+    @classmethod
+    def _of_transformers(cls, value: str) -> str:
+        if value == "universal-kd-ca":
+            raise ValueError(
+                "universal-kd-ca is for students that are no Transformers, and those of a search "
+                "are; with them it is universal-kd-il: take that"
+            )
+        return value
+
+
 class PipelineSpec(Spec):
-    """A pipeline, whole: search, full distillations, evaluations."""
+    """A pipeline, whole: search, full distillations, evaluations.
+
+    Attributes:
+        name: to call it by.
+        search: what searches.
+        choose: which of its students are distilled.
+        distillation: how.
+        baselines: what they are compared with.
+        evaluation: how all of them are scored.
+        task_distill: how the chosen ones are distilled once more for each of the tasks; None leaves
+            it at that.
+    """
 
     name: str | None = Field(None, min_length=1, max_length=60, pattern=r"^[\w.-]+$")
     search: SearchSpec = SearchSpec()
@@ -176,6 +241,7 @@ class PipelineSpec(Spec):
     distillation: StudentsSpec = StudentsSpec()
     baselines: BaselinesSpec = BaselinesSpec()
     evaluation: ScoresSpec
+    task_distill: SecondStepSpec | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -237,3 +303,45 @@ class PipelineSpec(Spec):
         """
         plan = self.evaluation.model_dump(mode="json", exclude={"teacher"})
         return EvaluationSpec.model_validate({**plan, **(variant or {}), "model": model.to_json()})
+
+    def task_distillation_of(
+        self, task: str, student: str, search: SearchSpec, name: str
+    ) -> TaskDistillationSpec:
+        """Return the request for the second step of a student on a task.
+
+        The teacher is that of the search, and learns the task as the evaluation has it learned;
+        data, seeds and the like are those of the evaluation. The result goes beside the student.
+
+        Args:
+            task: its name.
+            student: folder of the student.
+            search: as it ran, with its teacher pinned.
+            name: of the distillation.
+        """
+        step, plan = self.task_distill, self.evaluation
+        assert step is not None
+        taught = {key: getattr(plan, key) for key in ("learning_rate", "epochs", "batch_size")}
+        alike = {key: getattr(plan, key) for key in ("data_dir", "device", "dtype", "threads")}
+        if plan.max_length is not None:
+            alike["max_length"] = plan.max_length
+        given = step.to_json()
+        return TaskDistillationSpec.model_validate(
+            {
+                **{key: value for key, value in given.items() if key != "method"},
+                **alike,
+                "name": name,
+                "task": task,
+                "own": None if plan.own is None else plan.own.to_json(),
+                "student": student,
+                "methods": [step.method],
+                "seeds": plan.seeds,
+                "max_steps": step.max_steps or plan.max_steps,
+                "teacher": {**search.teacher.to_json(), **taught, "max_steps": plan.max_steps},
+                "output": f"{student}-for-{file_name(task)}",
+            }
+        )
+
+
+def file_name(task: str) -> str:
+    """Write a task's name with nothing in it that a file or a job may not have in theirs."""
+    return re.sub(r"[^\w.-]+", "-", task)[:MOST_OF_A_TASK]

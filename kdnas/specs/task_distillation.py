@@ -86,6 +86,7 @@ class TaskTeacherSpec(TeacherSpec):
         learning_rate: peak rate of its fine-tuning; None is as published.
         epochs: of its fine-tuning; None is as published.
         batch_size: of its fine-tuning; None is as published.
+        max_steps: at most this many optimiser steps of its fine-tuning.
         seed: of its fine-tuning, and of its pseudo-classifiers.
         warmup_epochs: passes over the examples in which pseudo-classifiers are trained.
         warmup_rate: peak rate of that.
@@ -94,6 +95,7 @@ class TaskTeacherSpec(TeacherSpec):
     learning_rate: Rate | None = None
     epochs: Epochs | None = None
     batch_size: BatchSize | None = None
+    max_steps: Steps | None = None
     seed: Seed = 0
     warmup_epochs: Annotated[int, Field(ge=1, le=1000)] = 10
     warmup_rate: Rate = 1e-3

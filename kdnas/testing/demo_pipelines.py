@@ -14,28 +14,40 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from api.jobs.files import task_run_folder
 from kdnas.architecture import Architecture
 from kdnas.db import models
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored
 from kdnas.db.records import MemberFigures, MemberRecord, NewMember, Reason
-from kdnas.db.repository import distillations, evaluations, jobs, pipelines, searches
+from kdnas.db.repository import (
+    distillations,
+    evaluations,
+    jobs,
+    pipelines,
+    searches,
+    task_distillations,
+)
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import published_settings
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.cost import EmbeddingShape, count_parameters
-from kdnas.records import ExploredState, PipelineStage, SearchFacts, SearchStatus
+from kdnas.records import ExploredState, PipelineStage, SearchFacts, SearchStatus, TaskRun
 from kdnas.search.reward import rank_key
 from kdnas.search_space import SearchSpace
+from kdnas.settings import Settings
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.testing import demo_data
 from kdnas.testing.demo_data import TEACHER, TEACHER_NAME, landscape, latency_ms
+from kdnas.testing.demo_tasks import task_facts
 
 TASKS: Mapping[str, tuple[int, float]] = {"SST-2": (872, 0.93), "RTE": (277, 0.68)}
 """Task → examples that it is scored on, and about the teacher's accuracy."""
 CHANCE = 0.5
 STEPS = 1000
+BY_SECOND_STEP = 0.3
+"""Share of what a student lacks that the second step gives it."""
 SEEDS = (0, 1, 2)
 WHY = "1 of 6 distillations failed; resume the pipeline to try again"
 BASELINES = {
@@ -84,6 +96,8 @@ def add_pipeline(
     if stage != "search":
         _distil(database, row.id, name, stage, failing)
         _evaluate(database, row.id, stage, failing, home)
+        if asked.task_distill is not None:
+            _teach(database, row.id, asked, failing, home)
         with database.write() as session:
             pipelines.set_pipeline_stage(session, row.id, "distillation" if failing else stage)
             if stage == "done":
@@ -282,20 +296,83 @@ def _finish(
     metrics = _result(pair, fmean(right)).to_json()
     evaluations.set_figures(session, row_id, metrics)
     if home is not None:
-        folder = home / "evaluations" / row_id
-        folder.mkdir(parents=True)
-        lines = [{"set": "dev", "id": str(i), "score": score} for i, score in enumerate(right)]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / "predictions.jsonl").write_text(text, encoding="utf-8")
+        _keep(home / "evaluations" / row_id, right)
+
+
+def _keep(folder: Path, right: Sequence[float]) -> None:
+    """Write predictions of which it is known how right each is."""
+    folder.mkdir(parents=True)
+    lines = [{"set": "dev", "id": str(i), "score": score} for i, score in enumerate(right)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "predictions.jsonl").write_text(text, encoding="utf-8")
+
+
+def _teach(
+    database: Database, pipeline_id: str, spec: PipelineSpec, failing: bool, home: Path | None
+) -> None:
+    """Write the second step of the chosen students: with ``failing`` the last one has failed."""
+    assert spec.task_distill is not None
+    with database.read() as session:
+        members = pipelines.list_members(session, pipeline_id)
+    chosen = [(m, m.distillation) for m in members if m.is_chosen]
+    for number, (member, made) in enumerate(chosen, 1):
+        for task in TASKS:
+            assert made is not None
+            assert made.student is not None
+            name = f"{made.name}-for-{task}"
+            asked = spec.task_distillation_of(task, made.student, spec.search, name).to_json()
+            with database.write() as session:
+                step = task_distillations.create_task_distillation(
+                    session, asked, name=name, owner_kind="service", parent_id=pipeline_id
+                )
+                jobs.set_status(session, step.id, "running")
+                if failing and number == len(chosen):
+                    jobs.set_status(session, step.id, "failed", "the loss is no number at step 9")
+                    continue
+                task_distillations.set_task_facts(session, step.id, task_facts(task))
+                for seed in SEEDS:
+                    right = answers(member.architecture, task, seed, taught=True)
+                    run = _run(task, spec.task_distill.method, seed, fmean(right))
+                    task_distillations.add_run(session, step.id, run)
+                    if home is not None:
+                        of_home = Settings.from_environment({"KDNAS_HOME": str(home)})
+                        _keep(task_run_folder(of_home, step.id, run.method, seed), right)
+                jobs.set_status(session, step.id, "succeeded")
+
+
+def _run(task: str, method: str, seed: int, score: float) -> TaskRun:
+    metric = find_task(task).main_metric
+    return TaskRun(
+        method,
+        seed,
+        main=score,
+        metrics={"dev": {metric: score}},
+        held_out=score,
+        chosen={
+            "stage": 1,
+            "epoch": 17,
+            "batch_size": 32,
+            "learning_rate": 5e-5,
+            "beta": 0.5,
+        },
+        steps=2340,
+        seconds=240.0,
+    )
 
 
 def answers(
-    architecture: Architecture | None, task: str, seed: int, *, undistilled: bool = False
+    architecture: Architecture | None,
+    task: str,
+    seed: int,
+    *,
+    undistilled: bool = False,
+    taught: bool = False,
 ) -> list[float]:
     """Say of each example whether a model gets it right, 1 or 0; each is as hard to all models."""
     count, best = TASKS[task]
     loss = 0.0 if architecture is None else landscape(architecture).relative
     loss = 1.0 if undistilled else loss
+    loss *= 1 - BY_SECOND_STEP * taught
     ability = CHANCE + (best - CHANCE) * (1 - 0.35 * loss)
     chance, hardness = random.Random(f"{architecture} {task} {seed}"), random.Random(task)
     return [float(hardness.random() < ability + chance.gauss(0, 0.05)) for _ in range(count)]
@@ -334,6 +411,10 @@ def _date(database: Database, pipeline_id: str, began: datetime) -> None:
                 rows.append((row, timedelta(minutes=40 * (member.role != "undistilled"))))
         scored: Sequence[str] = [one.id for m in members for one in m.evaluations]
         rows += [(session.get_one(models.Evaluation, one), timedelta(minutes=4)) for one in scored]
+        taught = [one.id for m in members for one in m.task_distillations]
+        rows += [
+            (session.get_one(models.TaskDistillation, one), timedelta(minutes=12)) for one in taught
+        ]
         for row, length in rows:
             row.created_at = began
             if row.started_at is not None:

@@ -18,8 +18,8 @@ from api.http.app import create_app
 from kdnas.db.engine import Database
 from kdnas.db.exploration import candidates
 from kdnas.db.migrate import open_database, upgrade
-from kdnas.db.records import MemberRecord
-from kdnas.db.repository import events, pipelines
+from kdnas.db.records import MemberRecord, TaskDistillationRecord
+from kdnas.db.repository import events, jobs, pipelines, task_distillations
 from kdnas.settings import Settings
 from kdnas.testing.commands import Program
 from kdnas.testing.tiny_tasks import write_sst2
@@ -205,3 +205,53 @@ def test_launched_stopped_killed_and_resumed(program: Program) -> None:
     again = program.run("launch", "--resume", "by-hand")
     assert again.code == 0
     assert "distilling" not in again.err
+
+
+def test_what_was_chosen_is_distilled_for_the_task_killed_stopped_and_resumed(
+    program: Program,
+) -> None:
+    config = program.folder / "second.yaml"
+    step = {"method": "universal-kd-cg", "max_steps": 60, "epochs": 20, "batch_size": 8}
+    spec = request(program) | {"name": "taught"}
+    config.write_text(yaml.safe_dump(spec | {"task_distill": step}), "utf-8")
+    settings, output = Settings.from_environment(program.environment), program.folder / "second"
+    with open_database(settings) as database:
+
+        def jobs_for_tasks() -> list[TaskDistillationRecord]:
+            with database.read() as session:
+                records = pipelines.list_pipelines(session, owner_kind="cli")
+                ids = [record.id for record in records if record.name == "taught"]
+                return task_distillations.asked_for_by(session, ids[0]) if ids else []
+
+        def is_training() -> bool:
+            with database.read() as session:
+                found = [jobs.get_job(session, one.id) for one in jobs_for_tasks()]
+            return any((row.phase or "").startswith("training: ") for row in found)
+
+        killed = program.interrupt_when(
+            is_training, "launch", "--config", str(config), "--output", str(output)
+        )
+        assert killed.code == -signal.SIGKILL, killed.err
+        (before,) = jobs_for_tasks()
+        with database.write() as session:
+            jobs.note_phase(session, before.id, "killed")
+        stopped = program.interrupt_when(
+            is_training, "launch", "--resume", "taught", signal_number=signal.SIGINT
+        )
+        assert stopped.code == 130, stopped.err
+        assert [one.status for one in jobs_for_tasks()] == ["paused"]
+        ended = program.run("launch", "--resume", "taught", "--json")
+        assert ended.code == 0, ended.err
+        assert [(one.id, one.status) for one in jobs_for_tasks()] == [(before.id, "succeeded")]
+        check_whole(database, ended.json["id"])
+    (line,) = [one for one in ended.json["report"]["second_steps"] if one["job"]]
+    student = Path(line["student"])
+    assert student == output / "students" / "taught-1-for-SST-2"
+    assert (line["task"], line["before"]["seeds"], line["after"]["seeds"]) == ("SST-2", 1, 1)
+    assert line["gained"]["over"] == "examples"
+    assert line["retained_before"]["value"] > 0
+    text = (output / "report.md").read_text("utf-8")
+    assert "## What the second step brings" in text
+    assert f"| {line['name']} | SST-2 |" in text
+    said = program.run("predict", str(student), "good film")
+    assert said.code == 0, said.err

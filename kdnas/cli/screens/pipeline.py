@@ -23,7 +23,12 @@ from kdnas.errors import CancelledError, KdnasError, PluginError
 if TYPE_CHECKING:
     from api.pipelines.run import Doers
     from kdnas.db.engine import Database
-    from kdnas.db.records import DistillationRecord, EvaluationRecord, PipelineRecord
+    from kdnas.db.records import (
+        DistillationRecord,
+        EvaluationRecord,
+        PipelineRecord,
+        TaskDistillationRecord,
+    )
     from kdnas.evaluation.finetuning.training import FinetuneProgress
     from kdnas.records import SearchRecord
     from kdnas.settings import Settings
@@ -60,13 +65,29 @@ def say_plan(spec: PipelineSpec) -> None:
         limit += ", rate and epochs of each model by a grid"
     models = "the teacher and every student" if scores.teacher else "every student"
     say(f"scores     {scores.suite}: {', '.join(scores.tasks)}; {seeds}{limit}; of {models}")
+    if spec.task_distill is not None:
+        from api.pipelines.second_step_report import second_step_setup
+
+        say(f"then       {second_step_setup(spec)}; of what the search chose; {seeds}")
 
 
 def most_students(spec: PipelineSpec) -> int:
     """Return how many students a pipeline distils unless some of them are the same."""
+    return _most_chosen(spec) + len(spec.baselines.proportions) + spec.baselines.random
+
+
+def most_task_distillations(spec: PipelineSpec) -> int:
+    """Return for how many tasks students are distilled once more, unless some are the same."""
+    if spec.task_distill is None:
+        return 0
+    from api.pipelines.second_step import tasks_of
+
+    return _most_chosen(spec) * len(tasks_of(spec)[0])
+
+
+def _most_chosen(spec: PipelineSpec) -> int:
     way = spec.choose
-    chosen = way.top or len(way.latency_budgets_ms) + len(way.latency_budgets_ratio)
-    return chosen + len(spec.baselines.proportions) + spec.baselines.random
+    return way.top or len(way.latency_budgets_ms) + len(way.latency_budgets_ratio)
 
 
 def run_and_report(
@@ -155,10 +176,14 @@ def _lines(row: Mapping[str, Any]) -> Sequence[str]:
             member["architecture"] or member["reasons"][0]["about"],
             _distilled(member["distillation"]),
             _scored(member["evaluations"]),
+            _taught(member["task_distillations"]),
         ]
         for member in row["members"]
     ]
-    return [*lines, as_text(["role", "model", "distillation", "evaluations"], rows)]
+    header = ["role", "model", "distillation", "evaluations", "for tasks"]
+    if not row["num_task_distillations"]:
+        header, rows = header[:-1], [cells[:-1] for cells in rows]
+    return [*lines, as_text(header, rows)]
 
 
 def _distilled(made: Mapping[str, Any] | None) -> str:
@@ -175,6 +200,17 @@ def _scored(evaluations: Sequence[Mapping[str, Any]]) -> str:
     if not evaluations:
         return "-"
     return f"{done} of {len(evaluations)}" + (f", {failed} failed" if failed else "")
+
+
+def _taught(steps: Sequence[Mapping[str, Any]]) -> str:
+    return (
+        ", ".join(
+            f"{step['task']} "
+            + (step["status"] if step["score"] is None else f"{100 * step['score']:.1f}")
+            for step in steps
+        )
+        or "-"
+    )
 
 
 def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: Interrupt) -> Doers:
@@ -199,7 +235,24 @@ def _doers(pipeline_id: str, database: Database, settings: Settings, interrupt: 
 
     evaluation = partial(_evaluate, pipeline_id, database, settings, interrupt)
 
-    return {"search": search, "distillation": distillation, "evaluation": evaluation}
+    def for_task(record: TaskDistillationRecord) -> None:
+        from api.task_distillations.run import run_stored_task_distillation
+        from kdnas.cli.screens.task_distillation import TaskScreen
+
+        say(f"\ndistilling {Path(record.student).name} for {record.task}  (id {record.id})")
+        with TaskScreen() as screen:
+            status = run_stored_task_distillation(
+                record.id, database, settings, screen.watchers, interrupt
+            )
+        if status == "succeeded":
+            say(f"student    {record.spec['output']}")
+
+    return {
+        "search": search,
+        "distillation": distillation,
+        "evaluation": evaluation,
+        "task_distillation": for_task,
+    }
 
 
 def _say_failed(error: Exception) -> None:

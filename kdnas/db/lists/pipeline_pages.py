@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import case, func, select
@@ -12,17 +13,28 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from kdnas.db.lists import distillation_pages
 from kdnas.db.lists.job_pages import Listing, Row, read_jobs
-from kdnas.db.models import Distillation, Evaluation, Job, Pipeline, PipelineMember
+from kdnas.db.models import (
+    Distillation,
+    Evaluation,
+    Job,
+    Pipeline,
+    PipelineMember,
+    TaskDistillation,
+)
 from kdnas.db.records import MemberFigures
+from kdnas.db.repository import task_distillations
 
 _SCORE: Final = ("id", "suite", "task", "seed", "status", "done", "total", "error")
 """What a member tells of each of its evaluations, besides the score."""
+
+_STEP: Final = ("id", "name", "task", "status", "done", "total", "error")
+"""What a member tells of each distillation for a task, besides method and score."""
 
 Found = aliased(Job, flat=True)
 
 
 def _with_counts(session: Session, rows: list[Row]) -> list[Row]:
-    """Add how many students and evaluations each has, and how many of them are done."""
+    """Add how many students, evaluations and distillations for tasks each has, and are done."""
     ids = [row["id"] for row in rows]
     students = _counts(
         session,
@@ -39,10 +51,20 @@ def _with_counts(session: Session, rows: list[Row]) -> list[Row]:
         ),
     )
 
-    def counts(pipeline_id: str) -> tuple[int, ...]:
-        return students.get(pipeline_id, (0, 0)) + scores.get(pipeline_id, (0, 0))
+    steps = {
+        row[0]: (row[1], int(row[2] or 0))
+        for row in session.execute(
+            select(TaskDistillation.parent_id, func.count(), _sum(TaskDistillation.status))
+            .where(TaskDistillation.parent_id.in_(ids))
+            .group_by(TaskDistillation.parent_id)
+        )
+    }
 
-    names = ("num_students", "num_distilled", "num_evaluations", "num_evaluated")
+    def counts(pipeline_id: str) -> list[int]:
+        return [n for each in (students, scores, steps) for n in each.get(pipeline_id, (0, 0))]
+
+    names = ["num_students", "num_distilled", "num_evaluations", "num_evaluated"]
+    names += ["num_task_distillations", "num_task_distilled"]
     return [{**row, **dict(zip(names, counts(row["id"]), strict=True))} for row in rows]
 
 
@@ -70,6 +92,7 @@ def _members(session: Session, pipeline_id: str) -> list[Row]:
     made = [member.distillation_id for member in members if member.distillation_id is not None]
     distilled = {row["id"]: row for row in read_jobs(session, made, distillation_pages.LISTING)}
     scores = _scores(session, [member.id for member in members])
+    steps = _steps(session, pipeline_id)
     return [
         {
             "id": member.id,
@@ -80,6 +103,7 @@ def _members(session: Session, pipeline_id: str) -> list[Row]:
             "figures": asdict(MemberFigures(**member.figures)),
             "distillation": distilled.get(member.distillation_id),
             "evaluations": scores[member.id],
+            "task_distillations": steps.get(_student(distilled.get(member.distillation_id)), []),
         }
         for member in members
     ]
@@ -96,6 +120,28 @@ def _scores(session: Session, member_ids: Collection[str]) -> defaultdict[str, l
     for member_id, metrics, *values in session.execute(query):
         score = {**dict(zip(_SCORE, values, strict=True)), "score": metrics.get("main")}
         found[member_id].append(score)
+    return found
+
+
+def _student(made: Row | None) -> str | None:
+    """The whole path of a student, by which distillations for tasks have it."""
+    return str(Path(made["output"]).absolute()) if made is not None and made["output"] else None
+
+
+def _steps(session: Session, pipeline_id: str) -> dict[str | None, list[Row]]:
+    """Student → the distillations for tasks that the pipeline has asked for."""
+    query = (
+        select(TaskDistillation)
+        .where(TaskDistillation.parent_id == pipeline_id)
+        .order_by(TaskDistillation.id)
+    )
+    rows = session.scalars(query).all()
+    scores = task_distillations.mean_scores(session, [row.id for row in rows])
+    found: dict[str | None, list[Row]] = defaultdict(list)
+    for row in rows:
+        step = {name: getattr(row, name) for name in _STEP}
+        method = row.requested["methods"][0]
+        found[row.student].append({**step, "method": method, "score": scores.get(row.id)})
     return found
 
 

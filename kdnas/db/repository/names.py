@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import secrets
+from itertools import chain, count
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -56,6 +57,17 @@ def refuse_taken_name(session: Session, table: type[Job], name: str) -> None:
     status = session.scalar(select(table.status).where(table.name == name))
     if status is not None:
         raise taken(table, name, status)
+
+
+def is_taken(session: Session, table: type[Job], name: str) -> bool:
+    """Whether a job of this kind has this name."""
+    return session.scalar(select(table.id).where(table.name == name)) is not None
+
+
+def free_name(session: Session, table: type[Job], wanted: str) -> str:
+    """Return a name that no job of this kind has: as wanted, or with the first number behind it."""
+    names = chain([wanted], (f"{wanted}.{number}" for number in count(2)))
+    return next(name for name in names if not is_taken(session, table, name))
 
 
 def noun_of(kind: str) -> str:

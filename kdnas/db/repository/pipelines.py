@@ -6,6 +6,7 @@ pipeline locks its row first and those of its parts after it, all of them before
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,8 +23,10 @@ from kdnas.db.records import (
     OwnerKind,
     PipelineRecord,
     Reason,
+    TaskDistillationRecord,
     record_of,
 )
+from kdnas.db.repository import task_distillations
 from kdnas.db.repository.distillations import distillation_record
 from kdnas.db.repository.evaluations import evaluation_record
 from kdnas.db.repository.events import append_event
@@ -148,15 +151,25 @@ def list_members(session: Session, pipeline_id: str) -> list[MemberRecord]:
         .options(*map(selectinload, parts))
         .execution_options(populate_existing=True)
     )
-    return [
-        record_of(
-            row,
-            MemberRecord,
-            reasons=tuple(Reason(**reason) for reason in row.reasons),
-            architecture=row.architecture and Architecture.parse(row.architecture),
-            figures=MemberFigures(**row.figures),
-            distillation=row.distillation and distillation_record(row.distillation),
-            evaluations=tuple(map(evaluation_record, row.evaluations)),
-        )
-        for row in session.scalars(query)
-    ]
+    taught: dict[str, list[TaskDistillationRecord]] = defaultdict(list)
+    for one in task_distillations.asked_for_by(session, pipeline_id):
+        taught[one.student].append(one)
+    return [_member(row, taught) for row in session.scalars(query)]
+
+
+def _member(
+    row: PipelineMember, taught: Mapping[str, Sequence[TaskDistillationRecord]]
+) -> MemberRecord:
+    """Read a member; which distillations for tasks are its own is told by the student's folder."""
+    made = None if row.distillation is None else distillation_record(row.distillation)
+    student = None if made is None else made.student
+    return record_of(
+        row,
+        MemberRecord,
+        reasons=tuple(Reason(**reason) for reason in row.reasons),
+        architecture=row.architecture and Architecture.parse(row.architecture),
+        figures=MemberFigures(**row.figures),
+        distillation=made,
+        evaluations=tuple(map(evaluation_record, row.evaluations)),
+        task_distillations=() if student is None else tuple(taught.get(student, ())),
+    )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from kdnas.db.models import TaskDistillation, TaskDistillationRun
 from kdnas.db.models.task_distillations import TRY_AGAIN
-from kdnas.db.records import OwnerKind, record_of
+from kdnas.db.records import OwnerKind, TaskDistillationRecord, record_of
 from kdnas.db.repository.jobs import add_job, get_job, locked_job
-from kdnas.records import JobRecord, TaskFacts, TaskRun
+from kdnas.records import TaskFacts, TaskRun
 
 
 def create_task_distillation(
@@ -23,7 +23,7 @@ def create_task_distillation(
     name: str | None = None,
     owner_kind: OwnerKind = "cli",
     parent_id: str | None = None,
-) -> JobRecord:
+) -> TaskDistillationRecord:
     """Write queued distillations for a task, with an event.
 
     Args:
@@ -47,16 +47,38 @@ def create_task_distillation(
         task=task or spec["task"],
         student=spec["student"],
     )
-    return record_of(row, JobRecord)
+    return record_of(row, TaskDistillationRecord)
 
 
-def get_task_distillation(session: Session, reference: str) -> JobRecord:
+def get_task_distillation(session: Session, reference: str) -> TaskDistillationRecord:
     """Read distillations for a task by id or name.
 
     Raises:
         NotFoundError: there are neither.
     """
-    return record_of(get_job(session, reference, TaskDistillation), JobRecord)
+    return record_of(get_job(session, reference, TaskDistillation), TaskDistillationRecord)
+
+
+def asked_for_by(session: Session, parent_id: str) -> list[TaskDistillationRecord]:
+    """The distillations for tasks that a job has asked for, in the order of their ids."""
+    query = (
+        select(TaskDistillation)
+        .where(TaskDistillation.parent_id == parent_id)
+        .order_by(TaskDistillation.id)
+        .execution_options(populate_existing=True)
+    )
+    return [record_of(row, TaskDistillationRecord) for row in session.scalars(query)]
+
+
+def mean_scores(session: Session, job_ids: Collection[str]) -> dict[str, float]:
+    """Job → mean score of its runs that came to something; without those that have none."""
+    of = TaskDistillationRun.task_distillation_id
+    query = (
+        select(of, func.avg(TaskDistillationRun.main))
+        .where(of.in_(job_ids), TaskDistillationRun.main.is_not(None))
+        .group_by(of)
+    )
+    return {job_id: float(mean) for job_id, mean in session.execute(query)}
 
 
 def task_facts(session: Session, job_id: str) -> TaskFacts | None:

@@ -141,6 +141,11 @@ class Task:
                 f"{', '.join(self.metrics)}; name one of these"
             )
 
+    @property
+    def is_distilled_for(self) -> bool:
+        """Whether students can be distilled for it: a class or a number is learned for a text."""
+        return self.kind in ("classification", "regression") and self.fine_tuned
+
 
 def simple(name: str) -> str:
     """A name in lower case, letters and digits only: ``SST-2`` is ``sst2``."""

@@ -11,6 +11,7 @@ import { Schema, read } from "./schema.js";
  * @property {string} [label] in place of the schema's name
  * @property {string} [help] in place of the schema's words
  * @property {string} [unit] beside the label
+ * @property {string} [empty] what it means to choose nothing, of a field with choices
  */
 
 /**
@@ -169,14 +170,14 @@ export class SpecForm {
     return [box, own];
   }
 
-  #field({ path, to = path, label, help, unit, node: given, choices, words: called, wide }) {
+  #field({ path, to = path, label, help, unit, node: given, choices, words: called, wide, empty }) {
     const node = given ?? this.#schema.at(path);
     const owner = this.#schema.at(path.split(".").slice(0, -1).join("."));
     const told = Schema.helps(owner ?? {})[path.split(".").at(-1)];
     const said = help ?? (told && sentence(told));
     const id = `f-${path.replaceAll(".", "-")}`;
     const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
-    const input = this.#input(node, id, path, choices, called);
+    const input = this.#input(node, id, path, choices, called, empty);
     const words = capital(label ?? path.split(".").at(-1).replaceAll("_", " "));
     const text = el("label", { for: id }, words, unit ? el("span", { class: "muted" }, ` (${unit})`) : null);
     const explained = said ? el("p", { class: "help", id: `${id}-help` }, said) : null;
@@ -189,13 +190,13 @@ export class SpecForm {
     return box;
   }
 
-  #input(node, id, path, choices, called = {}) {
+  #input(node, id, path, choices, called = {}, empty = "default") {
     const fallback = node.default;
     const shown = fallback === null || fallback === undefined ? "" : String(fallback);
     const values = choices ?? node.enum ?? (node.type === "boolean" ? ["true", "false"] : null);
     if (values) {
       const options = values.map((value) => el("option", { value: String(value) }, called[value] ?? names(value)));
-      const none = el("option", { value: "" }, shown ? `${names(shown)} (default)` : "default");
+      const none = el("option", { value: "" }, shown ? `${names(shown)} (default)` : empty);
       return el("select", { id, name: path }, none, options);
     }
     if (node.type === "array") {

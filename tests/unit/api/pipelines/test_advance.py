@@ -14,7 +14,14 @@ from kdnas.records import SearchStatus
 
 ANY = st.sampled_from(get_args(SearchStatus))
 MEMBERS = st.lists(
-    st.builds(MemberState, st.none() | ANY, st.lists(ANY, max_size=3).map(tuple), st.booleans()),
+    st.builds(
+        MemberState,
+        st.none() | ANY,
+        st.lists(ANY, max_size=3).map(tuple),
+        st.booleans(),
+        st.booleans(),
+        st.lists(ANY, max_size=2).map(tuple),
+    ),
     min_size=1,
     max_size=4,
 ).map(tuple)
@@ -30,7 +37,11 @@ def after(state: PipelineState, step: Step) -> PipelineState:
         members = (MemberState(None), MemberState("queued"))
     elif members is not None:
         members = tuple(
-            replace(member, evaluations=("queued",)) if i in step.evaluate else member
+            replace(
+                member,
+                evaluations=("queued",) if i in step.evaluate else member.evaluations,
+                task_distillations=("queued",) if i in step.teach else member.task_distillations,
+            )
             for i, member in enumerate(members)
         )
     return PipelineState(step.status, state.search, members)
@@ -50,9 +61,9 @@ def test_nothing_is_asked_for_twice(state: PipelineState) -> None:
         now = after(now, again)
         again = next_step(now)
     if again is not None:
-        assert again == replace(step, choose=False, evaluate=()) or step.choose
+        assert again == replace(step, choose=False, evaluate=(), teach=()) or step.choose
         assert not again.choose
-        assert again.evaluate == ()
+        assert again.evaluate == again.teach == ()
 
 
 @given(STATES)
@@ -67,8 +78,8 @@ def test_what_waits_or_works_keeps_a_pipeline_open(state: PipelineState) -> None
     elif step.status in OPEN:
         parts = [state.search] if state.members is None else []
         for member in state.members or ():
-            parts += [member.distillation, *member.evaluations]
-        assert step.choose or step.evaluate or "paused" in parts
+            parts += [member.distillation, *member.evaluations, *member.task_distillations]
+        assert step.choose or step.evaluate or step.teach or "paused" in parts
 
 
 @given(STATES)
@@ -80,13 +91,22 @@ def test_failures_are_told_and_successes_are_whole(state: PipelineState) -> None
     # Undistilled students are there to be compared with: alone they are no answer.
     students = [m.distillation for m in state.members if m.distillation and not m.undistilled]
     scored = [one for member in state.members for one in member.evaluations]
+    taught = [one for member in state.members for one in member.task_distillations]
     assert (step.status == "failed") == (
-        "failed" in [*made, *scored] or "succeeded" not in students or "succeeded" not in scored
+        "failed" in [*made, *scored, *taught]
+        or "succeeded" not in students
+        or "succeeded" not in scored
     )
     assert (step.stage == "done") == (step.status == "succeeded")
 
 
 TEACHER = MemberState(None, ("succeeded",))
+TAUGHT = MemberState(
+    "succeeded", ("succeeded",), is_taught=True, task_distillations=("succeeded", "cancelled")
+)
+OPEN_ONE: tuple[SearchStatus, ...] = ("succeeded", "queued")
+RESTING: tuple[SearchStatus, ...] = ("succeeded", "paused")
+FAILED: tuple[SearchStatus, ...] = ("succeeded", "failed")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +150,33 @@ TEACHER = MemberState(None, ("succeeded",))
         (
             PipelineState("running", "succeeded", (MemberState("cancelled"), TEACHER)),
             Step("failed", "distillation"),
+        ),
+        (  # a student is there: both at once
+            PipelineState(
+                "running", "succeeded", (TEACHER, MemberState("succeeded", (), is_taught=True))
+            ),
+            Step("running", "evaluation", evaluate=(1,), teach=(1,)),
+        ),
+        (  # who is scored is not done before it is taught
+            PipelineState("running", "succeeded", (replace(TAUGHT, task_distillations=()),)),
+            Step("running", "evaluation", teach=(0,)),
+        ),
+        (
+            PipelineState("running", "succeeded", (replace(TAUGHT, task_distillations=OPEN_ONE),)),
+            Step("running", "evaluation"),
+        ),
+        (
+            PipelineState("running", "succeeded", (replace(TAUGHT, task_distillations=RESTING),)),
+            Step("paused", "evaluation"),
+        ),
+        (
+            PipelineState("running", "succeeded", (replace(TAUGHT, task_distillations=FAILED),)),
+            Step("failed", "evaluation"),
+        ),
+        (PipelineState("running", "succeeded", (TAUGHT,)), Step("succeeded", "done")),
+        (
+            PipelineState("paused", "succeeded", (replace(TAUGHT, task_distillations=OPEN_ONE),)),
+            Step("running", "evaluation"),
         ),
     ],
 )

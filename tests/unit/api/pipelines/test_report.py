@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from api.http.rendering import as_json
 from api.pipelines.report import build_pipeline_report, report_json
-from api.pipelines.report_formats import as_csv, as_markdown
+from api.pipelines.report_formats import as_csv, as_latex, as_markdown
 from api.pipelines.results import ModelLine, PipelineReport
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
@@ -29,6 +29,7 @@ from kdnas.settings import Settings
 from kdnas.testing import demo_data, demo_pipelines
 from kdnas.testing.demo_pipelines import SEEDS, TASKS, answers
 
+SECOND_STEP = {"task_distill": {"method": "universal-kd-il", "epochs": 8}}
 BUDGETS = {"choose": {"latency_budgets_ms": [0.1, 8, 40]}}
 
 
@@ -58,6 +59,8 @@ def used(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         add("distillation", searched, stage="distillation")
         add("search", add_search("searching", finished_episodes=1), stage="search")
         add("failed", searched, failing=True)
+        add("taught", searched, home=home, spec=SECOND_STEP)
+        add("half-taught", searched, failing=True, spec=SECOND_STEP)
         add("orphan", deleted, stage="distillation")
         with database.write() as session:
             jobs.delete_job(session, deleted)
@@ -172,6 +175,97 @@ def assert_all_formats(report: PipelineReport) -> None:
             r["column"]: float(r["mean"]) for r in rows if r["model"] == model.name and r["mean"]
         }
         assert means == {column: cell.mean for column, cell in model.scores.items()}
+
+
+def test_what_the_second_step_brings_stands_beside_the_fine_tuned_student(used: Used) -> None:
+    report, plain = used.report("taught"), used.report("done")
+    chosen = [model for model in report.models if model.role == "chosen"]
+    lines = {model.name: model for model in report.models}
+    assert len(report.models) == len(plain.models) + len(chosen) == 16
+    for place, model in enumerate(report.models):
+        if model.role == "chosen":
+            after = report.models[place + 1]
+            assert (after.role, after.id) == ("task", f"{model.id}-for-tasks")
+            assert (after.architecture, after.latency_ms) == (model.architecture, model.latency_ms)
+            assert not after.is_student
+    assert report.picks == plain.picks  # students are chosen as they are without it
+    for student in chosen:
+        own = [step for step in report.second_steps if step.model == student.name]
+        assert [step.task for step in own] == [*TASKS, "GLUE (2 of 8)"]
+        shape, name = Architecture.parse(student.name), f"{student.name} + universal-kd-il"
+        for step in own:
+            tasks = [step.task] if step.task in TASKS else list(TASKS)
+            before, after_, above = (
+                fmean(
+                    fmean(answers(one, task, seed, taught=taught))
+                    for task in tasks
+                    for seed in SEEDS
+                )
+                for one, taught in ((shape, False), (shape, True), (None, False))
+            )
+            assert step.name == name
+            assert step.before is not None
+            assert step.after is not None
+            assert step.gained is not None
+            assert step.retained_before is not None
+            assert step.retained_after is not None
+            assert step.before.mean == pytest.approx(before)
+            assert step.after.mean == pytest.approx(after_)
+            assert step.retained_before.value == pytest.approx(before / above)
+            assert step.retained_after.value == pytest.approx(after_ / above)
+            assert step.gained.value == pytest.approx(after_ - before)
+            for estimate in (step.gained, step.retained_before, step.retained_after):
+                assert estimate.over == "examples"
+                assert estimate.low is not None
+                assert estimate.high is not None
+                assert estimate.low < estimate.value < estimate.high
+            assert (step.job is None) == (step.task not in TASKS)
+        assert lines[name].retained == own[-1].retained_after
+        assert lines[name].score == own[-1].after
+        told = f"Distilled once more for the tasks, {name} scores {100 * after_:.1f} in GLUE"
+        (finding,) = [line for line in report.findings if line.startswith(told)]
+        assert f"instead of {100 * before:.1f} and retains " in finding
+        assert "of the teacher's instead of " in finding
+    assert report.setup["Second step"] == (
+        "universal-kd-il for SST-2, RTE; 8 passes on a teacher that has learned the task and 10 "
+        "on the labels alone"
+    )
+    assert report.stages[-1].stage == "task distillation"
+    assert report.stages[-1].work_seconds == 6 * 12 * 60
+    assert any("need not be its teacher's doing alone" in note for note in report.notes)
+    assert_all_formats(report)
+    text = as_markdown(report)
+    assert "## What the second step brings" in text
+    assert f"| {own[0].name} | SST-2 |" in text
+    rows = list(csv.DictReader(io.StringIO(as_csv(report))))
+    (row,) = [r for r in rows if r["model"] == own[0].name and r["column"] == "RTE"]
+    step = own[1]
+    assert step.gained is not None
+    assert step.retained_after is not None
+    assert row["role"] == "task"
+    assert float(row["above_fine_tuned"]) == step.gained.value
+    assert float(row["above_fine_tuned_low"]) == step.gained.low
+    assert float(row["retained_of_column"]) == step.retained_after.value
+    assert as_latex(report).count("\\begin{tabular}") == 2
+    assert as_latex(plain).count("\\begin{tabular}") == 1
+    assert plain.second_steps == ()
+    assert "second step" not in as_markdown(plain)
+
+
+def test_a_second_step_that_has_failed_leaves_the_other_models_their_scores(used: Used) -> None:
+    report = used.report("half-taught")
+    steps = [step for step in report.second_steps if step.status == "failed"]
+    assert {step.task for step in steps} == set(TASKS)
+    assert {step.after for step in steps} == {None}
+    lines = {model.name: model for model in report.models}
+    failed = lines[steps[0].name]
+    assert (failed.score, failed.retained, failed.num_evaluated) == (None, None, 0)
+    assert lines[steps[0].model].score is not None
+    assert f"distillation of {steps[0].model} for RTE" in {one.part for one in report.failures}
+    done = [step for step in report.second_steps if step.after is not None]
+    assert {step.gained.over for step in done if step.gained is not None} == {"seeds"}
+    assert not any(steps[0].name in finding for finding in report.findings)
+    assert_all_formats(report)
 
 
 def test_without_predictions_the_seeds_say_how_sure_it_is(used: Used) -> None:

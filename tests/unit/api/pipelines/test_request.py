@@ -9,7 +9,7 @@ import pytest
 
 from api.pipelines.request import checked_pipeline
 from kdnas.errors import SpecError
-from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.pipeline import PipelineSpec, SecondStepSpec
 from kdnas.testing.tiny_tasks import write_sst2
 
 
@@ -77,6 +77,47 @@ def test_goal_limit_without_any_is_one_sentence(choose: dict[str, Any]) -> None:
         "is none; add limits.max_latency_ratio (--max-latency-ratio; or max_latency_ms, "
         "max_params_millions), or take "
         "another goal"
+    )
+
+
+def second_step(step: Any, tmp_path: Path, **evaluation: Any) -> PipelineSpec:
+    asked = {"suite": "glue", "data_dir": str(tmp_path), **evaluation}
+    return PipelineSpec.read({"evaluation": asked, "task_distill": step}, "a pipeline")
+
+
+def test_the_second_step_may_be_a_word(tmp_path: Path) -> None:
+    write_sst2(tmp_path)
+    spec = checked_pipeline(second_step("vanilla-kd", tmp_path))
+    assert spec.task_distill == SecondStepSpec(method="vanilla-kd")
+    assert spec == second_step({"method": "vanilla-kd"}, tmp_path, tasks=["SST-2"])
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("vanila-kd", "task_distill.method: unknown value 'vanila-kd', did you mean 'vanilla-kd'"),
+        ("universal-kd-ca", "with them it is universal-kd-il: take that"),
+        ({"epochs": 3}, "task_distill.method: is missing"),
+        ({"method": "pkd", "beta": 2}, "task_distill.beta: input should be less than or equal"),
+        ({"method": "pkd", "seeds": 2}, "unknown key 'task_distill.seeds'"),
+    ],
+)
+def test_a_second_step_that_cannot_be_is_refused(step: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as raised:
+        second_step(step, tmp_path)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_second_step_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "words.jsonl").write_text('{"text": ["a"], "label": ["O"]}\n', "utf-8")
+    data = {"suite": "own", "data_dir": str(tmp_path / "words.jsonl"), "own": {"kind": "tagging"}}
+    spec = second_step("vanilla-kd", tmp_path, **data)
+    with pytest.raises(SpecError) as raised:
+        checked_pipeline(spec)
+    assert str(raised.value) == (
+        "task_distill has nothing to do: no classification or regression is learned in words; "
+        "leave it out, or evaluate other tasks"
     )
 
 

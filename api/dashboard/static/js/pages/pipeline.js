@@ -14,8 +14,8 @@ const path = `/pipelines/${encodeURIComponent(reference)}`;
 const members = byId("members").querySelector("[data-members]");
 const details = byId("report").querySelector("[data-report]");
 const tradeoff = tradeoffChart(byId("tradeoff"));
-const NEVER_LOGGED = ["attempts_started", "candidate_finished", "episode_started", "distillation_progress"];
-const CHANGING_SCORES = ["evaluation_status", "evaluation_created", "distillation_status", "pipeline_status", "pipeline_members", "search_status"];
+const NEVER_LOGGED = ["attempts_started", "candidate_finished", "episode_started", "distillation_progress", "task_distillation_progress"];
+const CHANGING_SCORES = ["evaluation_status", "evaluation_created", "distillation_status", "task_distillation_run", "task_distillation_status", "pipeline_status", "pipeline_members", "search_status"];
 const REPORT_MS = 4000;
 
 let shown = null; // the pipeline as it was read last
@@ -27,6 +27,11 @@ function about(event) {
   if (event.type.startsWith("distillation")) {
     const made = shown?.members.find((m) => m.distillation?.id === event.job_id)?.distillation;
     return `Distillation${made ? ` ${made.name}` : ""}: `;
+  }
+  if (event.type.startsWith("task_distillation")) {
+    const steps = shown?.members.flatMap((m) => m.task_distillations) ?? [];
+    const name = steps.find(({ id }) => id === event.job_id)?.name;
+    return `Distillation for a task${name ? ` ${name}` : ""}: `;
   }
   return event.type.startsWith("search") || event.type.startsWith("episode") ? "Search: " : "";
 }

@@ -43,8 +43,18 @@ formPage(["/schemas/pipeline", "/evaluations/suites", "/presets"], (form, schema
           { path: "evaluation.teacher", label: "Score the teacher too" },
         ],
       },
+      {
+        title: "Once more for each task",
+        fields: [
+          { path: "task_distill.method", label: "Method", empty: "not at all", help: "What the search chose is distilled once more for each classification and regression, on a teacher that has learned it; the report has both rows." },
+          { path: "task_distill.epochs", label: "Passes with the teacher", help: "As published 20, of CoLA 50." },
+          { path: "task_distill.finetune_epochs", label: "Passes on the labels alone", help: "As published 10." },
+          { path: "task_distill.max_steps", label: "At most so many steps", help: "In each of the two stages; without a number as many as a fine-tuning." },
+        ],
+      },
     ],
     advanced: [
+      { title: "Once more for each task", path: "task_distill" },
       { title: "Choice", path: "choose" },
       { title: "Baselines", path: "baselines" },
       { title: "Search space", path: "search.space" },

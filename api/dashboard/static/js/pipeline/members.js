@@ -8,7 +8,7 @@ import { plainTable } from "../table.js";
 
 export const ROLES = {
   teacher: "teacher", variant: "undistilled teacher", chosen: "chosen", baseline: "baseline", random: "random pick",
-  undistilled: "undistilled student",
+  undistilled: "undistilled student", task: "distilled for each task",
 };
 
 const NONE = "–";
@@ -36,7 +36,7 @@ export function showMembers(place, pipeline, report) {
     ),
     number("Latency", ({ figures: f }) => ms(f.latency_ms), ({ figures: f, role }) => (f.latency_ratio == null || role === "teacher" ? null : `${fixed(f.latency_ratio, 2)} × teacher`)),
     number("Parameters", ({ figures: f }, line) => millions(line?.params_millions ?? f.params_millions)),
-    { label: "Distillation", cell: (member) => (member.architecture && member.role !== "undistilled" ? distillation(member.distillation) : start(member)) },
+    { label: "Distillation", cell: (member) => (member.architecture && !["undistilled", "task"].includes(member.role) ? distillation(member.distillation) : start(member)) },
     { label: "Evaluation", cell: evaluations },
     number("Reward", ({ figures: f }) => fixed(f.reward)),
     number("Loss in search", ({ figures: f }) => fixed(f.loss_relative)),
@@ -45,9 +45,18 @@ export function showMembers(place, pipeline, report) {
   const attributes = (member) => ({ "data-role": member.role, "data-pick": picks.has(lines.get(member.id)?.name ?? nameOf(member)) });
   const left = place.querySelector(".scroll")?.scrollLeft ?? 0;
   const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  show(place, plainTable(columns, pipeline.members, "Models of the pipeline", { name: "scores members", attributes }));
+  const taught = pipeline.num_task_distillations > 0;
+  if (taught) columns.splice(7, 0, { label: "For tasks", cell: ({ role, task_distillations: steps }) => (role === "task" ? secondSteps(steps) : NONE) });
+  const rows = pipeline.members.flatMap((member) => (member.task_distillations.length ? [member, afterSecondStep(member)] : [member]));
+  show(place, plainTable(columns, rows, "Models of the pipeline", { name: "scores members", attributes }));
   place.querySelector(".scroll").scrollLeft = left;
   if (focused) place.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/** The row of a member's student after it was distilled once more for each task, as the report has it. */
+function afterSecondStep(member) {
+  const { method } = member.task_distillations[0];
+  return { ...member, id: `${member.id}-for-tasks`, role: "task", method, reasons: [{ about: method }], distillation: null, evaluations: [] };
 }
 
 function modelOf(member, line, picks) {
@@ -62,8 +71,9 @@ function modelOf(member, line, picks) {
 }
 
 /** The name that the report gives a model, before there is one. */
-function nameOf({ role, architecture, reasons }) {
+function nameOf({ role, architecture, reasons, method }) {
   if (!architecture) return reasons[0]?.about ?? "teacher";
+  if (role === "task") return `${architecture} + ${method}`;
   return role === "undistilled" ? `${architecture} undistilled` : architecture;
 }
 
@@ -85,6 +95,19 @@ function distillation(made) {
     { title: made.error },
     chip(made.status),
     running ? el("div", {}, bar(made.done / made.total, `Progress of ${made.name}`, true)) : null,
+  );
+}
+
+/** The distillations of a student, a task each: how far it is, then its score. */
+function secondSteps(steps) {
+  return steps.map(({ id, name, task, status, done, total, score: mean, error }) =>
+    el(
+      "div",
+      { title: error },
+      el("a", { href: `/task-distillations/${id}` }, task), " ",
+      status === "succeeded" && mean != null ? fixed(100 * mean, 1) : chip(status),
+      status === "running" && total ? bar(done / total, `Progress of ${name}`, true) : null,
+    ),
   );
 }
 

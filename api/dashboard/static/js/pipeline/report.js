@@ -1,9 +1,9 @@
 // The report of a pipeline: the answer above everything, how it was found below.
 
 import { el, show } from "../dom.js";
-import { duration, signed, whole } from "../format.js";
+import { duration, fixed, percent, signed, whole } from "../format.js";
 import { downloads, facts } from "../parts.js";
-import { measured, scoreTable } from "../scores.js";
+import { measured, score, scoreTable } from "../scores.js";
 import { plainTable } from "../table.js";
 import { ROLES } from "./members.js";
 
@@ -24,6 +24,7 @@ export function showReport(place, report) {
     report.failures.length ? failures(report) : null,
     ...part("Scores", scores(report)),
     ...part("How sure the differences are", differences(report, roles)),
+    ...part("What the second step brings", secondSteps(report)),
     ...part("How it was made", facts(Object.entries(report.setup), true)),
     ...part("How long it took", times(report)),
     ...part("Notes", listed(report.notes)),
@@ -74,6 +75,28 @@ function differences({ beside }, roles) {
     tests.length
       ? el("details", {}, el("summary", {}, "Task by task"), plainTable(TESTS, tests, "Paired bootstrap of each task"))
       : null,
+  ];
+}
+
+const share = (one) => (one ? `${percent(one.value, 1)}${one.low == null ? "" : ` (${fixed(100 * one.low, 1)} to ${fixed(100 * one.high, 1)})`}` : "–");
+
+function secondSteps({ second_steps: steps }) {
+  if (!steps.length) return null;
+  const columns = [
+    { label: "Student", cell: (one) => one.name },
+    { label: "Task", cell: (one) => (one.job ? el("a", { href: `/task-distillations/${one.job}` }, one.task) : one.task) },
+    { label: "Fine-tuned", num: true, cell: (one) => score(one.before) },
+    { label: "Retained before", num: true, cell: (one) => share(one.retained_before) },
+    { label: "Distilled for it", num: true, cell: (one) => (one.after ? score(one.after) : (one.status ?? "–")) },
+    { label: "Retained after", num: true, cell: (one) => share(one.retained_after) },
+    { label: "Points", num: true, cell: ({ gained: g }) => (g ? signed(g.value) : "–") },
+    { label: "95 % interval", num: true, cell: ({ gained: g }) => (g?.low == null ? "–" : `${signed(g.low)} to ${signed(g.high)}`) },
+    { label: "Drawn over", cell: (one) => one.gained?.over ?? "–" },
+    { label: "The second step is", cell: (one) => (one.gained ? el("span", { class: "verdict", "data-verdict": one.verdict }, one.verdict) : "–") },
+  ];
+  return [
+    plainTable(columns, steps, "Students before and after the second step"),
+    el("p", { class: "notes" }, "Per cent: the student fine-tuned on the task as all models are, and distilled once more for it, each with its share of the teacher's score."),
   ];
 }
 

@@ -3,15 +3,16 @@
 import { el } from "../dom.js";
 import { duration, plural, whole } from "../format.js";
 
-const ORDER = ["search", "distillation", "evaluation", "done"];
-const NAMES = { search: "Search", distillation: "Distillation", evaluation: "Evaluation", done: "Report" };
+const STEP = "task distillation"; // done in the stage of the evaluations, beside them
+const ORDER = ["search", "distillation", "evaluation", STEP, "done"];
+const NAMES = { search: "Search", distillation: "Distillation", evaluation: "Evaluation", [STEP]: "For each task", done: "Report" };
 
 /** Make the bar; `times` are the stages of the report, which may not be there yet. */
 export function stageBar(pipeline, times) {
   return el(
     "ol",
     { class: "stages", "aria-label": "Stages" },
-    ORDER.map((stage) => {
+    ORDER.filter((stage) => stage !== STEP || pipeline.spec.task_distill).map((stage) => {
       const state = stateOf(pipeline, stage);
       const took = times.find((one) => one.stage === stage)?.seconds;
       return el(
@@ -33,11 +34,12 @@ function stateOf(pipeline, stage) {
     search: [pipeline.search_status ?? "cancelled"],
     distillation: members.filter((m) => m.architecture).map((m) => m.distillation?.status ?? "cancelled"),
     evaluation: members.flatMap((m) => m.evaluations.map((run) => run.status)),
+    [STEP]: members.flatMap((m) => m.task_distillations.map((one) => one.status)),
     done: [],
   }[stage];
   if (!parts.length) return "to come";
   if (parts.includes("failed")) return "failed";
-  const isWhole = stage !== "evaluation" || pipeline.num_distilled === pipeline.num_students;
+  const isWhole = !["evaluation", STEP].includes(stage) || pipeline.num_distilled === pipeline.num_students;
   if (isWhole && parts.every((part) => part === "succeeded" || part === "cancelled")) {
     return parts.includes("succeeded") ? "over" : "cancelled";
   }
@@ -52,6 +54,10 @@ function about(pipeline, stage) {
   }
   if (stage === "distillation") return students ? `${whole(made)} of ${plural(students, "student")}` : "chosen by the search";
   if (stage === "evaluation") return asked ? `${whole(scored)} of ${plural(asked, "run")}` : "of every student";
+  if (stage === STEP) {
+    const { num_task_distillations: asked, num_task_distilled: taught } = pipeline;
+    return asked ? `${whole(taught)} of ${plural(asked, "distillation")}` : "what was chosen";
+  }
   if (pipeline.status === "succeeded") return el("a", { href: "#report-title" }, "is below");
   return asked && scored ? el("a", { href: "#report-title" }, "so far, below") : "comes with the scores";
 }

@@ -10,6 +10,7 @@ const LOOKS = {
   baseline: { symbol: "square", tint: "series-2", size: 11 },
   random: { symbol: "diamond", tint: "series-4", size: 12 },
   undistilled: { symbol: "circle-open", tint: "series-1", size: 10 },
+  task: { symbol: "circle-dot", tint: "series-1", size: 13 },
   chosen: { symbol: "circle", tint: "series-1", size: 12 },
 };
 const SHORTEST_AXIS = 2; // per cent

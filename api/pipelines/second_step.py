@@ -1,0 +1,103 @@
+"""The second step of a pipeline: what the search chose is distilled once more, for each task."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kdnas.db.engine import Session
+from kdnas.db.models import TaskDistillation
+from kdnas.db.records import MemberRecord, PipelineRecord
+from kdnas.db.repository import names, task_distillations
+from kdnas.evaluation.data.choosing import chosen_tasks
+from kdnas.evaluation.tasks.task import Task
+from kdnas.specs.parts import ModelSpec
+from kdnas.specs.pipeline import PipelineSpec, file_name
+from kdnas.specs.search import SearchSpec
+
+OF_INNER_LAYERS: Final = frozenset({"pkd", "mhkd", "alp-kd", "universal-kd-il"})
+"""Methods that teach the inner layers of a student, of which there must be one."""
+OF_MATCHED_LAYERS: Final = frozenset({"pkd", "mhkd"})
+"""Methods that match each inner layer with one of the teacher's."""
+ASSISTED: Final = frozenset({"takd"})
+"""Methods that put a student of a depth in between."""
+LONGEST_NAME: Final = 76
+"""Of a distillation, before what tells it from others of the same name."""
+
+
+def tasks_of(spec: PipelineSpec) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Return the tasks that what was chosen is distilled for, and those that are left out."""
+    tasks = chosen_tasks(spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref)))
+    fitting = tuple(task for task in tasks if task.is_distilled_for)
+    return fitting, tuple(task for task in tasks if not task.is_distilled_for)
+
+
+def misfit(method: str, layers: int, teacher_layers: int | None) -> str | None:
+    """Say why a method cannot teach a student of so many layers; None if it can.
+
+    The methods themselves say so when they are made, which takes torch; here nothing is asked for
+    that could only fail.
+
+    Args:
+        method: its name.
+        layers: of the student.
+        teacher_layers: of the teacher; None where they are not known, and what hangs on them is
+            taken to be fine.
+    """
+    if method in OF_INNER_LAYERS and layers < 2:
+        return f"{method} teaches the inner layers of a student, and it has none"
+    if teacher_layers is None:
+        return None
+    if method in OF_MATCHED_LAYERS and layers > teacher_layers:
+        return f"{method} matches its layers with the teacher's {teacher_layers}, which are fewer"
+    between = (layers + teacher_layers + 1) // 2
+    if method in ASSISTED and not layers < between < teacher_layers:
+        return (
+            f"{method} needs an assistant of a depth between its {layers} layers and the "
+            f"teacher's {teacher_layers}, and there is none"
+        )
+    return None
+
+
+def is_taught(member: MemberRecord, method: str | None, teacher_layers: int | None) -> bool:
+    """Whether a member is to be distilled for the tasks.
+
+    Args:
+        member: of a pipeline.
+        method: of its second step; None if it has none.
+        teacher_layers: of the teacher, where they are known.
+    """
+    if method is None or member.architecture is None or not member.is_chosen:
+        return False
+    return misfit(method, member.architecture.layers, teacher_layers) is None
+
+
+def ask_for_task_distillations(
+    session: Session,
+    record: PipelineRecord,
+    spec: PipelineSpec,
+    search: SearchSpec,
+    member: MemberRecord,
+) -> None:
+    """Ask for the distillations of a member's student, which is there, a task each.
+
+    Args:
+        session: of a write transaction.
+        record: the pipeline.
+        spec: its request.
+        search: as the search ran.
+        member: whose student it is.
+    """
+    made = member.distillation
+    assert made is not None  # it has succeeded
+    assert made.student is not None
+    for task in tasks_of(spec)[0]:
+        wanted = f"{made.name}-for-{file_name(task.name)}"[:LONGEST_NAME]
+        name = names.free_name(session, TaskDistillation, wanted)
+        request = spec.task_distillation_of(task.name, made.student, search, name)
+        task_distillations.create_task_distillation(
+            session,
+            request.to_json(),
+            name=name,
+            owner_kind=record.owner_kind,
+            parent_id=record.id,
+        )
