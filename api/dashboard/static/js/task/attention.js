@@ -5,6 +5,9 @@ import { heatTable } from "./heat.js";
 
 const SHOWN_SAMPLES = 16;
 
+/** The weight with the darkest tint: the largest, but so that layers that weigh alike are not dark. */
+const darkest = (rows) => Math.max(2 / rows[0].length, ...rows.flat());
+
 export class Attention {
   #place;
   #runs = [];
@@ -69,7 +72,7 @@ export class Attention {
     this.#part("epoch-shown").textContent = `${epoch} of ${attention.at(-1).epoch}`;
     slider.setAttribute("aria-valuetext", `epoch ${epoch}`);
     // The same tint means the same weight in every epoch.
-    const high = Math.max(...attention.flatMap((one) => one.weights.flat()));
+    const high = darkest(attention.flatMap((one) => one.weights));
     const rows = weights.map((values, i) => ({ name: String(i + 1), values }));
     const looks = { corner: "student \\ teacher", caption: `Weights of ${method} with seed ${seed} after epoch ${epoch}`, high };
     show(this.#part("weights"), heatTable(rows, looks));
@@ -86,11 +89,11 @@ export class Attention {
       return;
     }
     about.textContent = "Held-out examples at the end of the first stage: how far what each teacher layer says is from the label, and the weight that the last attending student layer gives it. Near layers ought to weigh more.";
-    const table = (values, title, word) => [
+    const table = (values, title, word, high) => [
       el("h4", {}, title),
-      heatTable(some.map((one) => ({ name: one.id, values: one[values] })), { corner: "example \\ layer", caption: `${word} of ${method} with seed ${seed} by example` }),
+      heatTable(some.map((one) => ({ name: one.id, values: one[values] })), { corner: "example \\ layer", caption: `${word} of ${method} with seed ${seed} by example`, high }),
     ];
-    show(this.#part("distances"), table("distances", "Distance from the label", "Distances"));
-    show(this.#part("sample-weights"), table("weights", "Weight", "Weights"));
+    show(this.#part("distances"), table("distances", "Distance from the label", "Distances", Math.max(...some.flatMap(({ distances }) => distances))));
+    show(this.#part("sample-weights"), table("weights", "Weight", "Weights", darkest(some.map(({ weights }) => weights))));
   }
 }

@@ -47,12 +47,13 @@ export function curvesChart(drawn, key, { axis, scale = 1, digits = 3 }) {
       hovertemplate: `%{text}<extra>${name}</extra>`,
     });
   });
+  const longest = Math.max(...traces.flatMap(({ x }) => x));
   const border = first
     ? [{ type: "line", x0: first + 0.5, x1: first + 0.5, yref: "paper", y0: 0, y1: 1, line: { color: colour("line-strong"), width: 1, dash: "dot" } }]
     : [];
   return {
     traces,
-    layout: { xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: axis } }, shapes: border },
+    layout: { xaxis: { title: { text: "epoch" }, ...(longest <= 10 && { dtick: 1 }) }, yaxis: { title: { text: axis } }, shapes: border },
     label: `${axis} by epoch of ${drawn.map(({ name }) => name).join(", ")}`,
   };
 }
