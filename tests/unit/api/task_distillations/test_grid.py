@@ -55,7 +55,7 @@ class Place:
     def create(self, **entries: Any) -> str:
         asked = {"task": "RTE", "data_dir": str(self.data), "methods": ["pkd"], "grid": GRID}
         spec = TaskDistillationSpec.read({**asked, **entries}, "task-distill")
-        return create_task_distillation(spec, self.database).id
+        return create_task_distillation(spec, self.database, self.settings).id
 
     def run(self, job_id: str, **options: Any) -> str:
         return run_stored_task_distillation(job_id, self.database, self.settings, **options)
