@@ -25,9 +25,11 @@ from kdnas.specs.ranges import (
     Steps,
 )
 from kdnas.specs.search import BOUNDS, SearchSpec
-from kdnas.specs.task_distillation import MethodName, Rate, TaskDistillationSpec
+from kdnas.specs.task_distillation import METHODS, MethodName, Rate, TaskDistillationSpec
 
 MOST_STUDENTS = 50
+OF_OTHER_STUDENTS = "universal-kd-ca"
+"""The one method that teaches no Transformers, which all students of a search are."""
 MOST_OF_A_TASK = 40
 """Characters of a task's name that a file's has."""
 
@@ -197,7 +199,9 @@ class SecondStepSpec(Spec):
         beta: weight of the distillation of the outputs in the first stage.
     """
 
-    method: MethodName
+    method: MethodName = Field(
+        json_schema_extra={"enum": [name for name in METHODS if name != OF_OTHER_STUDENTS]}
+    )
     epochs: Epochs | None = None
     finetune_epochs: Epochs | None = None
     max_steps: Steps | None = None
@@ -213,9 +217,9 @@ class SecondStepSpec(Spec):
     @field_validator("method")
     @classmethod
     def _of_transformers(cls, value: str) -> str:
-        if value == "universal-kd-ca":
+        if value == OF_OTHER_STUDENTS:
             raise ValueError(
-                "universal-kd-ca is for students that are no Transformers, and those of a search "
+                f"{value} is for students that are no Transformers, and those of a search "
                 "are; with them it is universal-kd-il: take that"
             )
         return value

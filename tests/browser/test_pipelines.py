@@ -88,6 +88,58 @@ def test_a_pipeline_is_followed_to_its_report(page: Page, served: Served) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+def test_the_second_step_is_seen_beside_the_students(page: Page, served: Served) -> None:
+    database, home = served.service.database, served.service.home
+    demo_pipelines.add_pipeline(
+        database, "taught", served.search, home=home, spec={"task_distill": "universal-kd-il"}
+    )
+    page.goto(f"{served.service.url}/pipelines/taught")
+    stages = page.locator(".stages li")
+    expect(stages).to_have_count(5)
+    expect(stages.nth(3)).to_contain_text("For each task")
+    expect(stages.nth(3)).to_contain_text("6 of 6 distillations")
+    expect(stages.nth(3)).to_have_attribute("data-state", "over")
+    taught = page.locator('#members tr[data-role="task"]')
+    expect(taught).to_have_count(3)
+    expect(page.locator("#members tbody tr")).to_have_count(16)
+    expect(taught.first).to_contain_text(re.compile(r"\S+ \+ universal-kd-il.*distilled for each"))
+    expect(taught.first).to_contain_text(re.compile(r"SST-2 \d+\.\d"))
+    table = page.get_by_role("table", name="Students before and after the second step")
+    expect(table.locator("tbody tr")).to_have_count(9)  # two tasks and their mean
+    expect(table.locator("tbody tr").first).to_contain_text(re.compile(r"\d+\.\d\s% \(\d+\.\d to"))
+    expect(page.locator("#answer")).to_contain_text("Distilled once more for the tasks, ")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    expect(page.locator("#tradeoff[data-drawn]")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    table.get_by_role("link", name="SST-2").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("-for-SST-2")
+
+
+def test_the_form_offers_the_second_step(
+    page: Page, served: Served, complaints: Complaints
+) -> None:
+    page.goto(f"{served.service.url}/pipelines/new")
+    method = page.locator('[data-path="task_distill.method"] select')
+    expect(method.locator("option").first).to_have_text("not at all")
+    expect(page.locator('[data-path="task_distill.epochs"]')).to_contain_text("As published 20")
+    expect(page.locator('[data-path="task_distill.finetune_epochs"]')).to_contain_text("10")
+    page.get_by_text("The request as JSON").click()
+    body = page.locator("#form pre")
+    assert "task_distill" not in json.loads(body.inner_text())
+    method.select_option("vanilla-kd")
+    page.locator('[data-path="task_distill.epochs"] input').fill("4")
+    assert json.loads(body.inner_text())["task_distill"] == {"method": "vanilla-kd", "epochs": 4}
+    offered = method.locator("option").all_text_contents()
+    assert "universal-kd-il" in offered
+    assert "universal-kd-ca" not in offered  # students of a search are Transformers
+    complaints.expected += ["422"]
+    method.select_option("")
+    page.get_by_role("button", name="Launch the pipeline").click()
+    said = page.locator('[data-path="task_distill.method"] .error')
+    expect(said).to_have_text("Field required.")
+
+
 def test_a_preset_brings_the_options_of_its_strategy(page: Page, served: Served) -> None:
     page.goto(f"{served.service.url}/pipelines/new")
     strategy = page.get_by_label("Strategy")

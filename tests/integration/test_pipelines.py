@@ -118,7 +118,11 @@ def service(program: Program, url: str) -> Iterator[tuple[TestClient, Database]]
 def follow(program: Program, url: str, name: str) -> None:
     """Ask for a pipeline over REST, and follow it to its report."""
     with service(program, url) as (client, database):
-        alone = {"name": name, "baselines": {"proportions": [], "random": 0}}  # it costs seconds
+        alone = {  # others would cost seconds; the second step is as short as the fine-tunings
+            "name": name,
+            "baselines": {"proportions": [], "random": 0},
+            "task_distill": "vanilla-kd",
+        }
         answer = client.post("/api/v1/pipelines", json=request(program) | alone)
         assert answer.status_code == 202, answer.text
         path = answer.headers["location"]
@@ -133,8 +137,15 @@ def follow(program: Program, url: str, name: str) -> None:
         report = client.get(f"{path}/report").json()
         assert report["headline"]
         assert [model["role"] for model in report["models"]] == [
-            *("teacher", "chosen", "undistilled"),
+            *("teacher", "chosen", "task", "undistilled"),
         ]
+        (step,) = report["second_steps"]
+        assert step["gained"]["over"] == "examples"
+        assert (Path(step["student"]) / "model.safetensors").is_file()
+        shown = client.get(path).json()
+        (chosen,) = [member for member in shown["members"] if member["role"] == "chosen"]
+        assert step["student"] == f"{chosen['distillation']['output']}-for-SST-2"
+        assert (shown["num_task_distillations"], shown["num_task_distilled"]) == (1, 1)
 
 
 def test_by_rest_on_sqlite(program: Program) -> None:
@@ -255,3 +266,11 @@ def test_what_was_chosen_is_distilled_for_the_task_killed_stopped_and_resumed(
     assert f"| {line['name']} | SST-2 |" in text
     said = program.run("predict", str(student), "good film")
     assert said.code == 0, said.err
+    assert said.out.strip()
+    exported = program.folder / "second-onnx"
+    onnx = ("--format", "onnx", "--output", str(exported), "--no-latency")
+    made = program.run("export", str(student), *onnx)
+    assert made.code == 0, made.err
+    assert (exported / "model.onnx").is_file()
+    measured = program.run("benchmark-model", str(student), "--runtime", "pytorch", "--length", "8")
+    assert measured.code == 0, measured.err

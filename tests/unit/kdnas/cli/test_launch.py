@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from kdnas.cli import launch, pipelines
 from kdnas.cli.options.inputs import gather
 from kdnas.cli.options.places import nested
-from kdnas.cli.screens.pipeline import most_students
+from kdnas.cli.screens.pipeline import most_students, most_task_distillations
 from kdnas.db.engine import Database
 from kdnas.db.repository import pipelines as repository
 from kdnas.errors import ConflictError, RequestError
@@ -153,6 +153,8 @@ def test_tasks_stay_with_their_suite() -> None:
             "sample 90 is more than the population 20",
         ),
         (("--data-dir", "glue", "--teacher", "./nowhere"), "does not exist"),
+        (("--task-distill", "pkdd"), "task_distill.method: unknown value 'pkdd', did you mean"),
+        (("--task-distill", "universal-kd-ca"), "it is universal-kd-il: take that"),
     ],
 )
 def test_wrong_requests(
@@ -180,6 +182,30 @@ def test_what_is_wanted_of_the_search_is_said(
     done = CliRunner().invoke(app, [*inputs, *wanted, *by])
     assert "goal       limit, candidates by evolution" in done.output
     assert "does not exist" in str(done.exception)  # the teacher, which is read after the request
+
+
+def test_the_second_step_is_said_and_its_config_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KDNAS_HOME", str(tmp_path / "home"))
+    write_sst2(tmp_path / "glue")
+    inputs = ("--data-dir", "glue", "--teacher", "./nowhere", "--task-distill", "vanilla-kd")
+    done = CliRunner().invoke(app, [*inputs])
+    told = (
+        "then       vanilla-kd for SST-2; 20 passes on a teacher that has learned the task and 10 "
+        "on the labels alone, at most 500 steps in each stage; of what the search chose; 1 seed"
+    )
+    assert told in done.output
+    (tmp_path / "own.yaml").write_text("task_distill: {method: pkd, epochs: 4}\n", "utf-8")
+    done = CliRunner().invoke(app, [*inputs, "--config", "own.yaml", "--max-steps", "9"])
+    assert "vanilla-kd for SST-2; 4 passes" in done.output
+    assert "at most 9 steps in each stage" in done.output
+    (tmp_path / "own.yaml").write_text("task_distill: pkd\n", "utf-8")
+    plain = CliRunner().invoke(app, [*inputs[:4], "--config", "own.yaml"])
+    assert "then       pkd for SST-2" in plain.output
+    spec = gathered(tmp_path, {"task_distill.method": "vanilla-kd", "choose.top": 2})
+    assert most_task_distillations(spec) == 2
 
 
 def test_a_report_is_written_again_beside_the_students(
