@@ -13,13 +13,15 @@ from kdnas.errors import SpecError, TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.data.splitting import for_tuning
+from kdnas.evaluation.finetuning.saving import SavedTask, read_saved_task
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
+from kdnas.models.teacher_files import named_folder
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
-from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.specs.task_distillation import TaskDistillationSpec, TaskTeacherSpec
 from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
 from kdnas.store import Store
 from kdnas.taskspecific.grid import TaskPoint, task_grid_key, task_points
@@ -173,7 +175,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     )
     learned = has_head(teacher)
     if learned:
-        data = in_order_of_head(teacher, data)
+        data = in_order_of_head(teacher, data, _saved(named, reach))
     device = choose_device(spec.device)
     length = min(spec.max_length, teacher.longest_sequence)
 
@@ -204,6 +206,15 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
         taught_by = checked.assistant.shape if method.assisted and checked.assistant else None
         method(checked.setting(taught_by or checked.teacher_shape, checked.hyper.beta, 0))
     return checked
+
+
+def _saved(named: TaskTeacherSpec, reach: Reach) -> SavedTask | None:
+    """What a teacher's folder says of its fine-tuning, which no copy of the model has.
+
+    Of a teacher that was pinned, this was looked at when it was.
+    """
+    folder = None if named.fingerprint else named_folder(named.ref)
+    return None if folder is None else read_saved_task(folder, reach)
 
 
 def space_of(data: TaskData) -> OutputSpace:

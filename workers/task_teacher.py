@@ -14,7 +14,7 @@ from kdnas.errors import TeacherError
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.finetuning.run import finetune
-from kdnas.evaluation.finetuning.saving import read_saved_task
+from kdnas.evaluation.finetuning.saving import SavedTask
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.settings import FinetuneSettings, published_settings
 from kdnas.evaluation.tasks.examples import TaskData
@@ -49,14 +49,18 @@ def has_head(handle: TeacherHandle) -> bool:
     return any(name.endswith(HEAD) for name in names)
 
 
-def in_order_of_head(handle: TeacherHandle, data: TaskData) -> TaskData:
+def in_order_of_head(handle: TeacherHandle, data: TaskData, saved: SavedTask | None) -> TaskData:
     """Return the data with labels in the order of a teacher's head.
+
+    Args:
+        handle: the teacher.
+        data: of the task.
+        saved: what the folder that was named says of its fine-tuning.
 
     Raises:
         TeacherError: the head is of another task: it has other labels, or another number of them.
     """
     task, labels = data.task, data.labels or ()
-    saved = read_saved_task(handle.folder)
     if saved is not None and saved.task != task.name:
         raise TeacherError(
             f"teacher {handle.ref!r} was fine-tuned on {saved.task}, not on {task.name}; give one "

@@ -19,6 +19,7 @@ from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import SpanExample, TaskData, TextExample
 from kdnas.models.file_modes import readable_like_others
 from kdnas.models.teacher import TeacherHandle, quiet_transformers
+from kdnas.reach import ANYWHERE, Reach
 
 TASK_FILE = "task.json"
 """What a folder was made from, and what its answers mean."""
@@ -120,10 +121,15 @@ def save_task_model(
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def read_saved_task(folder: Path) -> SavedTask | None:
-    """Read what a folder was made from; None of a model that others have fine-tuned."""
+def read_saved_task(folder: Path, reach: Reach = ANYWHERE) -> SavedTask | None:
+    """Read what a folder was made from; None of a model that others have fine-tuned.
+
+    Raises:
+        RequestError: its file is out of reach.
+    """
     try:
-        values = json.loads((folder / TASK_FILE).read_text("utf-8"))
+        with reach.open(folder / TASK_FILE) as stream:
+            values = json.loads(stream.read().decode("utf-8"))
         return SavedTask(**{**values, "sources": tuple(values["sources"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None

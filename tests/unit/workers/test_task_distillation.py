@@ -1,0 +1,361 @@
+"""Distillation for one task, whole: a teacher that learns it, and students by every method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy.stats import pearsonr
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import kdnas
+from kdnas.errors import TrainingError
+from kdnas.evaluation.tasks.examples import TextExample
+from kdnas.models.sequence.config import SequenceConfig
+from kdnas.specs.task_distillation import METHODS
+from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
+from workers import task_distillation, task_teacher
+from workers.task_distillation import (
+    KEPT_MODEL,
+    FinishedTaskRun,
+    ReadyTask,
+    TaskProgress,
+    prepare_for_task,
+)
+
+OF_TRANSFORMERS = [name for name in METHODS if name != "universal-kd-ca"]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyTaskLab:
+    return TinyTaskLab.make(tmp_path_factory.mktemp("lab"), layers=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _narrow() -> Iterator[None]:
+    """Bi-LSTMs and gated CNNs of 16 in place of 768."""
+    usual = SequenceConfig.for_teacher.__func__  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        narrow = classmethod(lambda cls, *a, **k: usual(cls, *a, **{"hidden": 16, **k}))
+        patch.setattr(SequenceConfig, "for_teacher", narrow)
+        yield
+
+
+def prepared(lab: TinyTaskLab, spec: Any, home: Path | None = None, **how: Any) -> ReadyTask:
+    ready = prepare_for_task(spec, lab.settings(home), **how)
+    assert ready is not None
+    return ready
+
+
+@pytest.fixture(scope="module")
+def classes(lab: TinyTaskLab) -> ReadyTask:
+    return prepared(lab, lab.classification(methods=OF_TRANSFORMERS, max_steps=2))
+
+
+@pytest.fixture(scope="module")
+def numbers(lab: TinyTaskLab) -> ReadyTask:
+    return prepared(lab, lab.regression(methods=OF_TRANSFORMERS, max_steps=2))
+
+
+@pytest.fixture(scope="module")
+def sequences(lab: TinyTaskLab) -> dict[str, ReadyTask]:
+    """A student of either kind, on classes and on numbers."""
+    methods = ["none", "vanilla-kd", "universal-kd-ca", "alp-kd"]
+    asked = {"methods": methods, "max_steps": 2}
+    return {
+        "bilstm": prepared(lab, lab.classification(student="bilstm", **asked)),
+        "gated-cnn": prepared(lab, lab.regression(student="gated-cnn", **asked)),
+    }
+
+
+def done(ready: ReadyTask, method: str, folder: Path, seed: int = 0) -> FinishedTaskRun:
+    finished = ready.run(method, seed, folder)
+    assert finished is not None
+    return finished
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / KEPT_MODEL / "model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    mine, theirs = weights(one), weights(other)
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[k], theirs[k]) for k in mine)
+
+
+def texts_of(ready: ReadyTask) -> list[TextExample]:
+    (part,) = ready.checked.data.evaluations.values()
+    return [example for example in part if isinstance(example, TextExample)]
+
+
+def check_scores(finished: FinishedTaskRun, said: list[Any], examples: list[TextExample]) -> None:
+    """What others read off the saved folder is what was reported, example by example."""
+    (reported,) = finished.run.metrics.values()
+    (predictions,) = finished.result.predictions.values()
+    assert [p.id for p in predictions] == [e.id for e in examples]
+    if isinstance(said[0], str):
+        assert [p.prediction for p in predictions] == said
+        right = [one == example.label for one, example in zip(said, examples, strict=True)]
+        assert reported["accuracy"] == pytest.approx(sum(right) / len(right))
+    else:
+        assert [p.prediction for p in predictions] == pytest.approx(said, abs=1e-4)
+        wanted = pearsonr(said, [float(e.label or 0) for e in examples]).statistic
+        assert reported["pearson"] == pytest.approx(wanted, abs=1e-4)
+    assert finished.result.metrics == finished.run.metrics
+    assert finished.result.main == finished.run.main
+
+
+def transformers_says(folder: Path, examples: list[TextExample]) -> list[Any]:
+    model: Any = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    said: list[Any] = []
+    for example in examples:
+        inputs = tokenizer(example.text, truncation=True, max_length=16, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**inputs).logits[0]
+        one = model.config.num_labels == 1
+        said.append(float(logits) if one else model.config.id2label[int(logits.argmax())])
+    return said
+
+
+@pytest.mark.parametrize("name", ["classes", "numbers"])
+@pytest.mark.parametrize("method", OF_TRANSFORMERS)
+def test_every_method_comes_to_a_student_that_transformers_opens(
+    method: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    ready: ReadyTask = request.getfixturevalue(name)
+    finished = done(ready, method, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [KEPT_MODEL]
+    examples = texts_of(ready)
+    check_scores(finished, transformers_says(tmp_path / KEPT_MODEL, examples), examples)
+    run = finished.run
+    assert (run.method, run.seed, run.steps, run.error) == (method, 0, 4, None)
+    assert [point["stage"] for point in run.curve] == [1, 2]
+    assert run.held_out == max(point["held_out"] for point in run.curve)
+    assert run.chosen["batch_size"] == 8
+    assert run.seconds > 0
+    attends = method.startswith("universal-kd") or method == "alp-kd"
+    assert bool(run.attention) == bool(run.samples) == attends
+
+
+@pytest.mark.parametrize("kind", ["bilstm", "gated-cnn"])
+@pytest.mark.parametrize("method", ["none", "vanilla-kd", "universal-kd-ca", "alp-kd"])
+def test_students_that_are_no_transformers_are_opened_by_kdnas(
+    method: str, kind: str, sequences: dict[str, ReadyTask], tmp_path: Path
+) -> None:
+    ready = sequences[kind]
+    finished = done(ready, method, tmp_path)
+    model, examples = kdnas.load(tmp_path / KEPT_MODEL, device="cpu"), texts_of(ready)
+    said = [answer.value for answer in model([example.text for example in examples])]
+    check_scores(finished, said, examples)
+    assert ready.facts.student["kind"] == kind
+    assert ready.facts.student["trainable"] < ready.facts.student["parameters"]
+
+
+def test_facts_say_what_is_taught_and_by_whom(classes: ReadyTask, numbers: ReadyTask) -> None:
+    for ready in (classes, numbers):
+        facts = ready.facts
+        assert [row["layer"] for row in facts.layers] == [1, 2, 3, 4]
+        assert facts.teacher["tuned"]
+        assert facts.student["start"].startswith("layers 1, 2 of")
+        assert facts.examples["train"] + facts.examples["held-out"] == len(ready.checked.data.train)
+        assert all(math.isfinite(row["main"]) for row in facts.layers)
+    assert classes.facts.labels == LABELS
+    assert numbers.facts.labels == ()
+
+
+def test_the_same_again_is_the_same_to_the_bit_and_another_seed_is_not(
+    classes: ReadyTask, tmp_path: Path
+) -> None:
+    one = done(classes, "universal-kd-il", tmp_path / "one").run
+    two = done(classes, "universal-kd-il", tmp_path / "two").run
+    done(classes, "universal-kd-il", tmp_path / "other", seed=1)
+    assert same(tmp_path / "one", tmp_path / "two")
+    assert not same(tmp_path / "one", tmp_path / "other")
+    assert (one.curve, one.attention, one.samples) == (two.curve, two.attention, two.samples)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "stops"),
+    [
+        ("classes", "pkd", (1, 3)),
+        ("classes", "takd", (3, 5)),
+        ("bilstm", "universal-kd-ca", (2, 3)),
+    ],
+)
+def test_stopped_and_prepared_anew_it_comes_to_the_same_to_the_bit(
+    name: str,
+    method: str,
+    stops: tuple[int, ...],
+    lab: TinyTaskLab,
+    classes: ReadyTask,
+    sequences: dict[str, ReadyTask],
+    tmp_path: Path,
+) -> None:
+    """In either stage; of ``takd`` while the assistant learns, and while its student does."""
+    ready = classes if name == "classes" else sequences[name]
+    undisturbed = done(ready, method, tmp_path / "undisturbed").run
+    for stop in stops:
+        folder, steps = tmp_path / f"stopped-{stop}", iter(range(1, 100))
+        stopped = ready.run(
+            method, 0, folder, should_stop=lambda steps=steps, stop=stop: next(steps) == stop
+        )
+        assert stopped is None
+        assert not (folder / KEPT_MODEL).exists()
+        anew = prepared(lab, ready.spec)
+        resumed = done(anew, method, folder).run
+        assert same(folder, tmp_path / "undisturbed")
+        assert (resumed.curve, resumed.attention) == (undisturbed.curve, undisturbed.attention)
+        assert resumed.held_out == undisturbed.held_out
+        assert not (folder / "assistant").exists()
+
+
+@pytest.mark.parametrize("method", ["pkd", "universal-kd-il", "takd"])
+def test_kept_outputs_lead_to_nearly_the_student_of_outputs_said_anew(
+    method: str, lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    """Not to the bit: how long a batch is padded rounds the teacher's outputs otherwise.
+
+    Those differ by about 1e-6 of their size. AdamW divides a gradient by its own size, so that
+    where it is next to nothing a step may turn round: by at most twice the rate of each step. Here
+    that is a few weights of thousands, and the scores are the same.
+    """
+    asked = {"methods": [method], "epochs": 1, "dropout": 0.0}
+    found = {}
+    for cache in ("always", "never"):
+        ready = prepared(lab, lab.classification(cache=cache, **asked))
+        found[cache] = done(ready, method, tmp_path / cache).run
+    one, other = weights(tmp_path / "always"), weights(tmp_path / "never")
+    moved = torch.cat([(one[name] - other[name]).abs().flatten() for name in one])
+    assert float((moved < 1e-4).float().mean()) > 0.99
+    assert float(moved.max()) < 0.02
+    losses = [[point["loss"] for point in found[cache].curve] for cache in ("always", "never")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert found["always"].metrics == found["never"].metrics
+
+
+def test_states_are_kept_only_where_they_fit(
+    lab: TinyTaskLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Methods that need none look at what is kept all the same."""
+    asked: list[int] = []
+    usual = task_distillation.RunningTeacher.of
+
+    def counted(self: Any, batch: Any) -> Any:
+        asked.append(len(batch.indices))
+        return usual(self, batch)
+
+    monkeypatch.setattr(task_distillation, "MOST_KEPT_BYTES", 0)
+    spec = lab.classification(methods=["vanilla-kd", "pkd"], max_steps=2)
+    ready = prepared(lab, spec)
+    monkeypatch.setattr(task_distillation.RunningTeacher, "of", counted)
+    done(ready, "vanilla-kd", tmp_path / "vanilla-kd")
+    assert asked == []
+    done(ready, "pkd", tmp_path / "pkd")
+    assert len(asked) == 2
+
+
+def test_a_given_teacher_is_not_tuned(
+    lab: TinyTaskLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("was tuned")
+
+    monkeypatch.setattr(task_distillation, "tuned_teacher", refuse)
+    given = lab.learned("given")
+    ready = prepared(lab, lab.classification(teacher=given), tmp_path)
+    assert not ready.facts.teacher["tuned"]
+    assert ready.facts.teacher["ref"] == str(given)
+    said = transformers_says(given, texts_of(ready))
+    right = [one == example.label for one, example in zip(said, texts_of(ready), strict=True)]
+    assert ready.facts.teacher["metrics"] == {"dev": {"accuracy": sum(right) / len(right)}}
+
+
+def test_a_tuned_teacher_is_found_in_the_store(
+    lab: TinyTaskLab, classes: ReadyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("was tuned once more")
+
+    monkeypatch.setattr(task_teacher, "finetune", refuse)
+    again = prepared(lab, lab.classification(methods=["dih"]))
+    assert again.model.fingerprint == classes.model.fingerprint
+    assert again.facts.teacher == classes.facts.teacher
+    assert again.facts.layers == classes.facts.layers
+
+
+def test_labels_in_another_order_are_put_in_the_teachers(
+    lab: TinyTaskLab, classes: ReadyTask, tmp_path: Path
+) -> None:
+    """A teacher whose outputs stand the other way round scores the same, and its students learn."""
+    turned = lab.reversed(classes.model.folder, "turned")
+    there = prepared(lab, lab.classification(teacher=classes.model.folder, max_steps=2))
+    here = prepared(lab, lab.classification(teacher=turned, max_steps=2))
+    assert here.facts.labels == LABELS[::-1]
+    assert here.facts.teacher["metrics"] == there.facts.teacher["metrics"]
+    assert here.facts.teacher["held_out"] == there.facts.teacher["held_out"]
+    assert there.facts.teacher["metrics"] == classes.facts.teacher["metrics"]
+    assert [row["main"] for row in here.facts.layers] != []
+    finished = done(here, "universal-kd-il", tmp_path)
+    examples = texts_of(here)
+    check_scores(finished, transformers_says(tmp_path / KEPT_MODEL, examples), examples)
+
+
+@pytest.mark.parametrize("assistant", ["first-layers:3", "bilstm"])
+@pytest.mark.parametrize("cache", ["always", "never"])
+def test_any_student_can_be_the_assistant(
+    assistant: str, cache: str, lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    spec = lab.classification(methods=["takd"], assistant=assistant, cache=cache, max_steps=2)
+    told: list[TaskProgress] = []
+    ready = prepared(lab, spec)
+    finished = ready.run("takd", 0, tmp_path, told.append)
+    assert finished is not None
+    phases = list(dict.fromkeys(progress.phase for progress in told))
+    assert phases[0].startswith("assistant seed 0: stage 1")
+    assert phases[-1].startswith("takd seed 0: stage 2")
+
+
+def test_progress_is_told_from_the_teacher_on(lab: TinyTaskLab, tmp_path: Path) -> None:
+    told: list[TaskProgress] = []
+    ready = prepared(lab, lab.classification(max_steps=2), tmp_path, on_progress=told.append)
+    ready.run("universal-kd-il", 0, tmp_path / "run", told.append)
+    phases = list(dict.fromkeys(progress.phase for progress in told))
+    assert phases[0].startswith("fine-tuning the teacher: ")
+    for phase in ("running the teacher over train", "pseudo-classifiers"):
+        assert phase in phases
+    assert all(0 <= progress.done <= progress.total for progress in told)
+    assert all(progress.loss is None or math.isfinite(progress.loss) for progress in told)
+
+
+def test_stopped_while_it_is_prepared_it_has_made_nothing(lab: TinyTaskLab, tmp_path: Path) -> None:
+    settings = lab.settings(tmp_path)
+    for teacher in (lab.encoder, lab.learned("stopped")):
+        spec = lab.classification(teacher=teacher)
+        assert prepare_for_task(spec, settings, should_stop=lambda: True) is None
+    assert not (tmp_path / "store" / "task-teacher").exists()
+
+
+@pytest.mark.parametrize("name", ["classes", "numbers"])
+def test_divergence_is_said_in_one_sentence(name: str, lab: TinyTaskLab, tmp_path: Path) -> None:
+    make = lab.classification if name == "classes" else lab.regression
+    ready = prepared(lab, make(methods=["none"], max_steps=2, max_grad_norm=0.0))
+    hyper = replace(ready.checked.hyper, learning_rate=1e30)
+    said = r"method none diverged: .* in stage 1 by step 2; take a smaller .* than 1e\+30"
+    with pytest.raises(TrainingError, match=said):
+        ready.run("none", 0, tmp_path, hyper=hyper)
+
+
+def test_forward_passes_may_be_rounded(lab: TinyTaskLab, tmp_path: Path) -> None:
+    """Through maps between widths, where states are compared."""
+    asked = {"dtype": "bfloat16", "max_steps": 2, "student": "bilstm"}
+    ready = prepared(lab, lab.classification(methods=["alp-kd", "pkd"], **asked))
+    for method in ("alp-kd", "pkd"):
+        finished = done(ready, method, tmp_path / method)
+        assert math.isfinite(finished.run.curve[0]["loss"])

@@ -1,0 +1,267 @@
+"""Requests for distillations for a task: what fits, and what is refused before any training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdnas.errors import KdnasError, RequestError, SpecError, TaskDataError, TeacherError
+from kdnas.specs.task_distillation import METHODS
+from kdnas.taskspecific.output_space import Classes, Numbers
+from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, write_own
+from kdnas.testing.tiny_tasks import WORDS
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+from workers import task_distillation
+from workers.task_distillation import prepare_for_task
+from workers.task_request import check_task, space_of
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyTaskLab:
+    return TinyTaskLab.make(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever would train, or run the teacher over the examples, fails the test."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was trained")
+
+    for name in ("tuned_teacher", "run_over", "warm_up", "load_task_model"):
+        monkeypatch.setattr(task_distillation, name, refuse)
+
+
+def refused(lab: TinyTaskLab, spec: Any, kind: type[KdnasError], said: str) -> None:
+    """It is, in one sentence."""
+    with pytest.raises(kind, match=said) as error:
+        prepare_for_task(spec, lab.settings())
+    assert isinstance(error.value, RequestError)
+    text = str(error.value)
+    assert "\n" not in text
+    assert text[-1] not in ".!"
+    assert not (lab.folder / "home" / "store" / "task-teacher").exists()
+
+
+@pytest.mark.usefixtures("untrained")
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"student": "first-layers:9"}, "asks for 9 layers of teacher .* which has 6; .* 6"),
+            ({"student": "layers:1,7"}, "asks for layer 7 of teacher .* which has 6"),
+            ({"student": "layers:3,1"}, "'layers:3,1' must name each layer once and in rising"),
+            ({"student": "first-layers:1"}, "universal-kd-il teaches the inner layers .* 1 layer"),
+            (
+                {"methods": ["universal-kd-ca"]},
+                "universal-kd-ca is for students whose .* it is universal-kd-il: take that",
+            ),
+            ({"student": "bilstm"}, "universal-kd-il is for .* Transformers; .* universal-kd-ca"),
+            (
+                {"student": "first-layers:5", "methods": ["takd"]},
+                "takd needs an assistant between a student of 5 layers and a teacher of 6",
+            ),
+            ({"methods": ["dih"], "teacher_layers": [3, 7]}, "layer 7 is none of the teacher's 6"),
+            (
+                {"methods": ["pkd"], "teacher_layers": [1, 2, 3]},
+                r"teacher_layers \[1, 2, 3\] are 3 for the 1 inner layers",
+            ),
+            ({"task": "squad"}, "SQuAD 1.1 is of kind span, and students learn classifications"),
+            ({"task": "wnut-17"}, "of kind tagging"),
+        ],
+    )
+    def test_what_student_or_methods_cannot_do(
+        self, changes: dict[str, Any], said: str, lab: TinyTaskLab
+    ) -> None:
+        refused(lab, lab.classification(**changes), SpecError, said)
+
+    def test_a_student_that_is_deeper_than_its_teacher_where_layers_are_matched(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        small = make_tiny_teacher(tmp_path / "small", layers=2, hidden=24, heads=2, words=WORDS)
+        spec = lab.classification(
+            teacher=small, student="bilstm", methods=["vanilla-kd", "pkd", "universal-kd-ca"]
+        )
+        refused(lab, spec, SpecError, "a student of 3 layers has more than its teacher's 2")
+
+    def test_a_teacher_with_another_number_of_labels(self, lab: TinyTaskLab) -> None:
+        teacher = lab.learned("three", ("entailment", "neutral", "contradiction"))
+        said = r"has a head of 3 outputs, and SST-2 has 2 labels \(negative, positive\); give"
+        refused(lab, lab.classification(teacher=teacher), TeacherError, said)
+
+    def test_a_teacher_of_a_regression_for_a_classification_and_the_other_way(
+        self, lab: TinyTaskLab
+    ) -> None:
+        one = lab.learned("one-number", None)
+        refused(
+            lab, lab.classification(teacher=one), TeacherError, "head of 1 outputs, .* 2 labels"
+        )
+        two = lab.learned("two")
+        refused(
+            lab, lab.regression(teacher=two), TeacherError, "head of 2 outputs, .* has one number"
+        )
+
+    def test_a_teacher_with_other_labels(self, lab: TinyTaskLab) -> None:
+        teacher = lab.learned("other-labels", ("entailment", "not_entailment"))
+        said = "a head for the labels entailment, not_entailment, and SST-2 has negative, positive"
+        refused(lab, lab.classification(teacher=teacher), TeacherError, said)
+
+    def test_a_teacher_that_was_fine_tuned_on_another_task(self, lab: TinyTaskLab) -> None:
+        teacher = lab.learned("cola", LABELS, task="CoLA")
+        said = "was fine-tuned on CoLA, not on SST-2; give one that has learned SST-2"
+        refused(lab, lab.classification(teacher=teacher), TeacherError, said)
+
+    def test_a_students_folder_with_another_tokenizer(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        other = make_tiny_teacher(tmp_path / "other", layers=2, words=reversed(WORDS))
+        said = r"has another tokenizer than teacher .* \(they cut '.*' differently\)"
+        refused(lab, lab.classification(student=str(other)), TeacherError, said)
+
+    def test_a_students_folder_that_is_none(self, lab: TinyTaskLab, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        refused(lab, lab.classification(student=str(tmp_path / "empty")), TeacherError, "empty")
+
+    def test_a_regression_with_texts_for_labels(self, lab: TinyTaskLab, tmp_path: Path) -> None:
+        file = write_own(tmp_path / "mine.jsonl", ["high", "low"] * 20)
+        said = r"mine.jsonl, line 1 has the score 'high'; write a number"
+        refused(lab, lab.regression(data_dir=str(file)), TaskDataError, said)
+
+    @pytest.mark.parametrize("kind", ["classification", "regression"])
+    def test_one_answer_alone(self, kind: str, lab: TinyTaskLab, tmp_path: Path) -> None:
+        label = "yes" if kind == "classification" else 1.5
+        file = write_own(tmp_path / "mine.jsonl", [label] * 40)
+        said = "only class 'yes'|have the one number 1.5, so that there is nothing to learn"
+        spec = lab.regression(data_dir=str(file), own={"kind": kind})
+        refused(lab, spec, TaskDataError, said)
+
+    def test_one_class_alone_among_what_is_learned_from(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        """Of the other one there are examples to be scored, or held out, alone."""
+        folder = tmp_path / "SST-2"
+        folder.mkdir()
+        for part, label in (("train", 1), ("dev", 0)):
+            rows = "".join(f"{a} {b}\t{label}\n" for a in WORDS for b in WORDS[:4])
+            (folder / f"{part}.tsv").write_text(f"sentence\tlabel\n{rows}", "utf-8")
+        said = "of SST-2 to learn from have the one class 'positive'"
+        refused(lab, lab.classification(data_dir=str(tmp_path)), TaskDataError, said)
+
+    def test_a_file_without_labels(self, lab: TinyTaskLab, tmp_path: Path) -> None:
+        file = tmp_path / "mine.jsonl"
+        file.write_text('{"text": "good"}\n' * 20, "utf-8")
+        spec = lab.regression(data_dir=str(file))
+        refused(lab, spec, TaskDataError, "label")
+
+
+def test_a_tagging_task_of_ones_own_is_refused_as_a_request(lab: TinyTaskLab) -> None:
+    with pytest.raises(ValueError, match="kind tagging cannot be distilled for"):
+        lab.regression(own={"kind": "tagging"})
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if n != "universal-kd-ca"])
+def test_a_request_that_can_be_done_is_checked(name: str, lab: TinyTaskLab) -> None:
+    checked = check_task(lab.classification(methods=[name]), lab.store())
+    assert checked.spec.teacher.fingerprint == checked.teacher.fingerprint
+    assert not checked.has_learned
+    assert checked.student.shape.layers == 2
+    assert (checked.assistant is not None) == (name == "takd")
+    assert checked.warnings == ()
+    again = check_task(checked.spec, lab.store())  # as it is stored, and resumed
+    assert again.teacher.fingerprint == checked.teacher.fingerprint
+
+
+def test_states_of_two_widths_are_compared_through_maps_and_it_is_said(
+    lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    other = make_tiny_teacher(tmp_path / "wide", layers=3, hidden=32, heads=2, words=WORDS)
+    methods = ["vanilla-kd", "pkd", "alp-kd", "dih"]
+    checked = check_task(lab.classification(student=str(other), methods=methods), lab.store())
+    assert checked.warnings == (
+        "pkd, alp-kd: states of 32 and 24 numbers are compared through linear maps of the "
+        "student's, which are learned with it and thrown away",
+    )
+    quiet = lab.classification(student=str(other), methods=["dih"])
+    assert check_task(quiet, lab.store()).warnings == ()
+
+
+def test_layers_of_a_teacher_that_has_learned_have_learned_too_and_it_is_said(
+    lab: TinyTaskLab,
+) -> None:
+    spec = lab.classification(teacher=lab.learned("given"))
+    checked = check_task(spec, lab.store())
+    assert checked.has_learned
+    assert "has learned the task already, and so have the layers" in checked.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        (LABELS, LABELS),
+        (LABELS[::-1], LABELS[::-1]),
+        (("LABEL_0", "LABEL_1"), LABELS),
+    ],
+)
+def test_labels_are_put_in_the_order_of_the_teachers_head(
+    labels: tuple[str, ...], order: tuple[str, ...], lab: TinyTaskLab
+) -> None:
+    teacher = lab.learned("-".join(labels), labels)
+    assert check_task(lab.classification(teacher=teacher), lab.store()).data.labels == order
+
+
+def test_a_teacher_that_was_fine_tuned_on_this_task_is_taken(lab: TinyTaskLab) -> None:
+    teacher = lab.learned("sst-2", LABELS, task="SST-2")
+    assert check_task(lab.classification(teacher=teacher), lab.store()).has_learned
+
+
+@pytest.mark.parametrize(("asked", "length"), [(16, 16), (128, 32)])
+def test_examples_are_cut_to_what_everybody_can_read(
+    asked: int, length: int, lab: TinyTaskLab, tmp_path: Path
+) -> None:
+    """The teacher takes 64 tokens, this student 32."""
+    short = make_tiny_teacher(
+        tmp_path / "short", layers=2, hidden=24, heads=2, words=WORDS, max_positions=32
+    )
+    spec = lab.classification(student=str(short), max_length=asked)
+    assert check_task(spec, lab.store()).hyper.max_length == length
+    alone = lab.classification(max_length=asked)
+    assert check_task(alone, lab.store()).hyper.max_length == min(asked, 64)
+
+
+def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLab) -> None:
+    names = ("epochs", "finetune_epochs", "batch_size", "learning_rate")
+    open_ones = lab.classification(**dict.fromkeys(names))
+    hyper = check_task(open_ones, lab.store()).hyper
+    assert (hyper.epochs, hyper.finetune_epochs) == (20, 10)
+    assert (hyper.batch_size, hyper.learning_rate, hyper.beta) == (32, 2e-5, 0.5)
+    assert (hyper.dropout, hyper.temperature, hyper.max_steps) == (0.1, 1.0, None)
+    named = open_ones.model_copy(update={"published": "gated-cnn", "beta": 0.0, "dropout": 0.0})
+    hyper = check_task(named, lab.store()).hyper
+    assert (hyper.batch_size, hyper.learning_rate) == (64, 5e-5)
+    assert (hyper.beta, hyper.dropout) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("student", "assistant", "layers"),
+    [
+        ("first-layers:2", None, 4),
+        ("first-layers:1", None, 4),
+        ("first-layers:2", "layers:1,3,5", 3),
+    ],
+)
+def test_an_assistant_stands_half_way_or_where_it_is_asked_for(
+    student: str, assistant: str | None, layers: int, lab: TinyTaskLab
+) -> None:
+    spec = lab.classification(student=student, assistant=assistant, methods=["takd", "none"])
+    found = check_task(spec, lab.store()).assistant
+    assert found is not None
+    assert found.shape.layers == layers
+
+
+def test_spaces_are_those_of_the_labels(lab: TinyTaskLab) -> None:
+    assert space_of(check_task(lab.classification(), lab.store()).data) == Classes(2)
+    space = space_of(check_task(lab.regression(), lab.store()).data)
+    assert isinstance(space, Numbers)
+    assert 0.5 < space.deviation < 2
