@@ -115,7 +115,8 @@ class AttentionShape(Shape):
     """Mean weights of the teacher's layers over the held-out examples after an epoch."""
 
     epoch: int
-    weights: list[list[float]] = Field(description="Student layers that attend × teacher layers.")
+    layers: list[int] = Field(description="Student layers that attend, counted from 1.")
+    weights: list[list[float]] = Field(description="These layers × teacher layers.")
 
 
 class SampleShape(Shape):

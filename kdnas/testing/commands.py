@@ -30,9 +30,11 @@ class Program:
 
     Attributes:
         folder: working folder; holds ``home``, ``teacher``, ``corpus.txt`` and ``tiny.yaml``.
+        first: called in the process of every command that is forked, before the command.
     """
 
     folder: Path
+    first: Callable[[], None] | None = None
 
     @classmethod
     def make(cls, folder: Path) -> Program:
@@ -90,7 +92,7 @@ backend: {name: local, threads: 1, group_size: 1, num_workers: 1}
     def fork(self, *arguments: str, **environment: str) -> Forked:
         """Start a command quickly; none of its variables may matter to libraries as they load."""
         assert not any(name.startswith(READ_AT_LOADING) for name in environment)
-        return Forked(arguments, self.folder, self.environment | environment)
+        return Forked(arguments, self.folder, self.environment | environment, self.first)
 
     def run(self, *arguments: str, **environment: str) -> Finished:
         """Run a command to its end."""

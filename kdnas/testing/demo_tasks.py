@@ -117,6 +117,7 @@ def task_run(method: str, seed: int, *, epochs: int = 8, samples: int = 12) -> T
         attention=tuple(
             {
                 "epoch": epoch,
+                "layers": list(range(1, STUDENT_LAYERS + 1)),
                 "weights": [
                     _softmax(
                         [(layer - 6) * epoch / 12 * (one + 1) / STUDENT_LAYERS for layer in _T]

@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -56,15 +56,20 @@ class Forked:
         arguments: of the command.
         folder: in which it runs.
         environment: that it has, all of it.
+        first: called before it; a function of a module that the process can load.
     """
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        first: Callable[[], None] | None = None,
     ) -> None:
         self._printed = tempfile.TemporaryDirectory(prefix="kdnas-printed-")
         streams = [str(Path(self._printed.name) / name) for name in ("out", "err")]
         self._process: ForkServerProcess = _server().Process(
-            target=_run, args=(list(arguments), str(folder), dict(environment), streams)
+            target=_run, args=(list(arguments), str(folder), dict(environment), streams, first)
         )
         self._finished: Finished | None = None
         self._process.start()
@@ -118,7 +123,11 @@ class Forked:
 
 
 def _run(
-    arguments: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[str]
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    streams: Sequence[str],
+    first: Callable[[], None] | None,
 ) -> None:
     """Be the program: its group of processes, its environment, its streams, its end."""
     import huggingface_hub.constants
@@ -136,6 +145,8 @@ def _run(
         fork_runners()
     from kdnas.cli.main import main
 
+    if first is not None:
+        first()
     try:
         main()
     finally:

@@ -19,6 +19,8 @@ from kdnas.errors import TrainingError
 from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.models.sequence.config import SequenceConfig
 from kdnas.specs.task_distillation import METHODS
+from kdnas.taskspecific import card
+from kdnas.testing.saving_often import narrow
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
 from workers import task_distillation, task_teacher
 from workers.task_distillation import (
@@ -38,12 +40,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyTaskLab:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _narrow() -> Iterator[None]:
-    """Bi-LSTMs and gated CNNs of 16 in place of 768."""
-    usual = SequenceConfig.for_teacher.__func__  # type: ignore[attr-defined]
+def _small() -> Iterator[None]:
+    """Bi-LSTMs and gated CNNs of few numbers in place of 768, and cards without pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        narrow = classmethod(lambda cls, *a, **k: usual(cls, *a, **{"hidden": 16, **k}))
-        patch.setattr(SequenceConfig, "for_teacher", narrow)
+        patch.setattr(SequenceConfig, "for_teacher", classmethod(narrow))
+        for name in ("draw_stages", "draw_attention"):
+            patch.setattr(card, name, lambda *_: None)
         yield
 
 

@@ -68,12 +68,12 @@ export class Attention {
   #showWeights() {
     const { attention, method, seed } = this.#run;
     const slider = this.#part("epoch");
-    const { epoch, weights } = attention[Number(slider.value) - 1];
+    const { epoch, layers, weights } = attention[Number(slider.value) - 1];
     this.#part("epoch-shown").textContent = `${epoch} of ${attention.at(-1).epoch}`;
     slider.setAttribute("aria-valuetext", `epoch ${epoch}`);
     // The same tint means the same weight in every epoch.
     const high = darkest(attention.flatMap((one) => one.weights));
-    const rows = weights.map((values, i) => ({ name: String(i + 1), values }));
+    const rows = weights.map((values, i) => ({ name: String(layers[i]), values }));
     const looks = { corner: "student \\ teacher", caption: `Weights of ${method} with seed ${seed} after epoch ${epoch}`, high };
     show(this.#part("weights"), heatTable(rows, looks));
   }

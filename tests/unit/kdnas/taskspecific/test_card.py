@@ -1,0 +1,75 @@
+"""The card of a student of one task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kdnas.records import TaskRun
+from kdnas.specs.task_distillation import TaskDistillationSpec
+from kdnas.taskspecific.card import (
+    ATTENTION_PICTURE,
+    CARD_FILE,
+    REQUEST_FILE,
+    RUN_FILE,
+    STAGES_PICTURE,
+    write_card,
+)
+from kdnas.testing.demo_tasks import task_facts, task_run
+
+SPEC = TaskDistillationSpec.model_validate(
+    {
+        "name": "mine",
+        "task": "rte",
+        "data_dir": "somewhere",
+        "output": "elsewhere",
+        "threads": 3,
+        "teacher": {"ref": "bert-base-uncased", "fingerprint": "made-up-teacher"},
+        "methods": ["none", "universal-kd-il"],
+        "seeds": 5,
+        "grid": {},
+    }
+)
+
+
+def written(folder: Path, method: str) -> tuple[TaskRun, str]:
+    run = task_run(method, 2)
+    write_card(folder, SPEC, task_facts(), run)
+    return run, (folder / CARD_FILE).read_text("utf-8")
+
+
+@pytest.mark.parametrize("method", ["none", "universal-kd-il"])
+def test_it_says_how_the_student_came_about(method: str, tmp_path: Path) -> None:
+    run, text = written(tmp_path, method)
+    assert f"# RTE by {method}: first-layers:3 of bert-base-uncased" in text
+    assert f"{run.main:.4f} on dev" in text
+    assert "on 249 held-out examples; what is reported was not looked at" in text
+    for point in run.curve:
+        assert f"| {point['stage']} | {point['epoch']} | {point['loss']:.4f} |" in text
+    for layer in range(1, 13):
+        assert f"\n| {layer} | 0." in text
+    attends = method != "none"
+    assert ("## What it attended to" in text) == attends
+    assert (tmp_path / ATTENTION_PICTURE).exists() == attends
+    assert (tmp_path / STAGES_PICTURE).read_bytes()[:4] == b"\x89PNG"
+
+
+def test_numbers_lie_beside(tmp_path: Path) -> None:
+    run, _ = written(tmp_path, "universal-kd-il")
+    stored = json.loads((tmp_path / RUN_FILE).read_text("utf-8"))
+    assert stored == json.loads(json.dumps(run.to_json()))
+
+
+def test_the_request_makes_the_student_again_on_another_machine(tmp_path: Path) -> None:
+    """That of one run: what a grid chose is written out, and where things lay is not."""
+    run, text = written(tmp_path, "universal-kd-il")
+    assert f"kdnas task-distill --config {REQUEST_FILE} --data-dir DIR" in text
+    stored = json.loads((tmp_path / REQUEST_FILE).read_text("utf-8"))
+    assert not {"data_dir", "output", "threads", "name", "device"} & stored.keys()
+    read = TaskDistillationSpec.read({**stored, "data_dir": "there"}, "task-distill")
+    assert (read.methods, read.seeds, read.grid) == (("universal-kd-il",), (2,), None)
+    assert read.teacher.fingerprint is None
+    for name in ("batch_size", "learning_rate", "beta"):
+        assert getattr(read, name) == run.chosen[name]
