@@ -118,6 +118,17 @@ def test_a_step_draws_its_own_randomness(classes: TinyTask) -> None:
     assert not all(map(torch.equal, results[0], parameters(other)))
 
 
+def test_every_step_of_either_stage_drops_something_else(classes: TinyTask) -> None:
+    batch, losses = batch_of(classes), set()
+    for stage in (FIRST, SECOND):
+        for step in (0, 1):
+            run = classes.run("none")
+            run.begin(stage)
+            run.step(step, batch, None)
+            losses.add(run.mean_loss())
+    assert len(losses) == 4
+
+
 def begun(task: TinyTask, method: str = "none", **hyper: float) -> StudentRun:
     run = task.run(method, **hyper)
     run.begin(FIRST)
