@@ -23,7 +23,7 @@ DISTIL = (
     "--student", "first-layers:1", "--method", "vanilla-kd", "--name", "grid",
     "--epochs", "2", "--finetune-epochs", "1", "--teacher-epochs", "1", "--warmup-epochs", "1",
     "--grid-batch-sizes", "8,12,16", "--grid-learning-rates", "5e-3",
-    "--device", "cpu", "--threads", "1",
+    "--device", "cpu", "--threads", "2",
 )  # fmt: skip
 NUM_POINTS = 3
 
