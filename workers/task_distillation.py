@@ -49,6 +49,7 @@ from kdnas.taskspecific.teacher_outputs import (
     RunningTeacher,
     TeacherOutputs,
     run_over,
+    running_teacher,
     states_bytes,
 )
 from kdnas.taskspecific.training import HeldOut, RunProgress, Training
@@ -188,9 +189,7 @@ def _with_outputs(
     loaded = load_task_model(model, data.task, data.labels, 0.0, spec.teacher.seed)
     encoding = TextEncoding(loaded, data.labels, checked.hyper.max_length)
     tuning = for_tuning(data)
-    network = network_of(loaded)
-    network.model.to(checked.device).eval().requires_grad_(False)
-    teacher = RunningTeacher(network, checked.device, checked.dtype)
+    teacher = running_teacher(network_of(loaded), checked.device, checked.dtype)
     train = _part(tuning.train, encoding, data)
     held_out = _part(tuning.evaluations[TUNING_SET], encoding, data)
     scored = {name: _part(part, encoding, data) for name, part in data.evaluations.items()}

@@ -117,6 +117,11 @@ class Family:
         return self.final is not None
 
     @property
+    def has_bert_layers(self) -> bool:
+        """Whether a layer consists of modules that are called and used as BERT's are."""
+        return self.silent == _BERT_SILENT
+
+    @property
     def feed_forward_entry(self) -> str:
         """Path inside a layer to the module that is given the states behind the attention."""
         return self.norms[1] if self.normalises_first else self.inner

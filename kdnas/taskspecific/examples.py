@@ -39,6 +39,10 @@ class Examples:
         """Tokens of each, (N,)."""
         return np.array([len(ids) for ids in self.input_ids], np.int64)
 
+    def words(self) -> Indices:
+        """All token ids that a batch can have, padding included: sorted, (R,)."""
+        return np.unique(np.concatenate([*self.input_ids, np.array([self.pad_id])]))
+
     def batch(self, indices: Indices) -> TaskBatch:
         """Fetch examples and pad them on the right, in the order of ``indices``.
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from kdnas.models.families import Family
+from kdnas.models.first_token import FirstTokenPass
 from kdnas.models.sequence.pooling import AttentionSum
 from kdnas.taskspecific.methods.base import NetworkShape
 from kdnas.taskspecific.outputs import NetworkOutputs
@@ -28,6 +29,9 @@ class LayeredNetwork(Protocol):
     def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
         """Run a batch: logits (B, K), and what a vector is made of behind each layer."""
 
+    def words(self) -> nn.Embedding | None:
+        """The table of word embeddings, if it is read by looking words up and in no other way."""
+
     def poolers(self) -> nn.ModuleList:
         """Make what turns that into a vector (B, D), a module for each inner layer."""
 
@@ -42,13 +46,14 @@ class TransformerNetwork:
     """
 
     def __init__(self, model: nn.Module, family: Family, taken: Collection[str]) -> None:
-        self.model, self._taken = model, taken
+        self.model, self._taken, self._family = model, taken, family
         encoder = model.get_submodule(str(model.base_model_prefix))
         layers = [*family.transformer_layers(encoder)]
         layers[-1] = family.encoder_output(encoder)
         config: Any = model.config
         width = int(family.axes(config)["hidden"])
         self.shape = NetworkShape(len(layers), width)
+        self._first = FirstTokenPass(model, family) if FirstTokenPass.serves(family) else None
         self._kept: dict[int, Tensor] = {}
         for number, layer in enumerate(layers):
             layer.register_forward_hook(self._keep(number))
@@ -62,12 +67,22 @@ class TransformerNetwork:
     def read(self, inputs: Mapping[str, Tensor]) -> tuple[Tensor, list[Any]]:
         """Logits, and the first token's state behind each layer, (B, D) each."""
         given = {name: tensor for name, tensor in inputs.items() if name in self._taken}
+        mask = inputs["attention_mask"]
+        if self._first is not None and FirstTokenPass.reads(mask):
+            given.pop("attention_mask")
+            return self._first(given, mask)
         logits = self.model(**given)["logits"]
-        first = inputs["attention_mask"].argmax(1)  # padding may come first
+        first = mask.argmax(1)  # padding may come first
         rows = torch.arange(len(first), device=first.device)
         states = [self._kept[number][rows, first] for number in range(self.shape.layers)]
         self._kept.clear()
         return logits, states
+
+    def words(self) -> nn.Embedding | None:
+        """That of the encoder."""
+        encoder = self.model.get_submodule(str(self.model.base_model_prefix))
+        table = encoder.get_submodule(self._family.words)
+        return table if type(table) is nn.Embedding else None
 
     def poolers(self) -> nn.ModuleList:
         """The states are vectors already."""
@@ -102,6 +117,10 @@ class SequenceNetwork:
         *inner, _ = output.hidden_states
         pooled, self._pooled = self._pooled, None
         return output.logits, [*((states, mask.bool()) for states in inner), pooled]
+
+    def words(self) -> nn.Embedding | None:
+        """None is trained."""
+        return None
 
     def poolers(self) -> nn.ModuleList:
         """An attention sum for each inner layer."""

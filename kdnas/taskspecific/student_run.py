@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from kdnas.distill.numerics import Device, autocast, derived_seed
 from kdnas.distill.parameter_groups import parameter_groups
 from kdnas.distill.schedule import linear_warmup_decay
 from kdnas.errors import TrainingError
+from kdnas.models.quick_dropout import quick_dropout
 from kdnas.taskspecific.examples import TaskBatch
 from kdnas.taskspecific.methods.base import Method
 from kdnas.taskspecific.networks import TaskStudent
 from kdnas.taskspecific.outputs import NetworkOutputs
+from kdnas.taskspecific.read_words import ReadWords
 from kdnas.taskspecific.stages import Hyperparameters, Stage
 from kdnas.taskspecific.teacher_outputs import TeacherOutputs
 
@@ -85,6 +89,12 @@ class StudentRun:
         self._since = 0
         self._stage: Stage | None = None
         self._optimizer: torch.optim.Optimizer
+        self._read: NDArray[np.int64] | None = None
+        self._words: ReadWords | None = None
+
+    def reads_only(self, words: NDArray[np.int64]) -> None:
+        """Say which token ids batches can have, padding included; to be said before a stage."""
+        self._read = words
 
     def begin(self, stage: Stage) -> None:
         """Begin a stage, with an optimiser and a schedule of its own.
@@ -92,6 +102,11 @@ class StudentRun:
         What is learned beside the student stays as it is after the first.
         """
         learned = [*self.student.model.parameters()]
+        self.write_back()
+        table = self.student.network.words()
+        if table is not None and self._read is not None and table.weight.requires_grad:
+            self._words = ReadWords(table, self._read)
+            learned = [self._words.weight if p is table.weight else p for p in learned]
         if stage.number == 1:
             learned += [*self.student.thrown_away(), *self.method.parameters()]
         self._parameters = [p for p in learned if p.requires_grad]
@@ -118,7 +133,9 @@ class StudentRun:
         """
         stage = self._begun()
         self.student.train()
-        with self._own_randomness(stage, step), autocast(self._device, self._dtype):
+        looked_up = nullcontext() if self._words is None else self._words.looked_up()
+        randomness = self._own_randomness(stage, step)
+        with randomness, looked_up, autocast(self._device, self._dtype):
             own = self.student(batch.inputs)
         loss: Any = self._loss(stage, step, own, batch, said)
         loss.backward()
@@ -131,6 +148,8 @@ class StudentRun:
             nn.utils.clip_grad_norm_(self._parameters, self.hyper.max_grad_norm, foreach=True)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+        if self._words is not None:
+            self._words.decays(1 - rate * self.hyper.weight_decay)
         self._losses += loss.detach()
         self._since += 1
 
@@ -147,6 +166,11 @@ class StudentRun:
         share = stage.epoch_of(step) / stage.epochs
         loss: Tensor = self.method(own, said, batch.labels, share)
         return loss
+
+    def write_back(self) -> None:
+        """Bring the student up to date at the end of an epoch, before it is read."""
+        if self._words is not None:
+            self._words.write_back(others=True)
 
     def end_epoch(self, done: int, logits: Tensor, score: Callable[[Tensor], float]) -> None:
         """Note an epoch, and keep its weights if it is the best so far.
@@ -193,9 +217,12 @@ class StudentRun:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step and the result depend on."""
-        best = self.best
+        best, words = self.best, self._words
+        if words is not None:
+            words.write_back(others=False)
         return {
             "student": self.student.state_dict(),
+            "decay": 1.0 if words is None else words.decay,
             "method": self.method.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "losses": float(self._losses),
@@ -210,6 +237,9 @@ class StudentRun:
         """Go on in a stage where :meth:`state_dict` left off."""
         self.begin(stage)
         self.student.load_state_dict(state["student"])
+        if self._words is not None:
+            self._words.read_again()
+            self._words.decay = state["decay"]
         self.method.load_state_dict(state["method"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._losses.fill_(state["losses"])
@@ -227,9 +257,14 @@ class StudentRun:
     def _own_randomness(self, stage: Stage, step: int) -> Iterator[None]:
         """Draw dropout masks from the step's own seed, whoever else is in the process."""
         module = torch.cuda if self._device == "cuda" else torch
-        others = module.get_rng_state()
-        module.manual_seed(derived_seed("dropout", self._seed, stage.number, step))
+        others, seed = (
+            module.get_rng_state(),
+            derived_seed("dropout", self._seed, stage.number, step),
+        )
+        module.manual_seed(seed)
+        quick = quick_dropout(self.student, seed) if self._device == "cpu" else nullcontext()
         try:
-            yield
+            with quick:
+                yield
         finally:
             module.set_rng_state(others)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kdnas.distill.numerics import Device, autocast
 from kdnas.taskspecific.examples import Examples, TaskBatch
@@ -65,6 +65,30 @@ class RunningTeacher:
         with torch.no_grad():
             layers = None if self.classifiers is None else self.classifiers(vectors)
         return NetworkOutputs(logits.float(), layers, vectors)
+
+
+def running_teacher(
+    network: LayeredNetwork,
+    device: Device,
+    dtype: str,
+    classifiers: PseudoClassifiers | None = None,
+) -> RunningTeacher:
+    """Let a network be asked: frozen, in eval mode, on a device, its products ready in a format.
+
+    In bfloat16 the matrices are rounded here, once, and not by each pass; they come out the same.
+
+    Args:
+        network: a classifier that nobody trains or saves any more.
+        device: where it is to run.
+        dtype: of its matrix products.
+        classifiers: its pseudo-classifiers, where they are needed.
+    """
+    network.model.to(device).eval().requires_grad_(False)
+    if dtype == "bfloat16":
+        for module in network.model.modules():
+            if type(module) is nn.Linear:  # a precise one stays as it is
+                module.to(torch.bfloat16)
+    return RunningTeacher(network, device, dtype, classifiers)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kdnas.allocator import keep_freed_memory
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.numerics import Device, derived_seed
 from kdnas.taskspecific.examples import Examples
@@ -104,6 +105,10 @@ class Training:
         self.stages = stages_of(hyper, batches)
         self.total_steps = sum(stage.steps for stage in self.stages)
         self.seconds = 0.0
+        for run in runs:
+            run.reads_only(examples.words())
+        if device == "cpu":
+            keep_freed_memory()
 
     def run(
         self,
@@ -172,6 +177,7 @@ class Training:
 
     def _end_epoch(self, stage: Stage, done: int) -> None:
         for run in self.runs:
+            run.write_back()
             own = outputs_of(run.student, self.held_out.examples, self._device)
             run.end_epoch(done, own.logits, self.held_out.score)
             if stage.number == 1 and self.held_out.teacher is not None:

@@ -77,3 +77,8 @@ def test_in_order_the_longest_come_first() -> None:
     made = examples([3, 9, 1, 9, 5])
     batches = made.in_order(2)
     assert [batch.tolist() for batch in batches] == [[1, 3], [4, 0], [2]]
+
+
+def test_all_words_of_the_batches_are_known() -> None:
+    made = examples([3, 1, 2])
+    assert made.words().tolist() == [1, 2, 3, PAD, 101, 201, 202]

@@ -17,6 +17,7 @@ from kdnas.taskspecific.teacher_outputs import (
     KeptTeacher,
     RunningTeacher,
     run_over,
+    running_teacher,
     states_bytes,
 )
 from kdnas.testing.tiny_task_training import (
@@ -138,3 +139,19 @@ def test_a_lookup_does_not_copy_labels_around() -> None:
 
 def test_states_take_four_bytes_a_number() -> None:
     assert states_bytes(1000, 12, 768) == 1000 * 12 * 768 * 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_that_are_ready_say_the_same_to_the_bit(
+    dtype: str, running: RunningTeacher
+) -> None:
+    batch = EXAMPLES.batch(CHOSEN)
+    wanted = replace(running, dtype=dtype).of(batch)
+    made = running_teacher(tiny_teacher_network().network, "cpu", dtype, HEADS)
+    said = made.of(batch)
+    for name in ("logits", "layers", "states"):
+        assert torch.equal(getattr(said, name), getattr(wanted, name))
+    parameters = list(made.network.model.parameters())
+    assert not any(p.requires_grad for p in parameters)
+    assert not made.network.model.training
+    assert any(p.dtype == torch.bfloat16 for p in parameters) == (dtype == "bfloat16")
