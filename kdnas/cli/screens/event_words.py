@@ -80,6 +80,13 @@ def _distillation_progress(p: Payload) -> str:
     return said if relative is None else f"{said}, held-out loss {fixed(relative)}"
 
 
+def _task_trial(p: Payload) -> str:
+    beta = "" if p.get("beta") is None else f", β {p['beta']}"
+    point = f"batch {p['batch_size']}, rate {p['learning_rate']}{beta}"
+    ending = " diverged" if p["held_out"] is None else f": held out {fixed(p['held_out'])}"
+    return f"Trial {p['done']} of {p['total']} of the grid of {p['method']}: {point}{ending}"
+
+
 def _task_run(p: Payload) -> str:
     called = f"{p['method']} seed {p['seed']}"
     if p.get("error"):
@@ -99,6 +106,7 @@ SENTENCES: Final[Mapping[str, Callable[[Payload], str]]] = {
     "candidate_finished": _candidate_finished,
     "episode_finished": _episode_finished,
     "distillation_progress": _distillation_progress,
+    "task_distillation_trial": _task_trial,
     "task_distillation_run": _task_run,
     "pipeline_status": lambda p: f"The pipeline is {p['status']}{_because(p)}",
     "pipeline_stage": lambda p: (

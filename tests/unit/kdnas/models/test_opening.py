@@ -27,7 +27,8 @@ def test_config_json_says_which_kind_it_is(tmp_path: Path) -> None:
     loaded = load_model(student)
     assert not any(p.requires_grad for p in loaded.parameters())
     ids = torch.tensor([[2, 20, 3]])
-    assert torch.equal(loaded(ids).logits, made(ids).logits)
+    with torch.no_grad():  # with a gradient torch takes another LSTM, that rounds otherwise
+        assert torch.equal(loaded(ids).logits, made(ids).logits)
     for handle in (teacher, student):
         assert load_tokenizer(handle)("a")["input_ids"] == [2, 16, 3]
 
