@@ -574,6 +574,7 @@ def test_candidates_are_sorted_filtered_and_paged(page: Page, service: Service) 
     expect(rows).to_have_count(25)
     rewards = [float(text) for text in column(page, "#candidates", 3)]
     assert rewards == sorted(rewards, reverse=True)
+    expect(rows.filter(has_text="≈ best").first).to_be_visible()  # marked after they are shown
     first = column(page, "#candidates", 1)
 
     page.locator("#candidates").get_by_role("button", name="Next").click()
