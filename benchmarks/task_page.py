@@ -271,6 +271,7 @@ def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | 
     planned = sum(part.seeds * len(part.methods) for part in PARTS)
     hours = sum(row["seconds"] for row in all_rows) / 3600
     first = all_rows[0]
+    epochs = ", ".join(f"{count} ({task})" for task, count in TEACHER_EPOCHS.items())
     lines = [
         "# Distillation for one task: what each method is worth",
         "",
@@ -280,8 +281,8 @@ def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | 
         "training part, and nothing else is chosen. Intervals (95 %) hold for other examples and "
         "other seeds; differences are between runs of the same seeds on the same examples.",
         "",
-        "The teacher is `minilm` (6 layers, 384 wide), fine-tuned with a rate of 5e-5 for 10 "
-        "epochs; the student its first 3 layers. The paper's teachers have 12 and 24 layers and "
+        "The teacher is `minilm` (6 layers, 384 wide), fine-tuned with a rate of "
+        f"{TEACHER_RATE:g} for {epochs} epochs; the student its first 3 layers. The paper's teachers have 12 and 24 layers and "
         "are many times larger, and its students have learned for 20 + 10 epochs with settings of "
         "a grid; here it is fewer, said below, with those published "
         f"(Tables 7 and 9). Format {first['settings']['dtype']}, {first['machine']}.",
