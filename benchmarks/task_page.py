@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from quality_page import DRAWS, interval
 from study_files import JsonLines, publish
-from task_study import PARTS, Part
+from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part
 
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.scoring.tally import Tally, average, tally
@@ -282,9 +282,9 @@ def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | 
         "other seeds; differences are between runs of the same seeds on the same examples.",
         "",
         "The teacher is `minilm` (6 layers, 384 wide), fine-tuned with a rate of "
-        f"{TEACHER_RATE:g} for {epochs} epochs; the student its first 3 layers. The paper's teachers have 12 and 24 layers and "
-        "are many times larger, and its students have learned for 20 + 10 epochs with settings of "
-        "a grid; here it is fewer, said below, with those published "
+        f"{TEACHER_RATE:g}, for {epochs} epochs; the student its first 3 layers. The paper's "
+        "teachers have 12 and 24 layers and are many times larger, and its students have learned "
+        "for 20 + 10 epochs with settings of a grid; here it is fewer, with those published "
         f"(Tables 7 and 9). Format {first['settings']['dtype']}, {first['machine']}.",
         "",
         "## What the paper predicts",
