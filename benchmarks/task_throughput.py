@@ -581,7 +581,8 @@ def report(result: dict[str, Any]) -> str:
     return f"""# Throughput of distillation for one task
 
 TextBrewer 0.2.1 and ours: MiniLM (6 × 384) with a head as teacher, its first three layers as
-student (dropout 0.1), RTE and CoLA, on one thread of {result["machine"]}. Figures are real tokens
+student (dropout 0.1), {" and ".join(result["same_gradients"])}, on one thread of
+{result["machine"]}. Figures are real tokens
 of the training examples, padding not counted, a second of processor time, of all students of a row
 together; medians of {result["rounds"]} rounds of {result["steps"]} steps in which rows take turns,
 with 95 % bootstrap intervals; the last column is by the clock, which others on the machine disturb.
@@ -627,7 +628,7 @@ and memory:
 {sections}
 
 Made with `python benchmarks/task_throughput.py --data-dir ./glue --output
-docs/results/task_throughput`.
+docs/results/task_throughput {result["options"]}`.
 """
 
 
@@ -662,6 +663,8 @@ def main() -> None:
     result: dict[str, Any] = {
         "machine": hardware_name("cpu").removeprefix("cpu:"),
         "engine_version": ENGINE_VERSION,
+        "options": f"--tasks {' '.join(given.tasks)} --batch-sizes "
+        f"{' '.join(map(str, given.batch_sizes))} --steps {given.steps} --rounds {given.rounds}",
         "steps": given.steps,
         "rounds": given.rounds,
         "same_gradients": {},
