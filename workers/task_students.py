@@ -60,7 +60,6 @@ class StudentPlan:
         data: of the task.
         shape: of the student.
         start: how it starts, in words.
-        max_length: tokens of an example.
     """
 
     choice: StudentChoice
@@ -68,7 +67,6 @@ class StudentPlan:
     data: TaskData
     shape: NetworkShape
     start: str
-    max_length: int
 
     @property
     def kind(self) -> str:
@@ -157,7 +155,7 @@ def plan_student(
     """
 
     def plan(origin: TeacherHandle, shape: NetworkShape, start: str) -> StudentPlan:
-        return StudentPlan(choice, origin, data, shape, start, max_length)
+        return StudentPlan(choice, origin, data, shape, start)
 
     width = teacher.shape.hidden
     match choice:

@@ -173,18 +173,15 @@ class TaskStudent(nn.Module):
             torch.manual_seed(seed)
             needed = classifies_layers or reads_states
             self.poolers = network.poolers() if needed else nn.ModuleList()
-            self.classifiers = nn.ModuleList(
-                nn.Linear(shape.width, outputs) for _ in range(shape.layers - 1)
-            )
+            count = shape.layers - 1 if classifies_layers else 0
+            self.classifiers = nn.ModuleList(nn.Linear(shape.width, outputs) for _ in range(count))
         for classifier in self.classifiers:
             nn.init.constant_(classifier.bias, centre)  # type: ignore[arg-type]
-        if not classifies_layers:
-            self.classifiers = nn.ModuleList()
 
     def forward(self, inputs: Mapping[str, Tensor]) -> NetworkOutputs:
         """Run a batch of inputs (B, T)."""
         logits, read = self.network.read(inputs)
-        if not len(self.poolers) and not (self.classifies_layers or self.reads_states):
+        if not (self.classifies_layers or self.reads_states):
             return NetworkOutputs(logits)
         inner = [pool(layer) for pool, layer in zip(self.poolers, read, strict=False)]
         layers = None
