@@ -10,17 +10,15 @@ from typing import Any, Literal
 
 from kdnas.distill.numerics import Device, choose_device, choose_dtype
 from kdnas.errors import SpecError, TaskDataError
-from kdnas.evaluation.data.choosing import chosen_tasks
+from kdnas.evaluation.data.choosing import chosen_tasks, plan_to_distil
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.saving import SavedTask, read_saved_task
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
-from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.teacher import TeacherHandle, open_teacher, prepare_teacher
 from kdnas.models.teacher_files import named_folder
 from kdnas.reach import ANYWHERE, Reach
-from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec, TaskTeacherSpec
 from kdnas.specs.task_student import LayersOfTeacher, StudentChoice, parse_student
 from kdnas.store import Store
@@ -139,16 +137,9 @@ def task_of(spec: TaskDistillationSpec) -> Task:
     Raises:
         SpecError: an unknown one, or of a kind that is not learned so.
     """
+    (task,) = chosen_tasks(plan_to_distil(spec))
     if spec.own is not None:
-        own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
-        (task,) = chosen_tasks(EvaluationPlanSpec(suite=OWN_SUITE, data_dir=spec.data_dir, own=own))
         return task
-    task = find_task(spec.task)
-    if not task.is_distilled_for:
-        raise SpecError(
-            f"task {task.name} is of kind {task.kind}, and students learn classifications and "
-            f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"
-        )
     return replace(task, main_metric="accuracy") if task.main_metric == "f1" else task
 
 

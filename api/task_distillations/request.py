@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from api.inputs.data_roots import check_folder, check_model, check_output
-from kdnas.errors import SpecError
-from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
-from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.specs.task_student import StudentFolder, parse_student
@@ -49,18 +47,7 @@ def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
         RequestError: a folder of the data is out of reach.
         TaskDataError: there are no data.
     """
-    if spec.own is not None:
-        own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
-        plan = EvaluationPlanSpec(suite=OWN_SUITE, own=own, data_dir=spec.data_dir)
-    else:
-        task = find_task(spec.task)
-        if not task.is_distilled_for:
-            raise SpecError(
-                f"task {task.name} is no classification or regression to be learned, so nothing "
-                "can be distilled for it; name another"
-            )
-        plan = EvaluationPlanSpec(suite=task.suite, tasks=(task.name,), data_dir=spec.data_dir)
-    tasks_with_data(plan, reach)
+    tasks_with_data(plan_to_distil(spec), reach)
 
 
 def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from kdnas.evaluation.tasks.registry import SUITES, find_task
 from kdnas.evaluation.tasks.task import Task, own_task
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
+from kdnas.specs.task_distillation import TaskDistillationSpec
 
 
 def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
@@ -50,6 +51,24 @@ def _own(spec: EvaluationPlanSpec) -> Task:
             "another name in own.name"
         )
     return task
+
+
+def plan_to_distil(spec: TaskDistillationSpec) -> EvaluationPlanSpec:
+    """Return the task of distillations for one task, as an evaluation of it alone names it.
+
+    Raises:
+        SpecError: an unknown one, or of a kind that is not learned so.
+    """
+    if spec.own is not None:
+        own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
+        return EvaluationPlanSpec(suite=OWN_SUITE, data_dir=spec.data_dir, own=own)
+    task = find_task(spec.task)
+    if not task.is_distilled_for:
+        raise SpecError(
+            f"task {task.name} is of kind {task.kind}, and students learn classifications and "
+            f"regressions here; evaluate it with `kdnas evaluate --suite {task.suite}`"
+        )
+    return EvaluationPlanSpec(suite=task.suite, tasks=(task.name,), data_dir=spec.data_dir)
 
 
 def tasks_with_data(spec: EvaluationPlanSpec, reach: Reach = ANYWHERE) -> tuple[Task, ...]:

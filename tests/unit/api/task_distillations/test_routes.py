@@ -182,7 +182,7 @@ def report_order(client: TestClient) -> list[str]:
     [
         ({}, "task"),
         ({"task": "nothing"}, "unknown task 'nothing'"),
-        ({"task": "NER"}, "is no classification or regression"),
+        ({"task": "NER"}, "NER is of kind tagging, and students learn classifications"),
         ({"task": "RTE", "methods": ["magic"]}, "methods"),
         ({"task": "RTE", "methods": ["none", "none"]}, "give each once"),
         ({"task": "RTE", "data_dir": "/etc"}, "data_dir '/etc' is outside KDNAS_DATA_ROOTS"),
