@@ -23,7 +23,8 @@ from kdnas import ENGINE_VERSION
 from kdnas.latency.measure import hardware_name
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec
-from workers.task_distillation import FinishedTaskRun, ReadyTask, TaskProgress, prepare_for_task
+from workers.task.ready import ReadyTask, TaskProgress, prepare_for_task
+from workers.task.runs import FinishedTaskRun, do_run
 
 TRANSFORMER_METHODS: Final = tuple(name for name in METHODS if name != "universal-kd-ca")
 THREE: Final = ("none", "vanilla-kd", "universal-kd-il")
@@ -174,7 +175,7 @@ def run(data_dir: Path, path: Path, parts: tuple[Part, ...], minutes: float) -> 
                         return
                     ready[part.name] = found
                 folder = work / f"{part.name}-{method}-{seed}"
-                finished = ready[part.name].run(method, seed, folder, tell, over)
+                finished = do_run(ready[part.name], method, seed, folder, tell, over)
                 if finished is None:
                     return
                 with FileLock(work / "results.lock"):

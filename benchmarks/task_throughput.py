@@ -56,9 +56,9 @@ from kdnas.taskspecific.teacher_outputs import (
     running_teacher,
 )
 from kdnas.taskspecific.training import HeldOut, Training
-from workers.task_distillation import ReadyTask, prepare_for_task
-from workers.task_request import CheckedTask
-from workers.task_students import network_of
+from workers.task.ready import ReadyTask, prepare_for_task
+from workers.task.request import CheckedTask
+from workers.task.students import network_of
 
 STUDENT: Final = "first-layers:3"
 TEACHER: Final = {"ref": "minilm", "epochs": 0.05}

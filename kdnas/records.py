@@ -642,7 +642,7 @@ class TaskRun:
             teacher layer says) and ``weights`` (of the last attending student layer) at the end of
             the first stage; empty where there is no attention.
         steps: optimiser steps made.
-        seconds: of training and scoring, over all interruptions.
+        seconds: of training, over all interruptions; of runs beside each other an equal share.
         error: why it came to nothing; all scores are then empty.
     """
 

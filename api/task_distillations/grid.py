@@ -17,7 +17,7 @@ from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_t
 from kdnas.taskspecific.stages import Hyperparameters
 
 if TYPE_CHECKING:
-    from workers.task_distillation import ReadyTask
+    from workers.task.ready import ReadyTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def chosen_hyper(
             on_progress(GridProgress(method, len(trials), grid["points"], trial))
 
         if not {trial.point for trial in trials} >= set(ready.checked.points(method)):
-            from workers.task_grid import try_task_grid  # Ray is loaded where work is done
+            from workers.task.grid import try_task_grid  # Ray is loaded where work is done
 
             on_progress(GridProgress(method, len(trials), grid["points"]))
             tried = try_task_grid(

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from api.jobs.context import JobContext, StoppedError
@@ -27,7 +28,8 @@ from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.store import Store
 
 if TYPE_CHECKING:
-    from workers.task_distillation import ReadyTask, TaskProgress
+    from workers.task.ready import ReadyTask, TaskProgress
+    from workers.task.runs import Outcome
 
 NOTED_SECONDS = 2.0
 """So often at most an event says how far a run is."""
@@ -61,7 +63,7 @@ def create_task_distillation(
         ConflictError: its name is taken.
         RequestError: anything in the request that cannot be done, or an output that is used.
     """
-    from workers.task_request import check_task
+    from workers.task.request import check_task
 
     whole = with_whole_paths(spec)
     check_outputs(whole)
@@ -109,12 +111,14 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
     """Do the work of distillations for a task on whose job this process is at work.
 
     Every seed is done by all methods before the next one, so that there is soon something to
-    compare.
+    compare. Methods for which the teacher has to be run learn beside each other.
 
     Raises:
         StoppedError: they were to stop.
         KdnasError: whatever kept them from going on.
     """
+    from workers.task.runs import groups_of
+
     database, settings = context.database, context.settings
     stored = TaskDistillationSpec.read(dict(context.spec), context.called)
     check_outputs(stored, settings, context.id)
@@ -126,11 +130,13 @@ def run_in(context: JobContext, watchers: TaskWatchers = TaskWatchers()) -> None
     context.progress(len(done), total)
     context.end_preparation("training")
     for seed in spec.seeds:
-        for method in spec.methods:
-            if (method, seed) not in done:
-                progress = _Progress(context, watchers, method, seed, len(done), total)
-                watchers.run(_store_run(context, _trained(context, ready, progress)))
-                done.add((method, seed))
+        for group in groups_of(ready):
+            methods = tuple(method for method in group if (method, seed) not in done)
+            if methods:
+                progress = _Progress(context, watchers, methods, seed, len(done), total)
+                for run in _store_runs(context, _trained(context, ready, progress)):
+                    watchers.run(run)
+                    done.add((run.method, seed))
                 context.progress(len(done), total)
                 context.check()
     with database.read() as session:
@@ -152,7 +158,7 @@ def _prepare_stored(
         StoppedError: they were to stop meanwhile.
         SpecError: they would be others than when they began.
     """
-    from workers.task_distillation import prepare_for_task
+    from workers.task.ready import prepare_for_task
 
     def tell(progress: TaskProgress) -> None:
         share = progress.done / progress.total if progress.total else None
@@ -201,38 +207,57 @@ def _deciding(facts: TaskFacts) -> dict[str, Any]:
     }
 
 
-def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> TaskRun:
-    """Do one run and keep its predictions; one that cannot be trained says why.
+def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> list[TaskRun]:
+    """Do runs beside each other and keep their predictions; one that cannot be trained says why.
 
-    Before the first run of a method its grid is tried, if there is one.
+    Before the first run of a method its grid is tried, if there is one; such a run is alone.
 
     Raises:
-        StoppedError: it was to stop, after a checkpoint.
+        StoppedError: they were to stop, after a checkpoint.
     """
-    method, seed = progress.method, progress.seed
-    folder = task_run_folder(context.settings, context.id, method, seed)
+    from workers.task.runs import do_runs
+
+    first, seed = progress.methods[0], progress.seed
+    folders = {
+        method: task_run_folder(context.settings, context.id, method, seed)
+        for method in progress.methods
+    }
+    outcomes: dict[str, Outcome] | None
     try:
-        hyper = chosen_hyper(context, ready, method, seed, progress.of_grid)
-        with training_lock():
-            finished = ready.run(method, seed, folder, progress, context.should_stop, hyper)
+        hyper = chosen_hyper(context, ready, first, seed, progress.of_grid)
     except TrainingError as error:
-        context.check_lease()
-        context.warn(f"{method} with seed {seed} failed: {error}")
-        shutil.rmtree(folder, ignore_errors=True)  # its checkpoints lead to the same again
-        return TaskRun(method, seed, error=str(error))
-    if finished is None:
+        outcomes = {first: error}
+    else:
+        with training_lock():
+            outcomes = do_runs(ready, folders, seed, progress, context.should_stop, hyper)
+    if outcomes is None:
         raise StoppedError
     context.check_lease()
-    write_predictions(folder, finished.result)
-    return finished.run
+    return [
+        _kept(context, method, seed, folders[method], outcome)
+        for method, outcome in outcomes.items()
+    ]
 
 
-def _store_run(context: JobContext, run: TaskRun) -> TaskRun:
+def _kept(context: JobContext, method: str, seed: int, folder: Path, outcome: Outcome) -> TaskRun:
+    """Keep the predictions of a run that has come to its end."""
+    if isinstance(outcome, TrainingError):
+        context.warn(f"{method} with seed {seed} failed: {outcome}")
+        shutil.rmtree(folder, ignore_errors=True)  # its checkpoints lead to the same again
+        return TaskRun(method, seed, error=str(outcome))
+    write_predictions(folder, outcome.result)
+    return outcome.run
+
+
+def _store_runs(context: JobContext, runs: list[TaskRun]) -> list[TaskRun]:
+    """Store runs that were done beside each other: all of them, or none if this is killed."""
     with context.database.write() as session:
-        task_distillations.add_run(session, context.id, run)
-    about = {name: getattr(run, name) for name in ("method", "seed", "main", "held_out", "error")}
-    context.event("run", about)
-    return run
+        for run in runs:
+            task_distillations.add_run(session, context.id, run)
+    for run in runs:
+        shown = ("method", "seed", "main", "held_out", "error")
+        context.event("run", {name: getattr(run, name) for name in shown})
+    return runs
 
 
 class _Progress:
@@ -241,8 +266,8 @@ class _Progress:
     Args:
         context: of the job.
         watchers: who is told as well, of all of it.
-        method: of the run.
-        seed: of the run.
+        methods: of the runs.
+        seed: of them.
         done: runs that are done.
         total: runs that there are.
     """
@@ -251,12 +276,12 @@ class _Progress:
         self,
         context: JobContext,
         watchers: TaskWatchers,
-        method: str,
+        methods: tuple[str, ...],
         seed: int,
         done: int,
         total: int,
     ) -> None:
-        self.method, self.seed = method, seed
+        self.methods, self.seed = methods, seed
         self._context, self._watchers = context, watchers
         self._done, self._total = done, total
         self._phase, self._at = "", 0.0
@@ -272,7 +297,8 @@ class _Progress:
             return
         self._phase, self._at = progress.phase, now
         told = {name: getattr(progress, name) for name in ("phase", "done", "total", "loss")}
-        self._context.event("progress", {"method": self.method, "seed": self.seed, **told})
+        of = {"method": ", ".join(self.methods), "seed": self.seed}
+        self._context.event("progress", {**of, **told})
 
     def of_grid(self, progress: GridProgress) -> None:
         """Take note of how far the trials are that decide what the run is trained with."""

@@ -65,6 +65,7 @@ class StudentRun:
             ``weights``.
         samples: see :class:`~kdnas.records.TaskRun`.
         best: the epoch to take.
+        error: why it came to nothing, if it diverged.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class StudentRun:
         self.attention: list[dict[str, Any]] = []
         self.samples: list[dict[str, Any]] = []
         self.best: Best | None = None
+        self.error: TrainingError | None = None
         self._seed, self._device, self._dtype = seed, device, dtype
         self._losses = torch.zeros((), dtype=torch.float64, device=device)
         self._since = 0
@@ -230,6 +232,7 @@ class StudentRun:
             "curve": list(self.curve),
             "attention": list(self.attention),
             "samples": list(self.samples),
+            "error": None if self.error is None else str(self.error),
             "best": best and [best.score, best.stage, best.epoch, best.weights],
         }
 
@@ -247,6 +250,7 @@ class StudentRun:
         self.curve, self.attention = state["curve"], state["attention"]
         self.samples = state["samples"]
         self.best = Best(*state["best"]) if state["best"] else None
+        self.error = TrainingError(state["error"]) if state.get("error") else None
 
     def _begun(self) -> Stage:
         if self._stage is None:

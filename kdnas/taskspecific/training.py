@@ -13,6 +13,7 @@ from torch import Tensor
 from kdnas.allocator import keep_freed_memory
 from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.numerics import Device, derived_seed
+from kdnas.errors import TrainingError
 from kdnas.taskspecific.examples import Examples
 from kdnas.taskspecific.networks import TaskStudent
 from kdnas.taskspecific.outputs import NetworkOutputs
@@ -37,7 +38,7 @@ class RunProgress:
         epoch: of the stage, from 1 on.
         done: steps of both stages.
         total: of both stages.
-        loss: mean training loss of the first run's epoch so far.
+        loss: mean training loss of the epoch so far, of the first run that has not diverged.
     """
 
     stage: int
@@ -124,8 +125,10 @@ class Training:
         Returns:
             False if it was stopped, after a checkpoint.
 
+        A run that diverges has an ``error``, and the others go on without it; where no run is left
+        the training is over.
+
         Raises:
-            TrainingError: a run diverged.
             StoreError: a checkpoint cannot be written or read.
         """
         began, before = time.monotonic(), 0.0
@@ -137,7 +140,7 @@ class Training:
         saved = time.monotonic()
         for stage in self.stages[first.number - 1 :]:
             if stage is not first or state is None:
-                for run in self.runs:
+                for run in self._going():
                     run.begin(stage)
                 done = 0
             plan = self.examples.plan(
@@ -146,9 +149,11 @@ class Training:
             for step in range(done, stage.steps):
                 self._step(stage, step, plan.batch_indices(step))
                 done = step + 1
-                loss = self.runs[0].mean_loss()
+                loss = self._going()[0].mean_loss()
                 if stage.ends_epoch(done):
                     self._end_epoch(stage, done)
+                if not self._going():
+                    return True
                 made = done + (self.stages[0].steps if stage.number == 2 else 0)
                 self.seconds = before + time.monotonic() - began
                 epoch = stage.epoch_of(step)
@@ -163,10 +168,14 @@ class Training:
             self._checkpoints.save(self._state(self.stages[-1], done), self.total_steps)
         return True
 
+    def _going(self) -> list[StudentRun]:
+        """Runs that have not diverged."""
+        return [run for run in self.runs if run.error is None]
+
     def _step(self, stage: Stage, step: int, indices: Any) -> None:
         batch = self.examples.batch(indices).to(self._device)
         said: dict[int, NetworkOutputs] = {}
-        for run in self.runs:
+        for run in self._going():
             heard = None
             if run.asks_teacher(stage):
                 key = id(run.teacher)
@@ -176,10 +185,14 @@ class Training:
             run.step(step, batch, heard)
 
     def _end_epoch(self, stage: Stage, done: int) -> None:
-        for run in self.runs:
+        for run in self._going():
             run.write_back()
             own = outputs_of(run.student, self.held_out.examples, self._device)
-            run.end_epoch(done, own.logits, self.held_out.score)
+            try:
+                run.end_epoch(done, own.logits, self.held_out.score)
+            except TrainingError as error:
+                run.error = error
+                continue
             if stage.number == 1 and self.held_out.teacher is not None:
                 self._note_attention(run, own, stage, done)
 

@@ -6,7 +6,7 @@ What puts it together, stores it and shows it is tried with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ class Progress:
 
 @dataclass
 class TaskWork:
-    """What stands in for ``workers.task_distillation``, ``task_request`` and ``task_grid``.
+    """What stands in for the modules of ``workers.task``.
 
     Attributes:
         facts: what preparing finds out.
@@ -52,6 +52,7 @@ class TaskWork:
         scores: what a trial at a point comes to; None diverges.
         prepared: how often it was prepared.
         before: called when a run begins.
+        groups: of methods that are done beside each other; empty does one at a time.
     """
 
     facts: TaskFacts = field(default_factory=task_facts)
@@ -62,13 +63,14 @@ class TaskWork:
     scores: Callable[[TaskPoint], float | None] = lambda point: point.learning_rate
     prepared: int = 0
     before: Callable[[str, int], None] = lambda method, seed: None
+    groups: list[tuple[str, ...]] = field(default_factory=list)
 
     @classmethod
     def installed(cls, patch: pytest.MonkeyPatch) -> TaskWork:
         """Take the place of the module until the end of the test."""
         work = cls()
-        for name in ("task_distillation", "task_request", "task_grid"):
-            patch.setitem(sys.modules, f"workers.{name}", work)
+        for name in ("ready", "request", "runs", "grid"):
+            patch.setitem(sys.modules, f"workers.task.{name}", work)
         return work
 
     def check_task(self, spec: TaskDistillationSpec, store: Store, reach: Reach) -> None:
@@ -123,6 +125,27 @@ class TaskWork:
                 on_trial(TaskTrial(point, ending, score, () if score is None else (score,)))
         return True
 
+    def groups_of(self, ready: MadeUpTask) -> list[tuple[str, ...]]:
+        """Say which methods are done beside each other."""
+        return self.groups or [(method,) for method in ready.spec.methods]
+
+    def do_runs(
+        self,
+        ready: MadeUpTask,
+        folders: Mapping[str, Path],
+        seed: int,
+        on_progress: Callable[[Any], None],
+        should_stop: Callable[[], bool],
+        hyper: Hyperparameters | None = None,
+    ) -> dict[str, Any] | None:
+        """Do one run after the other; None if one was to stop."""
+        outcomes = {}
+        for method, folder in folders.items():
+            outcomes[method] = ready.run(method, seed, folder, on_progress, should_stop, hyper)
+            if outcomes[method] is None:
+                return None
+        return outcomes
+
 
 @dataclass
 class MadeUpTask:
@@ -148,8 +171,8 @@ class MadeUpTask:
         folder: Path,
         on_progress: Callable[[Any], None],
         should_stop: Callable[[], bool],
-        hyper: Hyperparameters | None = None,
-    ) -> SimpleNamespace | None:
+        hyper: Hyperparameters | None,
+    ) -> SimpleNamespace | TrainingError | None:
         """Come to what :func:`~kdnas.testing.demo_tasks.task_run` says.
 
         A run that was to stop has left a checkpoint, and comes to its end the next time.
@@ -166,7 +189,7 @@ class MadeUpTask:
         if should_stop() and is_new:
             return None
         if (method, seed) in self.work.fails:
-            raise TrainingError("the loss is no number at step 12")
+            return TrainingError("the loss is no number at step 12")
         checkpoint.rmdir()
         checkpoint.parent.rmdir()
         (folder / "model").mkdir()

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from kdnas.evaluation.finetuning.saving import TASK_FILE, SavedTask
+from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.teacher import quiet_transformers
 from kdnas.settings import Settings
@@ -162,3 +163,23 @@ def write_own(file: Path, labels: list[Any]) -> Path:
     ]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return file
+
+
+def texts_of(data: TaskData) -> list[TextExample]:
+    """The examples that scores of a task are reported on."""
+    (part,) = data.evaluations.values()
+    return [example for example in part if isinstance(example, TextExample)]
+
+
+def transformers_says(folder: Path, examples: list[TextExample]) -> list[Any]:
+    """What transformers reads off a folder: labels, or numbers."""
+    model: Any = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    said: list[Any] = []
+    for example in examples:
+        inputs = tokenizer(example.text, truncation=True, max_length=16, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**inputs).logits[0]
+        one = model.config.num_labels == 1
+        said.append(float(logits) if one else model.config.id2label[int(logits.argmax())])
+    return said

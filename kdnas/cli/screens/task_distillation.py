@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from api.task_distillations.run import TaskWatchers
     from kdnas.db.lists.job_pages import Row
     from kdnas.records import TaskFacts, TaskRun
-    from workers.task_distillation import TaskProgress
+    from workers.task.ready import TaskProgress
 
 NONE = "–"
 LISTED = ("name", "status", "task", "student", "methods", "seeds", "runs", "age")

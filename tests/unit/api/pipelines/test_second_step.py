@@ -25,7 +25,7 @@ from kdnas.testing import demo_data
 from kdnas.testing.demo_tasks import task_facts, task_run
 from kdnas.testing.truth import assert_shape
 from kdnas.testing.walked_pipeline import end_search, pipeline_spec
-from workers.task_request import assistant_choice
+from workers.task.request import assistant_choice
 
 # What is tried here is how work runs; that queries find the same is for the repository's tests.
 pytestmark = pytest.mark.databases("sqlite")

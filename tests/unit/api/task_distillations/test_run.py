@@ -157,6 +157,31 @@ def test_killed_in_a_run_it_goes_on_with_what_is_not_stored(place: Place) -> Non
     assert place.work.prepared == 2
 
 
+def test_runs_beside_each_other_are_stored_together(place: Place) -> None:
+    """Killed among them none is, so that all go on from one checkpoint; one that fails is left."""
+    job_id, told = place.create(methods=["none", "pkd", "vanilla-kd"], seeds=1), []
+    place.work.groups = [("none",), ("pkd", "vanilla-kd")]
+    place.work.fails = {("pkd", 0)}
+
+    def die(method: str, seed: int) -> None:
+        if method == "vanilla-kd" and len(place.work.begun) == 3:
+            raise KeyboardInterrupt
+
+    place.work.before = die
+    with pytest.raises(KeyboardInterrupt):
+        place.run(job_id)
+    assert [run.method for run in place.runs(job_id)] == ["none"]
+    watchers = TaskWatchers(run=lambda run: told.append((run.method, run.error is None)))
+    assert place.run(job_id, watchers=watchers) == "succeeded"
+    assert told == [("pkd", False), ("vanilla-kd", True)]
+    assert place.work.begun[1:] == [("pkd", 0), ("vanilla-kd", 0)] * 2
+    assert not place.folder(job_id, "pkd", 0).exists()
+    with place.database.read() as session:
+        found = events.events_since(session, job_id=job_id)
+    progress = [event for event in found if event.type == "task_distillation_progress"]
+    assert progress[-1].payload["method"] == "pkd, vanilla-kd"
+
+
 def test_runs_that_fail_are_left_out_and_tried_again(place: Place) -> None:
     job_id = place.create(output=str(place.home / "out"))
     place.work.fails = {("none", 0), ("vanilla-kd", 0), ("vanilla-kd", 1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from kdnas.errors import TrainingError
 from kdnas.specs.task_distillation import METHODS
 from kdnas.taskspecific import training as module
 from kdnas.taskspecific.outputs import NetworkOutputs
+from kdnas.taskspecific.student_run import StudentRun
 from kdnas.taskspecific.training import NUM_SAMPLES, HeldOut, RunProgress, Training, outputs_of
 from kdnas.testing.tiny_task_training import (
     Counted,
@@ -223,9 +225,36 @@ def test_divergence_is_said(name: str, method: str, request: pytest.FixtureReque
         assert logits.isfinite().all()
         return 0.0
 
+    told: list[RunProgress] = []
+    assert task.training([run], score=score).run(told.append)
+    assert len(told) == 4  # and nothing is trained when it is known
     said = rf"method {method} diverged: .* in stage 1 by step 5; .* than 1e\+30"
-    with pytest.raises(TrainingError, match=said):
-        task.training([run], score=score).run()
+    assert isinstance(run.error, TrainingError)
+    assert re.match(said, str(run.error))
+
+
+@pytest.mark.parametrize("stop", [None, 7])
+def test_who_diverges_is_left_behind(stop: int | None, classes: TinyTask, tmp_path: Path) -> None:
+    """Also over an interruption; the others come to what they come to alone."""
+    alone = classes.run("pkd")
+    assert classes.training([alone]).run()
+
+    def both() -> list[StudentRun]:
+        return [
+            classes.run("vanilla-kd", learning_rate=1e30, max_grad_norm=0.0),
+            classes.run("pkd"),
+        ]
+
+    runs, checkpoints = both(), Checkpoints(str(tmp_path))
+    if stop is not None:
+        asked = at_step(stop)
+        assert not classes.training(runs, checkpoints).run(should_stop=lambda: next(asked))
+        runs = both()
+    assert classes.training(runs, checkpoints).run()
+    diverged, other = runs
+    assert "vanilla-kd diverged" in str(diverged.error)
+    assert other.error is None
+    assert equal_to_the_bit(all_of(other), all_of(alone))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from kdnas.taskspecific.output_space import Classes, Numbers
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, write_own
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
-from workers import task_distillation
-from workers.task_distillation import prepare_for_task
-from workers.task_request import check_task, space_of
+from workers.task import ready as ready_module
+from workers.task.ready import prepare_for_task
+from workers.task.request import check_task, space_of
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something was trained")
 
     for name in ("tuned_teacher", "run_over", "warm_up", "load_task_model"):
-        monkeypatch.setattr(task_distillation, name, refuse)
+        monkeypatch.setattr(ready_module, name, refuse)
 
 
 def refused(lab: TinyTaskLab, spec: Any, kind: type[KdnasError], said: str) -> None:

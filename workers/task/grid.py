@@ -14,8 +14,9 @@ from workers.carried import handle_here, put_into_store, this_node
 from workers.cluster import cluster
 from workers.finetuning import finetunings_at_once
 from workers.machine import machine_at
-from workers.task_distillation import ReadyTask
-from workers.task_students import StudentPlan
+from workers.task.ready import ReadyTask
+from workers.task.runs import try_out
+from workers.task.students import StudentPlan
 from workers.trials import EndedTrial, Report, TrialWork, run_trials
 
 FLOAT_BYTES = 4
@@ -47,7 +48,7 @@ class TaskGridWork(TrialWork[TaskPoint]):
         """Let a student learn with what is tried, from its checkpoint if there is one."""
         hyper = point.applied_to(self.ready.checked.hyper)
         with self._folder_here(point) as folder:
-            run = self._ready_here().try_out(self.method, folder, hyper=hyper)
+            run = try_out(self._ready_here(), self.method, folder, hyper=hyper)
         assert run is not None  # nobody asks it to stop
         assert run.best is not None
         report(1, run.best.score, {"curve": [epoch["held_out"] for epoch in run.curve]})

@@ -28,8 +28,8 @@ from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.output_space import Classes, Numbers, OutputSpace
 from kdnas.taskspecific.published import published_choice, published_epochs, table_for
 from kdnas.taskspecific.stages import Hyperparameters
-from workers.task_students import StudentPlan, plan_student
-from workers.task_teacher import has_head, in_order_of_head
+from workers.task.students import StudentPlan, plan_student
+from workers.task.teacher import has_head, in_order_of_head
 
 
 @dataclass(frozen=True)

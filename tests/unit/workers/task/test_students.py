@@ -17,9 +17,9 @@ from kdnas.taskspecific.networks import SequenceNetwork, TransformerNetwork
 from kdnas.testing.tiny_task_lab import TinyTaskLab, write_own
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
-from workers import task_students
-from workers.task_request import CheckedTask, check_task
-from workers.task_students import network_of
+from workers.task import students as task_students
+from workers.task.request import CheckedTask, check_task
+from workers.task.students import network_of
 
 
 @pytest.fixture(scope="module")

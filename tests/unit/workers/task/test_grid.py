@@ -16,9 +16,10 @@ from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.tiny_tasks import WORDS, write_sst2
 from kdnas.testing.tiny_teacher import make_tiny_teacher
-from workers import task_grid
-from workers.task_distillation import ReadyTask, TaskProgress, prepare_for_task
-from workers.task_grid import TaskGridWork
+from workers.task import grid as task_grid
+from workers.task.grid import TaskGridWork
+from workers.task.ready import ReadyTask, TaskProgress, prepare_for_task
+from workers.task.runs import do_run, try_out
 
 POINT = TaskPoint(8, 2e-3, 0.3)
 METHODS = ("takd", "pkd", "universal-kd-il")
@@ -93,10 +94,10 @@ def test_a_carried_trial_is_the_run_it_becomes(
     assert score == max(more["curve"])
 
     hyper = POINT.applied_to(ready.checked.hyper)
-    anew = ready.run(method, 0, tmp_path / "anew", hyper=hyper)
+    anew = do_run(ready, method, 0, tmp_path / "anew", hyper=hyper)
     steps: list[TaskProgress] = []
     folder = tmp_path / "trials" / POINT.as_file_name
-    taken = ready.run(method, 0, folder, steps.append, hyper=hyper)
+    taken = do_run(ready, method, 0, folder, steps.append, hyper=hyper)
     assert steps == []
     assert anew is not None
     assert taken is not None
@@ -115,25 +116,25 @@ def test_a_trial_looks_at_nothing_that_is_reported(
     ready: ReadyTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "workers.task_distillation.Scored", lambda *_: pytest.fail("it scores what is reported")
+        "workers.task.runs.Scored", lambda *_: pytest.fail("it scores what is reported")
     )
     hyper = POINT.applied_to(ready.checked.hyper)
-    assert ready.try_out("pkd", tmp_path, hyper=hyper) is not None
+    assert try_out(ready, "pkd", tmp_path, hyper=hyper) is not None
     assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.usefixtures("here")
 def test_a_killed_trial_goes_on_from_its_checkpoint(ready: ReadyTask, tmp_path: Path) -> None:
     hyper, steps = POINT.applied_to(ready.checked.hyper), list[TaskProgress]()
-    stopped = ready.try_out(
+    stopped = try_out(ready,
         "pkd", tmp_path / "killed", should_stop=lambda: len(steps) == 4, on_progress=steps.append,
         hyper=hyper,
     )  # fmt: skip
     assert stopped is None
     assert Checkpoints(str(tmp_path / "killed" / "checkpoints")).steps() == [4]
     rest: list[TaskProgress] = []
-    run = ready.try_out("pkd", tmp_path / "killed", rest.append, hyper=hyper)
-    whole = ready.try_out("pkd", tmp_path / "whole", hyper=hyper)
+    run = try_out(ready, "pkd", tmp_path / "killed", rest.append, hyper=hyper)
+    whole = try_out(ready, "pkd", tmp_path / "whole", hyper=hyper)
     assert rest[0].done == 5
     assert run is not None
     assert whole is not None

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scipy.stats import pearsonr
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import kdnas
 from kdnas.errors import TrainingError
@@ -20,16 +19,12 @@ from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.models.sequence.config import SequenceConfig
 from kdnas.specs.task_distillation import METHODS
 from kdnas.taskspecific import card
+from kdnas.taskspecific.methods.registry import METHODS as METHOD_CLASSES
 from kdnas.testing.saving_often import narrow
-from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
-from workers import task_distillation, task_teacher
-from workers.task_distillation import (
-    KEPT_MODEL,
-    FinishedTaskRun,
-    ReadyTask,
-    TaskProgress,
-    prepare_for_task,
-)
+from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
+from workers.task import ready as ready_module
+from workers.task.ready import ReadyTask, RunningTeacher, TaskProgress, prepare_for_task
+from workers.task.runs import KEPT_MODEL, FinishedTaskRun, do_run, do_runs, groups_of
 
 OF_TRANSFORMERS = [name for name in METHODS if name != "universal-kd-ca"]
 
@@ -77,7 +72,7 @@ def sequences(lab: TinyTaskLab) -> dict[str, ReadyTask]:
 
 
 def done(ready: ReadyTask, method: str, folder: Path, seed: int = 0) -> FinishedTaskRun:
-    finished = ready.run(method, seed, folder)
+    finished = do_run(ready, method, seed, folder)
     assert finished is not None
     return finished
 
@@ -89,11 +84,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def same(one: Path, other: Path) -> bool:
     mine, theirs = weights(one), weights(other)
     return mine.keys() == theirs.keys() and all(torch.equal(mine[k], theirs[k]) for k in mine)
-
-
-def texts_of(ready: ReadyTask) -> list[TextExample]:
-    (part,) = ready.checked.data.evaluations.values()
-    return [example for example in part if isinstance(example, TextExample)]
 
 
 def check_scores(finished: FinishedTaskRun, said: list[Any], examples: list[TextExample]) -> None:
@@ -113,19 +103,6 @@ def check_scores(finished: FinishedTaskRun, said: list[Any], examples: list[Text
     assert finished.result.main == finished.run.main
 
 
-def transformers_says(folder: Path, examples: list[TextExample]) -> list[Any]:
-    model: Any = AutoModelForSequenceClassification.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    said: list[Any] = []
-    for example in examples:
-        inputs = tokenizer(example.text, truncation=True, max_length=16, return_tensors="pt")
-        with torch.no_grad():
-            logits = model(**inputs).logits[0]
-        one = model.config.num_labels == 1
-        said.append(float(logits) if one else model.config.id2label[int(logits.argmax())])
-    return said
-
-
 @pytest.mark.parametrize("name", ["classes", "numbers"])
 @pytest.mark.parametrize("method", OF_TRANSFORMERS)
 def test_every_method_comes_to_a_student_that_transformers_opens(
@@ -134,7 +111,7 @@ def test_every_method_comes_to_a_student_that_transformers_opens(
     ready: ReadyTask = request.getfixturevalue(name)
     finished = done(ready, method, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [KEPT_MODEL]
-    examples = texts_of(ready)
+    examples = texts_of(ready.checked.data)
     check_scores(finished, transformers_says(tmp_path / KEPT_MODEL, examples), examples)
     run = finished.run
     assert (run.method, run.seed, run.steps, run.error) == (method, 0, 4, None)
@@ -153,23 +130,11 @@ def test_students_that_are_no_transformers_are_opened_by_kdnas(
 ) -> None:
     ready = sequences[kind]
     finished = done(ready, method, tmp_path)
-    model, examples = kdnas.load(tmp_path / KEPT_MODEL, device="cpu"), texts_of(ready)
+    model, examples = kdnas.load(tmp_path / KEPT_MODEL, device="cpu"), texts_of(ready.checked.data)
     said = [answer.value for answer in model([example.text for example in examples])]
     check_scores(finished, said, examples)
     assert ready.facts.student["kind"] == kind
     assert ready.facts.student["trainable"] < ready.facts.student["parameters"]
-
-
-def test_facts_say_what_is_taught_and_by_whom(classes: ReadyTask, numbers: ReadyTask) -> None:
-    for ready in (classes, numbers):
-        facts = ready.facts
-        assert [row["layer"] for row in facts.layers] == [1, 2, 3, 4]
-        assert facts.teacher["tuned"]
-        assert facts.student["start"].startswith("layers 1, 2 of")
-        assert facts.examples["train"] + facts.examples["held-out"] == len(ready.checked.data.train)
-        assert all(math.isfinite(row["main"]) for row in facts.layers)
-    assert classes.facts.labels == LABELS
-    assert numbers.facts.labels == ()
 
 
 def test_the_same_again_is_the_same_to_the_bit_and_another_seed_is_not(
@@ -205,8 +170,8 @@ def test_stopped_and_prepared_anew_it_comes_to_the_same_to_the_bit(
     undisturbed = done(ready, method, tmp_path / "undisturbed").run
     for stop in stops:
         folder, steps = tmp_path / f"stopped-{stop}", iter(range(1, 100))
-        stopped = ready.run(
-            method, 0, folder, should_stop=lambda steps=steps, stop=stop: next(steps) == stop
+        stopped = do_run(
+            ready, method, 0, folder, should_stop=lambda steps=steps, stop=stop: next(steps) == stop
         )
         assert stopped is None
         assert not (folder / KEPT_MODEL).exists()
@@ -247,49 +212,102 @@ def test_states_are_kept_only_where_they_fit(
 ) -> None:
     """Methods that need none look at what is kept all the same."""
     asked: list[int] = []
-    usual = task_distillation.RunningTeacher.of
+    usual = RunningTeacher.of
 
     def counted(self: Any, batch: Any) -> Any:
         asked.append(len(batch.indices))
         return usual(self, batch)
 
-    monkeypatch.setattr(task_distillation, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(ready_module, "MOST_KEPT_BYTES", 0)
     spec = lab.classification(methods=["vanilla-kd", "pkd"], max_steps=2)
     ready = prepared(lab, spec)
-    monkeypatch.setattr(task_distillation.RunningTeacher, "of", counted)
+    monkeypatch.setattr(RunningTeacher, "of", counted)
     done(ready, "vanilla-kd", tmp_path / "vanilla-kd")
     assert asked == []
     done(ready, "pkd", tmp_path / "pkd")
     assert len(asked) == 2
 
 
-def test_a_given_teacher_is_not_tuned(
-    lab: TinyTaskLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+OPEN = dict.fromkeys(("batch_size", "learning_rate", "beta"))
+TOGETHER = ("none", "vanilla-kd", "pkd", "takd", "universal-kd-il", "alp-kd", "universal-kd-cg")
+
+
+@pytest.fixture(scope="module")
+def said_anew(lab: TinyTaskLab) -> ReadyTask:
+    """A task whose teacher is run batch by batch."""
+    return prepared(lab, lab.classification(methods=TOGETHER, max_steps=2, cache="never"))
+
+
+def test_who_needs_the_teacher_run_learns_beside_others(
+    lab: TinyTaskLab, said_anew: ReadyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("was tuned")
+    assert groups_of(said_anew) == [
+        ("none",),
+        ("vanilla-kd", "pkd", "universal-kd-il", "alp-kd"),
+        ("takd",),
+        ("universal-kd-cg",),
+    ]
+    alone = [(method,) for method in TOGETHER]
+    grid = {"batch_sizes": [8], "learning_rates": [2e-3], "betas": [0.3]}
+    kept = lab.classification(methods=TOGETHER, max_steps=2)
+    chosen = lab.classification(methods=TOGETHER, cache="never", grid=grid, **OPEN)
+    for spec in (kept, chosen):
+        assert groups_of(prepared(lab, spec)) == alone
+    monkeypatch.setattr(ready_module, "MOST_KEPT_BYTES", 0)
+    assert groups_of(prepared(lab, kept)) == [
+        *[("none",), ("vanilla-kd",), ("pkd", "alp-kd")],
+        *[("takd",), ("universal-kd-il",), ("universal-kd-cg",)],
+    ]
 
-    monkeypatch.setattr(task_distillation, "tuned_teacher", refuse)
-    given = lab.learned("given")
-    ready = prepared(lab, lab.classification(teacher=given), tmp_path)
-    assert not ready.facts.teacher["tuned"]
-    assert ready.facts.teacher["ref"] == str(given)
-    said = transformers_says(given, texts_of(ready))
-    right = [one == example.label for one, example in zip(said, texts_of(ready), strict=True)]
-    assert ready.facts.teacher["metrics"] == {"dev": {"accuracy": sum(right) / len(right)}}
 
-
-def test_a_tuned_teacher_is_found_in_the_store(
-    lab: TinyTaskLab, classes: ReadyTask, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stop", [None, 1, 3])
+def test_beside_each_other_they_come_to_the_same_to_the_bit(
+    stop: int | None, said_anew: ReadyTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("was tuned once more")
+    """Also over an interruption in either stage, and the teacher runs once a batch for all."""
+    methods, asked = ("vanilla-kd", "pkd", "universal-kd-il"), 0
+    usual = RunningTeacher.of
 
-    monkeypatch.setattr(task_teacher, "finetune", refuse)
-    again = prepared(lab, lab.classification(methods=["dih"]))
-    assert again.model.fingerprint == classes.model.fingerprint
-    assert again.facts.teacher == classes.facts.teacher
-    assert again.facts.layers == classes.facts.layers
+    def counted(self: Any, batch: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return usual(self, batch)
+
+    folders = {method: tmp_path / method for method in methods}
+    monkeypatch.setattr(RunningTeacher, "of", counted)
+    if stop is not None:
+        steps = iter(range(1, 100))
+        assert do_runs(said_anew, folders, 0, should_stop=lambda: next(steps) == stop) is None
+        assert not any((folder / KEPT_MODEL).exists() for folder in folders.values())
+    outcomes = do_runs(said_anew, folders, 0)
+    assert asked == 2
+    assert outcomes is not None
+    assert list(outcomes) == list(methods)
+    for method, outcome in outcomes.items():
+        assert isinstance(outcome, FinishedTaskRun)
+        alone = done(said_anew, method, tmp_path / f"{method} alone").run
+        assert same(folders[method], tmp_path / f"{method} alone")
+        assert replace(outcome.run, seconds=0) == replace(alone, seconds=0)
+        assert [path.name for path in folders[method].iterdir()] == [KEPT_MODEL]
+    seconds = [outcome.run.seconds for outcome in outcomes.values()]  # type: ignore[union-attr]
+    assert seconds == [seconds[0]] * 3
+
+
+def test_one_that_diverges_leaves_the_others_alone(
+    said_anew: ReadyTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = METHOD_CLASSES["pkd"].forward
+
+    def endless(self: Any, *outputs: Any) -> torch.Tensor:
+        return usual(self, *outputs) * math.inf
+
+    monkeypatch.setattr(METHOD_CLASSES["pkd"], "forward", endless)
+    folders = {method: tmp_path / method for method in ("pkd", "vanilla-kd")}
+    outcomes = do_runs(said_anew, folders, 0)
+    assert outcomes is not None
+    assert isinstance(outcomes["pkd"], TrainingError)
+    assert isinstance(outcomes["vanilla-kd"], FinishedTaskRun)
+    assert [path.name for path in tmp_path.glob("*/*")] == [KEPT_MODEL]
 
 
 def test_labels_in_another_order_are_put_in_the_teachers(
@@ -305,7 +323,7 @@ def test_labels_in_another_order_are_put_in_the_teachers(
     assert there.facts.teacher["metrics"] == classes.facts.teacher["metrics"]
     assert [row["main"] for row in here.facts.layers] != []
     finished = done(here, "universal-kd-il", tmp_path)
-    examples = texts_of(here)
+    examples = texts_of(here.checked.data)
     check_scores(finished, transformers_says(tmp_path / KEPT_MODEL, examples), examples)
 
 
@@ -317,7 +335,7 @@ def test_any_student_can_be_the_assistant(
     spec = lab.classification(methods=["takd"], assistant=assistant, cache=cache, max_steps=2)
     told: list[TaskProgress] = []
     ready = prepared(lab, spec)
-    finished = ready.run("takd", 0, tmp_path, told.append)
+    finished = do_run(ready, "takd", 0, tmp_path, told.append)
     assert finished is not None
     phases = list(dict.fromkeys(progress.phase for progress in told))
     assert phases[0].startswith("assistant seed 0: stage 1")
@@ -327,21 +345,13 @@ def test_any_student_can_be_the_assistant(
 def test_progress_is_told_from_the_teacher_on(lab: TinyTaskLab, tmp_path: Path) -> None:
     told: list[TaskProgress] = []
     ready = prepared(lab, lab.classification(max_steps=2), tmp_path, on_progress=told.append)
-    ready.run("universal-kd-il", 0, tmp_path / "run", told.append)
+    do_run(ready, "universal-kd-il", 0, tmp_path / "run", told.append)
     phases = list(dict.fromkeys(progress.phase for progress in told))
     assert phases[0].startswith("fine-tuning the teacher: ")
     for phase in ("running the teacher over train", "pseudo-classifiers"):
         assert phase in phases
     assert all(0 <= progress.done <= progress.total for progress in told)
     assert all(progress.loss is None or math.isfinite(progress.loss) for progress in told)
-
-
-def test_stopped_while_it_is_prepared_it_has_made_nothing(lab: TinyTaskLab, tmp_path: Path) -> None:
-    settings = lab.settings(tmp_path)
-    for teacher in (lab.encoder, lab.learned("stopped")):
-        spec = lab.classification(teacher=teacher)
-        assert prepare_for_task(spec, settings, should_stop=lambda: True) is None
-    assert not (tmp_path / "store" / "task-teacher").exists()
 
 
 @pytest.mark.parametrize("name", ["classes", "numbers"])
@@ -351,7 +361,7 @@ def test_divergence_is_said_in_one_sentence(name: str, lab: TinyTaskLab, tmp_pat
     hyper = replace(ready.checked.hyper, learning_rate=1e30)
     said = r"method none diverged: .* in stage 1 by step 2; take a smaller .* than 1e\+30"
     with pytest.raises(TrainingError, match=said):
-        ready.run("none", 0, tmp_path, hyper=hyper)
+        do_run(ready, "none", 0, tmp_path, hyper=hyper)
 
 
 def test_forward_passes_may_be_rounded(lab: TinyTaskLab, tmp_path: Path) -> None:

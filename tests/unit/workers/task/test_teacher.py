@@ -15,9 +15,9 @@ from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.finetuning.saving import read_saved_task
 from kdnas.models.teacher import TeacherHandle
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab
-from workers import task_teacher
-from workers.task_request import CheckedTask, check_task
-from workers.task_teacher import has_head, settings_of, tuned_teacher
+from workers.task import teacher as task_teacher
+from workers.task.request import CheckedTask, check_task
+from workers.task.teacher import has_head, settings_of, tuned_teacher
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,87 @@
+"""A task made ready: its teacher tuned or given, and what is found out on the way."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
+from workers.task import ready as ready_module
+from workers.task import teacher as task_teacher
+from workers.task.ready import ReadyTask, prepare_for_task
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> TinyTaskLab:
+    return TinyTaskLab.make(tmp_path_factory.mktemp("lab"), layers=4)
+
+
+def prepared(lab: TinyTaskLab, spec: Any, home: Path | None = None) -> ReadyTask:
+    ready = prepare_for_task(spec, lab.settings(home))
+    assert ready is not None
+    return ready
+
+
+@pytest.fixture(scope="module")
+def classes(lab: TinyTaskLab) -> ReadyTask:
+    return prepared(lab, lab.classification())
+
+
+@pytest.fixture(scope="module")
+def numbers(lab: TinyTaskLab) -> ReadyTask:
+    return prepared(lab, lab.regression())
+
+
+def test_facts_say_what_is_taught_and_by_whom(classes: ReadyTask, numbers: ReadyTask) -> None:
+    for ready in (classes, numbers):
+        facts = ready.facts
+        assert [row["layer"] for row in facts.layers] == [1, 2, 3, 4]
+        assert facts.teacher["tuned"]
+        assert facts.student["start"].startswith("layers 1, 2 of")
+        assert facts.examples["train"] + facts.examples["held-out"] == len(ready.checked.data.train)
+        assert all(math.isfinite(row["main"]) for row in facts.layers)
+    assert classes.facts.labels == LABELS
+    assert numbers.facts.labels == ()
+
+
+def test_a_given_teacher_is_not_tuned(
+    lab: TinyTaskLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("was tuned")
+
+    monkeypatch.setattr(ready_module, "tuned_teacher", refuse)
+    given = lab.learned("given")
+    ready = prepared(lab, lab.classification(teacher=given), tmp_path)
+    assert not ready.facts.teacher["tuned"]
+    assert ready.facts.teacher["ref"] == str(given)
+    said = transformers_says(given, texts_of(ready.checked.data))
+    right = [
+        one == example.label
+        for one, example in zip(said, texts_of(ready.checked.data), strict=True)
+    ]
+    assert ready.facts.teacher["metrics"] == {"dev": {"accuracy": sum(right) / len(right)}}
+
+
+def test_a_tuned_teacher_is_found_in_the_store(
+    lab: TinyTaskLab, classes: ReadyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("was tuned once more")
+
+    monkeypatch.setattr(task_teacher, "finetune", refuse)
+    again = prepared(lab, lab.classification(methods=["dih"]))
+    assert again.model.fingerprint == classes.model.fingerprint
+    assert again.facts.teacher == classes.facts.teacher
+    assert again.facts.layers == classes.facts.layers
+
+
+def test_stopped_while_it_is_prepared_it_has_made_nothing(lab: TinyTaskLab, tmp_path: Path) -> None:
+    settings = lab.settings(tmp_path)
+    for teacher in (lab.encoder, lab.learned("stopped")):
+        spec = lab.classification(teacher=teacher)
+        assert prepare_for_task(spec, settings, should_stop=lambda: True) is None
+    assert not (tmp_path / "store" / "task-teacher").exists()

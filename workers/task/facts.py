@@ -1,0 +1,113 @@
+"""What is found out about a task, its teacher and its students before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kdnas.evaluation.data.splitting import for_tuning
+from kdnas.evaluation.finetuning.identity import data_fingerprint
+from kdnas.evaluation.results import Metrics, main_score
+from kdnas.models.teacher import TeacherHandle
+from kdnas.records import TaskFacts
+from kdnas.taskspecific.grid import TRIED
+from kdnas.taskspecific.teacher_outputs import KeptTeacher
+from workers.task.parts import Judge, Part
+from workers.task.request import CheckedTask
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A part of the data, and what the teacher says of it.
+
+    Attributes:
+        part: the examples.
+        said: of all of them, pseudo-classifiers included.
+    """
+
+    part: Part
+    said: KeptTeacher
+
+    def layer(self, layer: int) -> Tensor:
+        """What the pseudo-classifier of a layer says, counted from 0: (E, K)."""
+        assert self.said.layers is not None
+        return self.said.layers[:, layer]
+
+
+def task_facts(
+    checked: CheckedTask,
+    model: TeacherHandle,
+    parameters: int,
+    judged: Judge,
+    held_out: Heard,
+    reported: Mapping[str, Heard],
+) -> TaskFacts:
+    """Put together what reports, cards and pages say about the teacher, and about what is trained.
+
+    Args:
+        checked: the request.
+        model: the teacher that has learned the task.
+        parameters: it has.
+        judged: gives scores.
+        held_out: examples that epochs are chosen by.
+        reported: name → examples that scores are reported on.
+    """
+    data = checked.data
+    metrics: Metrics = {
+        name: judged.metrics(one.part.examples, one.said.logits) for name, one in reported.items()
+    }
+    layers = []
+    for layer in range(model.shape.layers):
+        by_set: Metrics = {
+            name: judged.metrics(one.part.examples, one.layer(layer))
+            for name, one in reported.items()
+        }
+        held = judged.main(held_out.part.examples, held_out.layer(layer))
+        layers.append({"layer": layer + 1, "held_out": held, "main": main_score(data.task, by_set)})
+    fingerprint, settings = data_fingerprint(data, tuned=True), checked.hyper.to_json()
+    if checked.spec.grid is not None:
+        settings = {name: settings[name] for name in settings if name not in TRIED}
+    return TaskFacts(
+        task=data.task.name,
+        kind=data.task.kind,
+        metric=data.task.main_metric,
+        labels=data.labels or (),
+        examples={
+            "train": len(for_tuning(data).train),
+            "held-out": len(held_out.part.examples),
+            **{name: len(one.part.examples) for name, one in reported.items()},
+        },
+        data=fingerprint,
+        teacher={
+            "ref": model.ref,
+            "fingerprint": model.fingerprint,
+            "layers": model.shape.layers,
+            "hidden": model.shape.hidden,
+            "parameters": parameters,
+            "tuned": not checked.has_learned,
+            "held_out": judged.main(held_out.part.examples, held_out.said.logits),
+            "main": main_score(data.task, metrics),
+            "metrics": metrics,
+        },
+        layers=tuple(layers),
+        student=_student(checked),
+        settings={**settings, "device": checked.device, "dtype": checked.dtype},
+        warnings=checked.warnings,
+        grids=checked.grids(model.fingerprint, fingerprint),
+    )
+
+
+def _student(checked: CheckedTask) -> dict[str, object]:
+    student = checked.student
+    counts = [(p.numel(), p.requires_grad) for p in student.build(0.0, 0).model.parameters()]
+    return {
+        "name": str(student.choice),
+        "kind": student.kind,
+        "start": student.start,
+        "layers": student.shape.layers,
+        "hidden": student.shape.width,
+        "parameters": sum(count for count, _ in counts),
+        "trainable": sum(count for count, trained in counts if trained),
+    }

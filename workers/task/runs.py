@@ -1,0 +1,430 @@
+"""Runs of a task that is ready: students learn by methods, alone or beside each other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdnas.distill.checkpoint import Checkpoints
+from kdnas.distill.numerics import derived_seed
+from kdnas.errors import TrainingError
+from kdnas.evaluation.finetuning.model import TaskModel
+from kdnas.evaluation.finetuning.run import Scored, tidy_process
+from kdnas.evaluation.finetuning.saving import save_task_model
+from kdnas.evaluation.finetuning.text import mean_number
+from kdnas.evaluation.results import TaskResult, main_score
+from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.records import TaskRun
+from kdnas.taskspecific.card import write_card
+from kdnas.taskspecific.grid import GRID_SEED, TRIED
+from kdnas.taskspecific.methods.base import Method
+from kdnas.taskspecific.methods.registry import method_named
+from kdnas.taskspecific.networks import TaskStudent
+from kdnas.taskspecific.stages import Hyperparameters
+from kdnas.taskspecific.student_run import StudentRun
+from kdnas.taskspecific.teacher_outputs import TeacherOutputs, run_over
+from kdnas.taskspecific.training import HeldOut, RunProgress, Training
+from workers.task.ready import OnProgress, ReadyTask, ShouldStop, TaskProgress
+from workers.task.students import StudentPlan, network_of
+
+KEPT_MODEL = "model"
+"""Folder of a run's student, in the run's own."""
+MOST_BESIDE = 4
+"""Students that learn beside each other: more of them take more memory, and save little more."""
+
+
+@dataclass(frozen=True)
+class FinishedTaskRun:
+    """A run that has come to its end.
+
+    Attributes:
+        run: how it went.
+        result: its scores, with what was said of each example.
+    """
+
+    run: TaskRun
+    result: TaskResult
+
+
+Outcome = FinishedTaskRun | TrainingError
+"""What a run comes to."""
+
+
+def groups_of(ready: ReadyTask) -> list[tuple[str, ...]]:
+    """Say which methods' runs of a seed are done at once: those for which the teacher is run.
+
+    It then runs once a batch for all of them. A method whose grid chooses its batches is alone, and
+    one that learns from an assistant of its own.
+
+    Returns:
+        Each method of the request once, in its order as far as that goes.
+    """
+    alone: list[tuple[str, ...]] = []
+    sharing: list[str] = []
+    for name in ready.spec.methods:
+        kind = method_named(name)
+        if ready.spec.grid is not None or kind.assisted or ready.is_kept_for(kind):
+            alone.append((name,))
+        else:
+            sharing.append(name)
+    starts = range(0, len(sharing), MOST_BESIDE)
+    groups = [*alone, *(tuple(sharing[start : start + MOST_BESIDE]) for start in starts)]
+    return sorted(groups, key=lambda group: ready.spec.methods.index(group[0]))
+
+
+def do_run(
+    ready: ReadyTask,
+    method: str,
+    seed: int,
+    folder: Path,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: ShouldStop = lambda: False,
+    hyper: Hyperparameters | None = None,
+) -> FinishedTaskRun | None:
+    """Let a student learn by a method, and score it; arguments and errors as of :func:`do_runs`.
+
+    Raises:
+        TrainingError: training diverged.
+    """
+    outcomes = do_runs(ready, {method: folder}, seed, on_progress, should_stop, hyper)
+    if outcomes is None:
+        return None
+    outcome = outcomes[method]
+    if isinstance(outcome, TrainingError):
+        raise outcome
+    return outcome
+
+
+def do_runs(
+    ready: ReadyTask,
+    folders: Mapping[str, Path],
+    seed: int,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: ShouldStop = lambda: False,
+    hyper: Hyperparameters | None = None,
+) -> dict[str, Outcome] | None:
+    """Let a student learn by each of some methods, beside each other, and score them.
+
+    The same inputs give the same students on the same machine, interrupted or not, and on a CPU
+    whichever methods are beside.
+
+    Args:
+        ready: the task.
+        folders: method → folder of its run alone: checkpoints while it goes on (of all of them in
+            the first one's), the student in ``model``.
+        seed: of what is fresh, of the order and of dropout.
+        on_progress: is told how it goes.
+        should_stop: asked between steps; True ends it after a checkpoint.
+        hyper: other hyper-parameters than those of the request.
+
+    Returns:
+        Method → what it has come to; None if it was stopped.
+
+    Raises:
+        StoreError: the disk is full or not writable.
+    """
+    used = hyper or ready.checked.hyper
+    with tidy_process(ready.spec.threads):
+        learned = _learned(ready, folders, seed, on_progress, should_stop, used)
+        if learned is None:
+            return None
+        outcomes: dict[str, Outcome] = {}
+        for method, one in learned.items():
+            if one.run.error is not None:
+                outcomes[method] = one.run.error
+                continue
+            finished = _scored(ready, one, method_named(method), seed, used)
+            outcomes[method] = finished
+            _save(ready, one.student, finished.run, folders[method] / KEPT_MODEL, used)
+    shutil.rmtree(_assistant_folder(folders), ignore_errors=True)
+    shutil.rmtree(_checkpoints(folders), ignore_errors=True)
+    return outcomes
+
+
+def try_out(
+    ready: ReadyTask,
+    method: str,
+    folder: Path,
+    on_progress: OnProgress = lambda _: None,
+    should_stop: ShouldStop = lambda: False,
+    *,
+    hyper: Hyperparameters,
+) -> StudentRun | None:
+    """Let a student learn by a method with the seed of grids, up to its best epoch.
+
+    Nothing but the held-out examples is scored. What is left in the folder is all that
+    :func:`do_run` needs there to take this run for its own, without a further step.
+
+    Args:
+        ready: the task.
+        method: its name.
+        folder: of this run alone.
+        on_progress: is told how it goes.
+        should_stop: asked between steps; True ends it after a checkpoint.
+        hyper: what is tried.
+
+    Returns:
+        How it went; None if it was stopped.
+
+    Raises:
+        TrainingError: training diverged.
+        StoreError: the disk is full or not writable.
+    """
+    with tidy_process(ready.spec.threads):
+        learned = _learned(
+            ready, {method: folder}, GRID_SEED, on_progress, should_stop, hyper, keeps_end=True
+        )
+    if learned is None:
+        return None
+    run = learned[method].run
+    if run.error is not None:
+        raise run.error
+    return run
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """A student at its best epoch, or in ruins.
+
+    Attributes:
+        student: the model.
+        run: how it went.
+        seconds: that its training took, its assistant's included.
+    """
+
+    student: TaskModel
+    run: StudentRun
+    seconds: float
+
+
+def _checkpoints(folders: Mapping[str, Path]) -> Path:
+    """Where runs keep checkpoints that are theirs alone."""
+    first, *others = folders
+    return folders[first] / "+".join(["checkpoints", *others])
+
+
+def _assistant_folder(folders: Mapping[str, Path]) -> Path:
+    return next(iter(folders.values())) / "assistant"
+
+
+def _learned(
+    ready: ReadyTask,
+    folders: Mapping[str, Path],
+    seed: int,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
+    hyper: Hyperparameters,
+    *,
+    keeps_end: bool = False,
+) -> dict[str, _Learned] | None:
+    """Train a student by each method to its best epoch, after its assistant where it has one."""
+    for folder in folders.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    kinds = [method_named(method) for method in folders]
+    teacher, before = ready.teacher_of(kinds), 0.0
+    if ready.checked.assistant is not None and any(kind.assisted for kind in kinds):
+        vanilla = method_named("vanilla-kd")
+        helped = _trained(
+            ready,
+            ready.checked.assistant,
+            [vanilla],
+            seed,
+            hyper,
+            ready.teacher_of([vanilla]),
+            _assistant_folder(folders),
+            on_progress,
+            should_stop,
+            "assistant",
+            keeps_end=True,
+        )
+        if helped is None:
+            return None
+        (assistant,) = helped
+        if assistant.run.error is not None:
+            return dict.fromkeys(folders, assistant)
+        teacher, before = _taught_by(ready, assistant.student, folders), assistant.seconds
+    trained = _trained(
+        ready,
+        ready.checked.student,
+        kinds,
+        seed,
+        hyper,
+        teacher,
+        _checkpoints(folders),
+        on_progress,
+        should_stop,
+        " and ".join(folders),
+        keeps_end=keeps_end,
+    )
+    if trained is None:
+        return None
+    return {
+        method: replace(one, seconds=before + one.seconds)
+        for method, one in zip(folders, trained, strict=True)
+    }
+
+
+def _taught_by(
+    ready: ReadyTask, assistant: TaskModel, folders: Mapping[str, Path]
+) -> TeacherOutputs:
+    """An assistant as a teacher, of whom nothing but the logits is asked."""
+    network = network_of(assistant)
+    network.model.eval().requires_grad_(False)
+    running = replace(ready.teacher, network=network, classifiers=None, reads_states=False)
+    if ready.spec.cache == "never":
+        return running
+    return run_over(running, ready.train.tokens, next(iter(folders.values())))
+
+
+def _trained(
+    ready: ReadyTask,
+    plan: StudentPlan,
+    kinds: Sequence[type[Method]],
+    seed: int,
+    hyper: Hyperparameters,
+    teacher: TeacherOutputs,
+    folder: Path,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
+    called: str,
+    *,
+    keeps_end: bool,
+) -> list[_Learned] | None:
+    """Train a student by each of some methods, all from one teacher, to its best epoch."""
+    checked = ready.checked
+    made = [plan.build(hyper.dropout, derived_seed("student", seed) % 2**31) for _ in kinds]
+    runs = [
+        _student_run(ready, student, kind, seed, hyper, teacher)
+        for student, kind in zip(made, kinds, strict=True)
+    ]
+    examples = ready.held_out.examples
+    training = Training(
+        runs,
+        ready.train.tokens,
+        HeldOut(
+            ready.held_out.tokens,
+            [example.id for example in examples],
+            lambda logits: ready.judged.main(examples, logits),
+            ready.seen,
+        ),
+        seed,
+        checked.device,
+        Checkpoints(str(folder)),
+        keeps_end=keeps_end,
+    )
+
+    def tell(progress: RunProgress) -> None:
+        phase = f"{called} seed {seed}: stage {progress.stage}, epoch {progress.epoch}"
+        on_progress(TaskProgress(phase, progress.done, progress.total, progress.loss))
+
+    if not training.run(tell, should_stop):
+        return None
+    for run in runs:
+        if run.error is None:
+            run.take_best()
+    seconds = training.seconds / len(runs)
+    return [_Learned(student, run, seconds) for student, run in zip(made, runs, strict=True)]
+
+
+def _student_run(
+    ready: ReadyTask,
+    made: TaskModel,
+    kind: type[Method],
+    seed: int,
+    hyper: Hyperparameters,
+    teacher: TeacherOutputs,
+) -> StudentRun:
+    """A student and its method at their start."""
+    checked, network = ready.checked, network_of(made)
+    setting = replace(
+        checked.setting(checked.teacher_shape, hyper.beta, derived_seed("method", seed)),
+        student=network.shape,
+    )
+    student = TaskStudent(
+        network,
+        setting.space.size,
+        classifies_layers=kind.needs_student_layers,
+        reads_states=kind.needs_teacher_states,
+        seed=derived_seed("student-layers", seed),
+        centre=mean_number(checked.data),
+    )
+    return StudentRun(student, kind(setting), teacher, hyper, seed, checked.device, checked.dtype)
+
+
+def _scored(
+    ready: ReadyTask, learned: _Learned, kind: type[Method], seed: int, hyper: Hyperparameters
+) -> FinishedTaskRun:
+    data, settings, run = ready.checked.data, _as_finetuned(hyper), learned.run
+    best = run.best
+    assert best is not None
+    scored = Scored(learned.student, data, settings, ready.checked.device, lambda _: None)
+    predictions = scored.predictions()
+    metrics = scored.metrics(predictions)
+    steps = run.curve[-1]["step"] + max(
+        (point["step"] for point in run.curve if point["stage"] == 1), default=0
+    )
+    main = main_score(data.task, metrics)
+    result = TaskResult(
+        task=data.task.name,
+        suite=data.task.suite,
+        seed=seed,
+        settings=settings,
+        metrics=metrics,
+        main=main,
+        seconds=learned.seconds,
+        steps=steps,
+        train_examples=len(ready.train.tokens),
+        official_split=data.official_split,
+        sources=data.sources,
+        notes=data.notes,
+        predictions=predictions,
+    )
+    chosen = {"stage": best.stage, "epoch": best.epoch}
+    with_ = {name: getattr(hyper, name) for name in TRIED}
+    return FinishedTaskRun(
+        TaskRun(
+            method=kind.name,
+            seed=seed,
+            main=main,
+            metrics=metrics,
+            held_out=best.score,
+            chosen={**chosen, **with_},
+            curve=tuple(run.curve),
+            attention=tuple(run.attention),
+            samples=tuple(run.samples),
+            steps=steps,
+            seconds=learned.seconds,
+        ),
+        result,
+    )
+
+
+def _save(
+    ready: ReadyTask, student: TaskModel, run: TaskRun, folder: Path, hyper: Hyperparameters
+) -> None:
+    save_task_model(
+        folder,
+        student,
+        ready.checked.student.origin,
+        ready.checked.data,
+        _as_finetuned(hyper),
+        run.seed,
+        lambda draft: write_card(draft, ready.spec, ready.facts, run),
+    )
+
+
+def _as_finetuned(hyper: Hyperparameters) -> FinetuneSettings:
+    """The same in the words of a fine-tuning, for what reads scores."""
+    return FinetuneSettings(
+        learning_rate=hyper.learning_rate,
+        epochs=hyper.epochs + hyper.finetune_epochs,
+        batch_size=hyper.batch_size,
+        max_length=hyper.max_length,
+        max_steps=hyper.max_steps,
+        warmup_fraction=hyper.warmup_fraction,
+        weight_decay=hyper.weight_decay,
+        dropout=hyper.dropout,
+        max_grad_norm=hyper.max_grad_norm,
+    )
