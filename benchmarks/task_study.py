@@ -24,7 +24,8 @@ from kdnas.latency.measure import hardware_name
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec
 from workers.task.ready import ReadyTask, TaskProgress, prepare_for_task
-from workers.task.runs import FinishedTaskRun, do_run
+from workers.task.runs import do_run
+from workers.task.scoring import FinishedTaskRun
 
 TRANSFORMER_METHODS: Final = tuple(name for name in METHODS if name != "universal-kd-ca")
 THREE: Final = ("none", "vanilla-kd", "universal-kd-il")

@@ -11,14 +11,9 @@ from kdnas.distill.checkpoint import Checkpoints
 from kdnas.distill.numerics import derived_seed
 from kdnas.errors import TrainingError
 from kdnas.evaluation.finetuning.model import TaskModel
-from kdnas.evaluation.finetuning.run import Scored, tidy_process
-from kdnas.evaluation.finetuning.saving import save_task_model
+from kdnas.evaluation.finetuning.run import tidy_process
 from kdnas.evaluation.finetuning.text import mean_number
-from kdnas.evaluation.results import TaskResult, main_score
-from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.records import TaskRun
-from kdnas.taskspecific.card import write_card
-from kdnas.taskspecific.grid import GRID_SEED, TRIED
+from kdnas.taskspecific.grid import GRID_SEED
 from kdnas.taskspecific.methods.base import Method
 from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.networks import TaskStudent
@@ -27,25 +22,13 @@ from kdnas.taskspecific.student_run import StudentRun
 from kdnas.taskspecific.teacher_outputs import TeacherOutputs, run_over
 from kdnas.taskspecific.training import HeldOut, RunProgress, Training
 from workers.task.ready import OnProgress, ReadyTask, ShouldStop, TaskProgress
+from workers.task.scoring import FinishedTaskRun, save_student, scored_run
 from workers.task.students import StudentPlan, network_of
 
 KEPT_MODEL = "model"
 """Folder of a run's student, in the run's own."""
 MOST_BESIDE = 4
 """Students that learn beside each other: more of them take more memory, and save little more."""
-
-
-@dataclass(frozen=True)
-class FinishedTaskRun:
-    """A run that has come to its end.
-
-    Attributes:
-        run: how it went.
-        result: its scores, with what was said of each example.
-    """
-
-    run: TaskRun
-    result: TaskResult
 
 
 Outcome = FinishedTaskRun | TrainingError
@@ -135,9 +118,9 @@ def do_runs(
             if one.run.error is not None:
                 outcomes[method] = one.run.error
                 continue
-            finished = _scored(ready, one, method_named(method), seed, used)
+            finished = scored_run(ready, one.student, one.run, seed, used, one.seconds)
             outcomes[method] = finished
-            _save(ready, one.student, finished.run, folders[method] / KEPT_MODEL, used)
+            save_student(ready, one.student, finished.run, folders[method] / KEPT_MODEL, used)
     shutil.rmtree(_assistant_folder(folders), ignore_errors=True)
     shutil.rmtree(_checkpoints(folders), ignore_errors=True)
     return outcomes
@@ -351,80 +334,3 @@ def _student_run(
         centre=mean_number(checked.data),
     )
     return StudentRun(student, kind(setting), teacher, hyper, seed, checked.device, checked.dtype)
-
-
-def _scored(
-    ready: ReadyTask, learned: _Learned, kind: type[Method], seed: int, hyper: Hyperparameters
-) -> FinishedTaskRun:
-    data, settings, run = ready.checked.data, _as_finetuned(hyper), learned.run
-    best = run.best
-    assert best is not None
-    scored = Scored(learned.student, data, settings, ready.checked.device, lambda _: None)
-    predictions = scored.predictions()
-    metrics = scored.metrics(predictions)
-    steps = run.curve[-1]["step"] + max(
-        (point["step"] for point in run.curve if point["stage"] == 1), default=0
-    )
-    main = main_score(data.task, metrics)
-    result = TaskResult(
-        task=data.task.name,
-        suite=data.task.suite,
-        seed=seed,
-        settings=settings,
-        metrics=metrics,
-        main=main,
-        seconds=learned.seconds,
-        steps=steps,
-        train_examples=len(ready.train.tokens),
-        official_split=data.official_split,
-        sources=data.sources,
-        notes=data.notes,
-        predictions=predictions,
-    )
-    chosen = {"stage": best.stage, "epoch": best.epoch}
-    with_ = {name: getattr(hyper, name) for name in TRIED}
-    return FinishedTaskRun(
-        TaskRun(
-            method=kind.name,
-            seed=seed,
-            main=main,
-            metrics=metrics,
-            held_out=best.score,
-            chosen={**chosen, **with_},
-            curve=tuple(run.curve),
-            attention=tuple(run.attention),
-            samples=tuple(run.samples),
-            steps=steps,
-            seconds=learned.seconds,
-        ),
-        result,
-    )
-
-
-def _save(
-    ready: ReadyTask, student: TaskModel, run: TaskRun, folder: Path, hyper: Hyperparameters
-) -> None:
-    save_task_model(
-        folder,
-        student,
-        ready.checked.student.origin,
-        ready.checked.data,
-        _as_finetuned(hyper),
-        run.seed,
-        lambda draft: write_card(draft, ready.spec, ready.facts, run),
-    )
-
-
-def _as_finetuned(hyper: Hyperparameters) -> FinetuneSettings:
-    """The same in the words of a fine-tuning, for what reads scores."""
-    return FinetuneSettings(
-        learning_rate=hyper.learning_rate,
-        epochs=hyper.epochs + hyper.finetune_epochs,
-        batch_size=hyper.batch_size,
-        max_length=hyper.max_length,
-        max_steps=hyper.max_steps,
-        warmup_fraction=hyper.warmup_fraction,
-        weight_decay=hyper.weight_decay,
-        dropout=hyper.dropout,
-        max_grad_norm=hyper.max_grad_norm,
-    )

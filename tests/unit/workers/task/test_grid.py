@@ -116,7 +116,7 @@ def test_a_trial_looks_at_nothing_that_is_reported(
     ready: ReadyTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "workers.task.runs.Scored", lambda *_: pytest.fail("it scores what is reported")
+        "workers.task.scoring.Scored", lambda *_: pytest.fail("it scores what is reported")
     )
     hyper = POINT.applied_to(ready.checked.hyper)
     assert try_out(ready, "pkd", tmp_path, hyper=hyper) is not None

@@ -24,7 +24,8 @@ from kdnas.testing.saving_often import narrow
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
 from workers.task import ready as ready_module
 from workers.task.ready import ReadyTask, RunningTeacher, TaskProgress, prepare_for_task
-from workers.task.runs import KEPT_MODEL, FinishedTaskRun, do_run, do_runs, groups_of
+from workers.task.runs import KEPT_MODEL, do_run, do_runs, groups_of
+from workers.task.scoring import FinishedTaskRun
 
 OF_TRANSFORMERS = [name for name in METHODS if name != "universal-kd-ca"]
 
