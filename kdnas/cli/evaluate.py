@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli.options import common
+from kdnas.cli.options import common, own_table
 from kdnas.cli.options.outputs import make_folder, write_report
 from kdnas.cli.options.places import At, request_of
 from kdnas.cli.screens.console import bar, say, say_each, show_results
@@ -133,43 +133,11 @@ def evaluate(
         typer.Option(metavar="LIST", help="Epochs of the grid.  [default: 3,5,10]"),
         At("grid.epochs", partial(_numbers, "--grid-epochs")),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="own: classification, regression or tagging.  [default: classification]",
-        ),
-        At("own.kind"),
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="own: column of the text; of tagging, of the list of words.  [default: text]",
-        ),
-        At("own.text"),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="own: column of a second text."),
-        At("own.pair"),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="own: column of the class, the number, or the list of tags.  [default: label]",
-        ),
-        At("own.label"),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="own: accuracy, f1, matthews, precision, recall; pearson, spearman: the first "
-            "counts.  [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
-        ),
-        At("own.metrics", common.listed),
-    ] = None,
+    kind: Annotated[own_table.Kind, own_table.OF_A_SUITE.kind] = None,
+    text: Annotated[own_table.Text, own_table.OF_A_SUITE.text] = None,
+    pair: Annotated[own_table.Pair, own_table.OF_A_SUITE.pair] = None,
+    label: Annotated[own_table.Label, own_table.OF_A_SUITE.label] = None,
+    metrics: Annotated[own_table.Metrics, own_table.OF_A_SUITE.metrics] = None,
     task_name: Annotated[
         str | None,
         typer.Option(

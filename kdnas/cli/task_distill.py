@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kdnas.cli.options import common
+from kdnas.cli.options import common, own_table
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, show_results
 from kdnas.cli.screens.interrupt import interruptible
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kdnas.settings import Settings
 
 TUNED = "How the teacher learns the task first"
-OWN = "A task of your own"
 
 
 def _as_published(_: bool) -> dict[str, Any]:
@@ -228,45 +227,11 @@ def task_distill(
         ),
         At("teacher.warmup_epochs"),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=OWN,
-            help="classification or regression; makes it one.  [default: classification]",
-        ),
-        At("own.kind"),
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=OWN, metavar="COLUMN", help="Column of the text.  [default: text]"
-        ),
-        At("own.text"),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=OWN, metavar="COLUMN", help="Column of a second text."),
-        At("own.pair"),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=OWN,
-            metavar="COLUMN",
-            help="Column of the class or the number.  [default: label]",
-        ),
-        At("own.label"),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=OWN,
-            metavar="LIST",
-            help="accuracy, f1, matthews, precision, recall; pearson, spearman: the first counts.  "
-            "[default: accuracy,f1; pearson,spearman]",
-        ),
-        At("own.metrics", common.listed),
-    ] = None,
+    kind: Annotated[own_table.Kind, own_table.OF_A_TASK.kind] = None,
+    text: Annotated[own_table.Text, own_table.OF_A_TASK.text] = None,
+    pair: Annotated[own_table.Pair, own_table.OF_A_TASK.pair] = None,
+    label: Annotated[own_table.Label, own_table.OF_A_TASK.label] = None,
+    metrics: Annotated[own_table.Metrics, own_table.OF_A_TASK.metrics] = None,
     dtype: Annotated[common.Dtype, At("dtype")] = None,
     device: Annotated[common.Device, At("device")] = None,
     threads: Annotated[common.Threads, At("threads")] = None,

@@ -1,0 +1,74 @@
+"""Options that say what a table of the user's own holds, of the commands that read one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from kdnas.cli.options.common import listed
+from kdnas.cli.options.places import At
+
+Kind = Annotated[str | None, At("own.kind")]
+Text = Annotated[str | None, At("own.text")]
+Pair = Annotated[str | None, At("own.pair")]
+Label = Annotated[str | None, At("own.label")]
+Metrics = Annotated[str | None, At("own.metrics", listed)]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The words of a command for them, as in ``text: Annotated[own_table.Text, OWN.text]``.
+
+    Attributes:
+        panel: where help lists them; without one they are among the rest, and say whose they are.
+        tagging: whether a row may be a list of words with their tags.
+    """
+
+    panel: str | None = None
+    tagging: bool = False
+
+    @property
+    def kind(self) -> Any:
+        """What is to be found out."""
+        kinds = "classification or regression; makes it one"
+        if self.tagging:
+            kinds = "classification, regression or tagging"
+        return self._option(f"{kinds}.  [default: classification]")
+
+    @property
+    def text(self) -> Any:
+        """The only text of a row, or its first."""
+        words = "; of tagging, of the list of words" if self.tagging else ""
+        return self._option(f"Column of the text{words}.  [default: text]", "COLUMN")
+
+    @property
+    def pair(self) -> Any:
+        """The second text of a row."""
+        return self._option("Column of a second text.", "COLUMN")
+
+    @property
+    def label(self) -> Any:
+        """What is known of a row."""
+        held = "class, the number, or the list of tags" if self.tagging else "class or the number"
+        return self._option(f"Column of the {held}.  [default: label]", "COLUMN")
+
+    @property
+    def metrics(self) -> Any:
+        """How answers are scored."""
+        tags = "; f1,precision,recall" if self.tagging else ""
+        return self._option(
+            "accuracy, f1, matthews, precision, recall; pearson, spearman: the first counts.  "
+            f"[default: accuracy,f1; pearson,spearman{tags}]",
+            "LIST",
+        )
+
+    def _option(self, told: str, metavar: str | None = None) -> Any:
+        if self.panel is None:
+            told = f"own: {told[:1].lower()}{told[1:]}"
+        return typer.Option(metavar=metavar, rich_help_panel=self.panel, help=told)
+
+
+OF_A_SUITE: Final = TableOptions(tagging=True)
+OF_A_TASK: Final = TableOptions(panel="A task of your own")
