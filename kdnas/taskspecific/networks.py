@@ -178,10 +178,16 @@ class TaskStudent(nn.Module):
         for classifier in self.classifiers:
             nn.init.constant_(classifier.bias, centre)  # type: ignore[arg-type]
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> NetworkOutputs:
-        """Run a batch of inputs (B, T)."""
+    def forward(self, inputs: Mapping[str, Tensor], *, logits_only: bool = False) -> NetworkOutputs:
+        """Run a batch of inputs (B, T).
+
+        Args:
+            inputs: as the student takes them.
+            logits_only: whether nobody reads it behind its inner layers now, so that what is beside
+                the student is not run. No dropout is drawn there: the logits stay the same.
+        """
         logits, read = self.network.read(inputs)
-        if not (self.classifies_layers or self.reads_states):
+        if logits_only or not (self.classifies_layers or self.reads_states):
             return NetworkOutputs(logits)
         inner = [pool(layer) for pool, layer in zip(self.poolers, read, strict=False)]
         layers = None

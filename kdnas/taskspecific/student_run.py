@@ -138,7 +138,8 @@ class StudentRun:
         looked_up = nullcontext() if self._words is None else self._words.looked_up()
         randomness = self._own_randomness(stage, step)
         with randomness, looked_up, autocast(self._device, self._dtype):
-            own = self.student(batch.inputs)
+            # The second stage learns from the labels alone.
+            own = self.student(batch.inputs, logits_only=stage.number == 2)
         loss: Any = self._loss(stage, step, own, batch, said)
         loss.backward()
         rate = self.hyper.learning_rate * linear_warmup_decay(

@@ -12,9 +12,10 @@ from torch import Tensor
 from kdnas.distill.schedule import linear_warmup_decay
 from kdnas.errors import TrainingError
 from kdnas.taskspecific.examples import TaskBatch
+from kdnas.taskspecific.networks import TaskStudent
 from kdnas.taskspecific.stages import Stage
 from kdnas.taskspecific.student_run import StudentRun
-from kdnas.testing.tiny_task_training import TinyTask
+from kdnas.testing.tiny_task_training import TinyTask, all_of, equal_to_the_bit
 
 FIRST, SECOND = Stage(1, 10, 5), Stage(2, 5, 5)
 LOGITS = torch.zeros(4, 2)
@@ -47,6 +48,43 @@ def test_the_first_stage_learns_from_the_teacher_and_the_second_from_labels_alon
     run.step(0, batch, None)
     assert all(map(torch.equal, moved, beside))
     assert not all(map(torch.equal, before, parameters(run)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("bert", "universal-kd-il"),
+        ("bert", "pkd"),
+        ("bilstm", "universal-kd-ca"),
+        ("gated-cnn", "universal-kd-ca"),
+    ],
+)
+def test_nothing_beside_the_student_is_run_in_the_second_stage(
+    kind: str, method: str, classes: TinyTask
+) -> None:
+    """And it comes to the same, to the bit, as if that were run."""
+    runs = [classes.run(method, kind) for _ in range(2)]
+    batch, called = batch_of(classes), [0, 0]
+    whole = runs[1].student
+
+    def count(number: int) -> None:
+        called[number] += 1
+
+    for number, run in enumerate(runs):
+        for module in (*run.student.poolers, *run.student.classifiers):
+            module.register_forward_hook(lambda *_, number=number: count(number))
+    whole.forward = lambda inputs, **_: TaskStudent.forward(whole, inputs)  # type: ignore[method-assign]
+    for run in runs:
+        run.begin(FIRST)
+        run.step(0, batch, classes.teacher.of(batch))
+    beside = len(runs[0].student.poolers) + len(runs[0].student.classifiers)
+    assert called == [beside, beside]
+    for run in runs:
+        run.begin(SECOND)
+        for step in range(3):
+            run.step(step, batch, None)
+    assert called == [beside, 4 * beside]
+    assert equal_to_the_bit(*map(all_of, runs))
 
 
 @pytest.mark.parametrize("name", ["classes", "numbers"])
