@@ -8,33 +8,15 @@ from typing import Annotated
 import typer
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.requests import REQUEST_NAMES, request_spec
+
+*_OTHERS, _LAST = REQUEST_NAMES
 
 
 def schema(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help="search, sweep, distillation, task-distillation, evaluation or pipeline."
-        ),
-    ] = "search",
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(_OTHERS)} or {_LAST}.")] = "search",
 ) -> None:
     """Print the JSON Schema of a request."""
-    from kdnas.specs.base import Spec
-    from kdnas.specs.distillation import DistillationSpec
-    from kdnas.specs.evaluation import EvaluationSpec
-    from kdnas.specs.pipeline import PipelineSpec
-    from kdnas.specs.search import SearchSpec
-    from kdnas.specs.sweep import SweepSpec
-    from kdnas.specs.task_distillation import TaskDistillationSpec
-
-    kinds: dict[str, type[Spec]] = {
-        "search": SearchSpec,
-        "sweep": SweepSpec,
-        "distillation": DistillationSpec,
-        "task-distillation": TaskDistillationSpec,
-        "evaluation": EvaluationSpec,
-        "pipeline": PipelineSpec,
-    }
-    if kind not in kinds:
-        raise SpecError(unknown_name("kind of request", kind, kinds))
-    typer.echo(json.dumps(kinds[kind].model_json_schema(), indent=2))
+    if kind not in REQUEST_NAMES:
+        raise SpecError(unknown_name("kind of request", kind, REQUEST_NAMES))
+    typer.echo(json.dumps(request_spec(kind).model_json_schema(), indent=2))

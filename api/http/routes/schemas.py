@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter
 
 from api.http.schemas import Shape
 from kdnas.specs.base import Spec
-from kdnas.specs.distillation import DistillationSpec
-from kdnas.specs.evaluation import EvaluationSpec
 from kdnas.specs.load import Section, load_preset, preset_names
 from kdnas.specs.objective_registry import ObjectiveName
 from kdnas.specs.objectives import DEFAULT_OBJECTIVE
 from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.requests import RequestName, request_spec
 from kdnas.specs.search import SearchSpec
-from kdnas.specs.sweep import SweepSpec
-from kdnas.specs.task_distillation import TaskDistillationSpec
 
 router = APIRouter(tags=["reference"])
-
-SPECS: dict[str, type[Spec]] = {
-    "search": SearchSpec,
-    "sweep": SweepSpec,
-    "distillation": DistillationSpec,
-    "task-distillation": TaskDistillationSpec,
-    "evaluation": EvaluationSpec,
-    "pipeline": PipelineSpec,
-}
 
 
 class PresetShape(Shape):
@@ -45,11 +33,9 @@ class Presets(Shape):
 
 
 @router.get("/schemas/{name}")
-def read_schema(
-    name: Literal["search", "sweep", "distillation", "task-distillation", "evaluation", "pipeline"],
-) -> dict[str, Any]:
+def read_schema(name: RequestName) -> dict[str, Any]:
     """Return the JSON Schema of a request, with defaults."""
-    return SPECS[name].model_json_schema()
+    return request_spec(name).model_json_schema()
 
 
 @router.get("/presets")

@@ -16,6 +16,7 @@ from kdnas.errors import ConflictError, DatabaseError, NotFoundError, SpecError,
 from kdnas.specs.load import merge
 from kdnas.specs.objectives import OBJECTIVES
 from kdnas.specs.pipeline import PipelineSpec
+from kdnas.specs.requests import REQUEST_NAMES, request_spec
 from kdnas.specs.search import SearchSpec
 from kdnas.testing import demo_data
 
@@ -68,6 +69,10 @@ def test_schemas_of_requests(client: TestClient) -> None:
     assert schema["properties"]["seed"]["default"] == 0
     assert "architecture" in client.get("/api/v1/schemas/distillation").json()["required"]
     assert client.get("/api/v1/schemas/nothing").status_code == 422
+    for name in REQUEST_NAMES:
+        assert (
+            client.get(f"/api/v1/schemas/{name}").json() == request_spec(name).model_json_schema()
+        )
 
 
 def test_presets_are_beginnings_of_requests(client: TestClient) -> None:
