@@ -22,13 +22,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from quality_page import DRAWS, interval
 from study_files import JsonLines, publish
-from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part
+from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part, trials_of
 
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.scoring.tally import Tally, average, tally
 from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import METRIC_NAMES
+from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial
 
 Floats = NDArray[np.float64]
 AGAINST: Final = "vanilla-kd"
@@ -117,9 +118,9 @@ class Runs:
         """Scores of a method's runs."""
         return [float(self.by_method[method][seed]["main"]) for seed in seeds]
 
-    def seeds(self, *methods: str) -> list[int]:
-        """Seeds that all of these have."""
-        return sorted(set.intersection(*(set(self.by_method[method]) for method in methods)))
+    def seeds(self, method: str) -> list[int]:
+        """Seeds that it has."""
+        return sorted(self.by_method[method])
 
     def drawn(self, method: str, seeds: Sequence[int]) -> Floats:
         """Mean score over seeds, on examples drawn anew: (DRAWS,)."""
@@ -137,16 +138,35 @@ class Runs:
         centre = statistics.fmean(scores)
         return 100 * centre, *interval(centre, self.drawn(method, seeds), scores)
 
-    def difference(self, first: str, second: str) -> tuple[float, float, float, int] | None:
-        """The mean difference of two methods in points with its interval, and of how many seeds."""
-        seeds = self.seeds(first, second)
-        if not seeds:
-            return None
-        pairs = zip(self.scores(first, seeds), self.scores(second, seeds), strict=True)
-        differences = [one - other for one, other in pairs]
-        centre = statistics.fmean(differences)
-        draws = self.drawn(first, seeds) - self.drawn(second, seeds)
-        return 100 * centre, *interval(centre, draws, differences), len(seeds)
+    def paired(self, method: str, other: Runs, second: str) -> list[int]:
+        """Seeds that both have, taught by the same teacher."""
+        mine, theirs = self.by_method.get(method, {}), other.by_method.get(second, {})
+        return sorted(
+            seed
+            for seed in set(mine) & set(theirs)
+            if mine[seed]["teacher"]["fingerprint"] == theirs[seed]["teacher"]["fingerprint"]
+        )
+
+
+def difference(
+    first: Runs, method: str, second: Runs, other: str
+) -> tuple[float, float, float, int] | None:
+    """The mean difference of two methods in points with its interval, and of how many seeds.
+
+    Args:
+        first: runs of the one.
+        method: its name.
+        second: runs of the other, on the same examples.
+        other: its name.
+    """
+    seeds = first.paired(method, second, other)
+    if not seeds:
+        return None
+    pairs = zip(first.scores(method, seeds), second.scores(other, seeds), strict=True)
+    differences = [one - two for one, two in pairs]
+    centre = statistics.fmean(differences)
+    draws = first.drawn(method, seeds) - second.drawn(other, seeds)
+    return 100 * centre, *interval(centre, draws, differences), len(seeds)
 
 
 @cache
@@ -186,7 +206,13 @@ def method_table(runs: Runs) -> list[str]:
 
 
 def _difference(runs: Runs, method: str, other: str) -> str:
-    found = None if method == other else runs.difference(method, other)
+    if method == other:
+        return ""
+    return shown(difference(runs, method, runs, other))
+
+
+def shown(found: tuple[float, float, float, int] | None) -> str:
+    """A difference with its interval; empty where there is none yet."""
     return "" if found is None else f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})"
 
 
@@ -200,15 +226,15 @@ def claim_table(parts: dict[str, Runs]) -> list[str]:
         for name in claim.parts:
             if name not in parts:
                 continue
-            found = parts[name].difference(claim.better, claim.worse)
+            runs = parts[name]
+            found = difference(runs, claim.better, runs, claim.worse)
             if found is None:
                 continue
-            mean, low, high, _ = found
             printed = claim.published.get(name)
             lines.append(
                 f"| `{claim.better}` above `{claim.worse}` | {claim.source} | {name} | "
                 f"{'' if printed is None else f'{printed:+.1f}'} | "
-                f"{mean:+.1f} ({low:+.1f} to {high:+.1f}) | {verdict(low, high)} |"
+                f"{shown(found)} | {verdict(found[1], found[2])} |"
             )
     return lines
 
@@ -226,6 +252,62 @@ def teacher_lines(runs: Runs) -> list[str]:
             f"on {layers}."
         )
     return lines
+
+
+def beside_lines(parts: dict[str, Runs], name: str, beside: str, what: str) -> list[str]:
+    """How the methods of a part do beside the same ones of another, seed by seed."""
+    if beside not in parts:
+        return []
+    runs, other = parts[name], parts[beside]
+    rows = [
+        f"| `{method}` | {found[3]} | {shown(found)} |"
+        for method in runs.by_method
+        if (found := difference(runs, method, other, method)) is not None
+    ]
+    if not rows:
+        return []
+    return [f"{what}:", "", "| method | seeds | difference |", "|---|---|---|", *rows, ""]
+
+
+BESIDE: Final = {
+    "RTE-start": "To students of the teacher's first layers, which are the part RTE",
+    "RTE-grid": "To runs with the published settings, which are the part RTE",
+}
+
+
+def grid_lines(part: Part, trials: dict[str, dict[TaskPoint, TaskTrial]]) -> list[str]:
+    """What each point of a grid comes to on the held-out examples."""
+    lines = []
+    for method, known in trials.items():
+        if not known:
+            continue
+        whole = len(known) == len(part.points(method))
+        best = best_task_trial(method, known.values()).point if whole else None
+        betas = sorted({point.beta for point in known}, key=lambda beta: beta or 0.0)
+        heads = ["held out" if beta is None else f"β {beta:g}" for beta in betas]
+        lines += [
+            f"Trials of `{method}` with seed {GRID_SEED}, {len(known)} of "
+            f"{len(part.points(method))}" + (f"; taken: {best}:" if best else ":"),
+            "",
+            f"| batch | rate | {' | '.join(heads)} |",
+            "|---" * (2 + len(betas)) + "|",
+        ]
+        for size, rate in sorted({(point.batch_size, point.learning_rate) for point in known}):
+            cells = []
+            for beta in betas:
+                trial = known.get(TaskPoint(size, rate, beta))
+                score = None if trial is None else trial.held_out
+                said = (
+                    "" if trial is None else "diverged" if score is None else f"{100 * score:.1f}"
+                )
+                cells.append(f"**{said}**" if trial and trial.point == best else said)
+            lines.append(f"| {size} | {rate:g} | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def _held_out(trial: TaskTrial) -> str:
+    return "diverged" if trial.held_out is None else f"{100 * trial.held_out:.1f}"
 
 
 def attention_lines(runs: Runs) -> list[str]:
@@ -266,8 +348,20 @@ def draw_samples(runs: Runs, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | None) -> str:
-    """The page."""
+def page(
+    parts: dict[str, Runs],
+    all_rows: list[dict[str, Any]],
+    tried: dict[str, dict[str, dict[TaskPoint, TaskTrial]]],
+    output: Path | None,
+) -> str:
+    """The page.
+
+    Args:
+        parts: that have runs.
+        all_rows: of all runs.
+        tried: part → method → trials of its grid.
+        output: where it goes, for pictures beside it.
+    """
     planned = sum(part.seeds * len(part.methods) for part in PARTS)
     hours = sum(row["seconds"] for row in all_rows) / 3600
     first = all_rows[0]
@@ -307,8 +401,10 @@ def page(parts: dict[str, Runs], all_rows: list[dict[str, Any]], output: Path | 
             "",
             *teacher_lines(runs),
             "",
+            *(grid_lines(part, trials) if (trials := tried[name]) else []),
             *method_table(runs),
             "",
+            *(beside_lines(parts, name, part.task, BESIDE[name]) if name in BESIDE else []),
         ]
         attended = attention_lines(runs)
         if attended:
@@ -333,7 +429,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--output", type=Path, help="where the page goes, without its ending")
     given = parser.parse_args()
-    rows = JsonLines(given.results).rows
+    results = JsonLines(given.results)
+    rows = results.having(tries=None)
+    tried = {
+        part.name: {m: trials_of(results, part, m) for m in part.methods if part.points(m)}
+        for part in PARTS
+    }
     parts = {
         part.name: Runs(part, found, truth_of(part.task, given.data_dir))
         for part in PARTS
@@ -347,7 +448,7 @@ def main() -> None:
         }
         for name, runs in parts.items()
     }
-    publish(page(parts, rows, given.output), numbers, given.output)
+    publish(page(parts, rows, tried, given.output), numbers, given.output)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@
 
 MiniLM teaches a student of three layers. Runs are done one by one and kept as they come, so that
 the program may be ended at any moment and started again; several may run beside each other, each
-with one thread, and share the work. Models and checkpoints lie in ``KDNAS_HOME``.
+with one thread, and share the work. Models and checkpoints lie in ``KDNAS_HOME``. Of a part with a
+grid its trials are done first, and then a run a seed with the best of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,11 +22,14 @@ from filelock import FileLock, Timeout
 from study_files import JsonLines
 
 from kdnas import ENGINE_VERSION
+from kdnas.errors import TrainingError
 from kdnas.latency.measure import hardware_name
 from kdnas.settings import Settings
-from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec
-from workers.task.ready import ReadyTask, TaskProgress, prepare_for_task
-from workers.task.runs import do_run
+from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec, TaskGridSpec
+from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial, task_points
+from kdnas.taskspecific.methods.registry import method_named
+from workers.task.ready import OnProgress, ReadyTask, ShouldStop, TaskProgress, prepare_for_task
+from workers.task.runs import do_run, try_out
 from workers.task.scoring import FinishedTaskRun
 
 TRANSFORMER_METHODS: Final = tuple(name for name in METHODS if name != "universal-kd-ca")
@@ -36,6 +41,10 @@ TEACHER_EPOCHS: Final[Mapping[str, int]] = {"RTE": 10, "CoLA": 5, "STS-B": 5, "S
 FIRST_LAYERS, SAME_SIZE = "first-layers:3", "3,12,384,1536,gelu"
 SENTENCES: Final = 4000
 """Of SST-2 that students of other kinds learn from."""
+
+
+GRID: Final[Mapping[str, Any]] = {"grid": {}}
+"""All points of the published one (App. A)."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,13 @@ class Part:
     finetune_epochs: int
     examples: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def points(self, method: str) -> tuple[TaskPoint, ...]:
+        """What its grid tries; nothing where it has none."""
+        if "grid" not in self.options:
+            return ()
+        grid = TaskGridSpec.model_validate(self.options["grid"])
+        return task_points(grid, uses_beta=method_named(method).uses_beta)
 
     def spec(self, data_dir: Path) -> TaskDistillationSpec:
         """The request."""
@@ -92,6 +108,7 @@ PARTS: Final = (
     Part("CoLA", "CoLA", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
     Part("STS-B", "STS-B", FIRST_LAYERS, TRANSFORMER_METHODS, 3, 5, 3),
     Part("RTE-start", "RTE", SAME_SIZE, THREE, 5, 8, 4),
+    Part("RTE-grid", "RTE", FIRST_LAYERS, ("vanilla-kd", "universal-kd-il"), 5, 8, 4, None, GRID),
     Part("bilstm", "SST-2", "bilstm", ACROSS, 3, 4, 2, SENTENCES),
     Part("gated-cnn", "SST-2", "gated-cnn", ACROSS, 3, 4, 2, SENTENCES),
 )
@@ -111,14 +128,108 @@ def task_folder(part: Part, data_dir: Path, scratch: Path) -> Path:
     return folder
 
 
-def left(results: JsonLines, parts: tuple[Part, ...]) -> Iterator[tuple[Part, str, int]]:
-    """Runs that are not done, seed by seed, so that what there is can be compared at any time."""
+@dataclass(frozen=True)
+class Piece:
+    """What is done at once: a run, or a trial of a grid.
+
+    Attributes:
+        part: of the study.
+        method: by which the student learns.
+        seed: of the run.
+        point: that is tried, or that a grid has chosen.
+        tries: whether it is a trial.
+    """
+
+    part: Part
+    method: str
+    seed: int
+    point: TaskPoint | None = None
+    tries: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its lock, and of its folder; the run of the best trial goes on with that one's."""
+        goes_on = self.point is not None and self.seed == GRID_SEED
+        what = self.point.as_file_name if self.point and goes_on else str(self.seed)
+        return f"{self.part.name}-{self.method}-{what}"
+
+
+def trials_of(results: JsonLines, part: Part, method: str) -> dict[TaskPoint, TaskTrial]:
+    """Trials of a method's grid that have ended."""
+    rows = results.having(part=part.name, method=method, tries=True)
+    trials = [TaskTrial.from_json(row["trial"]) for row in rows]
+    return {trial.point: trial for trial in trials}
+
+
+def left(results: JsonLines, parts: tuple[Part, ...]) -> Iterator[Piece]:
+    """What is not done, seed by seed, so that what there is can be compared at any time.
+
+    Runs that wait for trials are left out until these have ended.
+    """
     for seed in range(max(part.seeds for part in parts)):
         for part in parts:
-            if seed < part.seeds:
-                for method in part.methods:
-                    if not results.having(part=part.name, method=method, seed=seed):
-                        yield part, method, seed
+            for method in part.methods if seed < part.seeds else ():
+                point = None
+                if part.points(method):
+                    known = trials_of(results, part, method)
+                    missing = [one for one in part.points(method) if one not in known]
+                    if missing:
+                        if seed == GRID_SEED:
+                            yield from (Piece(part, method, seed, one, True) for one in missing)
+                        continue
+                    point = best_task_trial(method, known.values()).point
+                if not results.having(part=part.name, method=method, seed=seed, tries=None):
+                    yield Piece(part, method, seed, point)
+
+
+def is_done(results: JsonLines, piece: Piece) -> bool:
+    """Whether somebody has done it meanwhile."""
+    if piece.tries:
+        return piece.point in trials_of(results, piece.part, piece.method)
+    of = {"part": piece.part.name, "method": piece.method, "seed": piece.seed}
+    return bool(results.having(**of, tries=None))
+
+
+def do(
+    piece: Piece, ready: ReadyTask, work: Path, tell: OnProgress, over: ShouldStop
+) -> dict[str, Any] | None:
+    """Do a piece; returns what is kept of it, or None if the time was over."""
+    folder, hyper = work / piece.name, ready.checked.hyper
+    if piece.point is not None:
+        hyper = piece.point.applied_to(hyper)
+    if not piece.tries:
+        finished = do_run(ready, piece.method, piece.seed, folder, tell, over, hyper)
+        return None if finished is None else row(piece.part, ready, finished)
+    assert piece.point is not None
+    try:
+        run = try_out(ready, piece.method, folder, tell, over, hyper=hyper)
+    except TrainingError:
+        trial = TaskTrial(piece.point, "diverged", None)
+    else:
+        if run is None:
+            return None
+        assert run.best is not None
+        curve = tuple(epoch["held_out"] for epoch in run.curve)
+        trial = TaskTrial(piece.point, "finished", run.best.score, curve)
+    return {
+        "part": piece.part.name,
+        "method": piece.method,
+        "tries": True,
+        "trial": trial.to_json(),
+        "teacher": {"fingerprint": ready.model.fingerprint},
+        "machine": hardware_name("cpu"),
+        "engine_version": ENGINE_VERSION,
+    }
+
+
+def tidy(results: JsonLines, piece: Piece, work: Path) -> None:
+    """Remove what trials have left, but for the best of them so far."""
+    known = trials_of(results, piece.part, piece.method)
+    best = best_task_trial(piece.method, known.values()).point
+    for point in known:
+        if point != best:
+            name = Piece(piece.part, piece.method, GRID_SEED, point, True).name
+            shutil.rmtree(work / name, ignore_errors=True)
 
 
 def row(part: Part, ready: ReadyTask, finished: FinishedTaskRun) -> dict[str, Any]:
@@ -159,14 +270,15 @@ def run(data_dir: Path, path: Path, parts: tuple[Part, ...], minutes: float) -> 
         return time.monotonic() > end
 
     while not over():
-        for part, method, seed in left(JsonLines(path), parts):
-            lock = FileLock(work / f"{part.name}-{method}-{seed}.lock")
+        for piece in left(JsonLines(path), parts):
+            part = piece.part
+            lock = FileLock(work / f"{piece.name}.lock")
             try:
                 lock.acquire(timeout=0)
             except Timeout:
                 continue
             try:
-                if JsonLines(path).having(part=part.name, method=method, seed=seed):
+                if is_done(JsonLines(path), piece):
                     break
                 if part.name not in ready:
                     found = prepare_for_task(
@@ -175,13 +287,16 @@ def run(data_dir: Path, path: Path, parts: tuple[Part, ...], minutes: float) -> 
                     if found is None:
                         return
                     ready[part.name] = found
-                folder = work / f"{part.name}-{method}-{seed}"
-                finished = do_run(ready[part.name], method, seed, folder, tell, over)
-                if finished is None:
+                kept = do(piece, ready[part.name], work, tell, over)
+                if kept is None:
                     return
                 with FileLock(work / "results.lock"):
-                    JsonLines(path).add(row(part, ready[part.name], finished))
-                print(part.name, method, seed, finished.run.main, finished.run.seconds, flush=True)
+                    results = JsonLines(path)
+                    results.add(kept)
+                if piece.tries:
+                    tidy(results, piece, work)
+                score = kept["trial"]["held_out"] if piece.tries else kept["main"]
+                print(f"{time.strftime('%H:%M:%S')} {piece.name}: {score}", flush=True)
             finally:
                 lock.release()
             break

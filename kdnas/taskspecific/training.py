@@ -187,22 +187,28 @@ class Training:
     def _end_epoch(self, stage: Stage, done: int) -> None:
         for run in self._going():
             run.write_back()
-            own = outputs_of(run.student, self.held_out.examples, self._device)
+            shows = stage.number == 1 and bool(run.method.attending_layers())
+            own = outputs_of(
+                run.student, self.held_out.examples, self._device, logits_only=not shows
+            )
             try:
                 run.end_epoch(done, own.logits, self.held_out.score)
             except TrainingError as error:
                 run.error = error
                 continue
-            if stage.number == 1 and self.held_out.teacher is not None:
-                self._note_attention(run, own, stage, done)
+            if shows and self.held_out.teacher is not None:
+                self._note_attention(run, self.held_out.teacher, own, stage, done)
 
     def _note_attention(
-        self, run: StudentRun, own: NetworkOutputs, stage: Stage, done: int
+        self,
+        run: StudentRun,
+        teacher: KeptTeacher,
+        own: NetworkOutputs,
+        stage: Stage,
+        done: int,
     ) -> None:
         """Keep what the student attends to, on average and of some examples."""
-        teacher, method = self.held_out.teacher, run.method
-        if teacher is None or not method.attending_layers():
-            return
+        method = run.method
         theirs = NetworkOutputs(teacher.logits, teacher.layers, teacher.states)
         with torch.no_grad():
             weights = method.cpu().attention(own, theirs)  # (E, J, N)
@@ -243,15 +249,27 @@ class Training:
         return stage, int(state["done"]), float(state["seconds"])
 
 
-def outputs_of(student: TaskStudent, examples: Examples, device: Device) -> NetworkOutputs:
-    """What a student says of examples, in their order: eval mode, float32, on the CPU."""
+def outputs_of(
+    student: TaskStudent, examples: Examples, device: Device, *, logits_only: bool = False
+) -> NetworkOutputs:
+    """What a student says of examples, in their order: eval mode, float32, on the CPU.
+
+    Args:
+        student: whose outputs.
+        examples: E of them.
+        device: where the student is.
+        logits_only: whether what is beside the logits is left out.
+    """
     if not len(examples):
         raise ValueError("there are no examples")
     was_training = student.training
     student.eval()
     order = examples.in_order(BATCH_SIZE)
     with torch.no_grad():
-        said = [student(examples.batch(indices).to(device).inputs) for indices in order]
+        said = [
+            student(examples.batch(indices).to(device).inputs, logits_only=logits_only)
+            for indices in order
+        ]
     student.train(was_training)
     places = torch.cat([torch.from_numpy(indices) for indices in order]).argsort()
 

@@ -1,0 +1,106 @@
+"""The page of the study of distillation for one task, on runs that are made up."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kdnas.taskspecific.grid import TaskPoint, TaskTrial
+from kdnas.testing.demo_tasks import task_facts, task_run
+
+TRUTH = tuple(random.Random(0).choice(("yes", "no")) for _ in range(200))
+RIGHT = {"none": 0.5, "vanilla-kd": 0.6, "universal-kd-il": 0.9, "alp-kd": 0.6}
+"""Share of answers that are right."""
+
+
+@pytest.fixture
+def page(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("task_page")
+
+
+def said(method: str, seed: int) -> list[str]:
+    draw = random.Random(f"{method} {seed}")
+    other = {"yes": "no", "no": "yes"}
+    return [label if draw.random() < RIGHT[method] else other[label] for label in TRUTH]
+
+
+def row(part: str, method: str, seed: int, teacher: str = "one") -> dict[str, Any]:
+    facts, answers = task_facts(), said(method, seed)
+    right = sum(a == b for a, b in zip(answers, TRUTH, strict=True)) / len(TRUTH)
+    return {
+        "part": part,
+        **task_run("universal-kd-il" if method == "alp-kd" else method, seed).to_json(),
+        "method": method,
+        "main": right,
+        "metric": "accuracy",
+        "teacher": {"fingerprint": teacher, "main": 0.7, "held_out": 0.7},
+        "layers": list(facts.layers),
+        "student": dict(facts.student),
+        "settings": {"dtype": "float32"},
+        "predictions": {"dev": answers},
+        "machine": "a machine",
+    }
+
+
+def part_of(page: ModuleType, name: str, methods: tuple[str, ...], **more: Any) -> Any:
+    options = more.pop("options", {})
+    return page.Part(name, "RTE", "first-layers:3", methods, 3, 8, 4, None, options)
+
+
+def runs(page: ModuleType, name: str, seeds: int = 3, teacher: str = "one") -> Any:
+    methods = tuple(RIGHT)
+    rows = [row(name, method, seed, teacher) for method in methods for seed in range(seeds)]
+    return page.Runs(part_of(page, name, methods), rows, TRUTH)
+
+
+def test_differences_are_of_the_same_seeds_and_teacher(page: ModuleType) -> None:
+    one = runs(page, "RTE")
+    found = page.difference(one, "universal-kd-il", one, "vanilla-kd")
+    assert found is not None
+    mean, low, high, seeds = found
+    scores = {m: [one.by_method[m][s]["main"] for s in range(3)] for m in RIGHT}
+    ahead = zip(scores["universal-kd-il"], scores["vanilla-kd"], strict=True)
+    assert mean == pytest.approx(100 * sum(a - b for a, b in ahead) / 3)
+    assert low < mean < high
+    assert seeds == 3
+    assert page.verdict(low, high) == "holds"
+    again = page.difference(one, "vanilla-kd", one, "universal-kd-il")
+    assert page.verdict(*again[1:3]) == "the reverse"
+    assert page.difference(one, "none", runs(page, "other", seeds=2), "none")[3] == 2
+    assert page.difference(one, "none", runs(page, "other", teacher="two"), "none") is None
+
+
+def test_the_page_says_what_there_is(page: ModuleType, tmp_path: Path) -> None:
+    point, other = TaskPoint(8, 2e-5, 0.2), TaskPoint(16, 2e-5, 0.2)
+    grid = {"grid": {"batch_sizes": [8, 16], "learning_rates": [2e-5], "betas": [0.2]}}
+    parts = {"RTE": runs(page, "RTE"), "RTE-grid": runs(page, "RTE-grid")}
+    parts["RTE-grid"].part = part_of(page, "RTE-grid", tuple(RIGHT), options=grid)
+    tried = {
+        "RTE": {},
+        "RTE-grid": {
+            "vanilla-kd": {
+                point: TaskTrial(point, "finished", 0.625, (0.5, 0.625)),
+                other: TaskTrial(other, "diverged", None),
+            },
+            "universal-kd-il": {point: TaskTrial(point, "finished", 0.75, (0.75,))},
+        },
+    }
+    rows = [row(name, m, seed) for name in parts for m in RIGHT for seed in range(3)]
+    text = page.page(parts, rows, tried, tmp_path / "page")
+    lines = text.splitlines()
+    assert f"{len(rows)} of " in text
+    assert any(
+        line.startswith("| `universal-kd-il` above `vanilla-kd` | Table 2 | RTE | +2.6 | +")
+        and line.endswith("| holds |")
+        for line in lines
+    )
+    assert "| 8 | 2e-05 | **62.5** |" in lines
+    assert "| 16 | 2e-05 | diverged |" in lines
+    assert "| 8 | 2e-05 | 75.0 |" in lines  # one of its trials is missing: none is taken
+    assert "Trials of `universal-kd-il` with seed 0, 1 of 2:" in lines
+    assert "| `none` | 3 | +0.0 (+0.0 to +0.0) |" in lines  # the same runs beside each other
+    assert (tmp_path / "page-attention.png").stat().st_size > 1000
+    assert "](page-attention.png)" in text
