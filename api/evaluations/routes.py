@@ -18,17 +18,17 @@ from api.evaluations.schemas import (
     ReportShape,
     Suites,
 )
-from api.evaluations.stored_report import DISTILLATION, stored_report
+from api.evaluations.stored_report import stored_report
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered
 from api.inputs.data_roots import check_folder, check_model
 from api.inputs.pairs import evaluation_pairs
+from api.inputs.students import distillation_with_student, names_distillation
 from api.jobs.reading import read_jobs
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import evaluation_pages
-from kdnas.db.repository import distillations, evaluations
-from kdnas.errors import ConflictError
+from kdnas.db.repository import evaluations
 from kdnas.evaluation.data.choosing import tasks_with_data
 from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
 from kdnas.evaluation.reports.report import Report, report_json
@@ -119,19 +119,11 @@ def _checked(
         check_folder(request.data_dir, "data_dir", settings)
         changes["data_dir"] = str(FilePath(request.data_dir).expanduser().resolve())
     ref = request.model.ref
-    if ref.startswith(DISTILLATION):
+    if names_distillation(ref):
         with database.read() as session:
-            found = distillations.get_distillation(session, ref.removeprefix(DISTILLATION))
-        if found.status != "succeeded" or found.output_path is None:
-            comes = found.status in ("queued", "running")
-            way = "wait until it has succeeded" if comes else "name one that has succeeded"
-            raise ConflictError(
-                f"distillation {found.name!r} is {found.status} and has no student to evaluate; "
-                f"{way}"
-            )
-        distillation_id, ref = found.id, found.output_path
+            found, ref = distillation_with_student(session, ref)
+        distillation_id = found.id
     else:
-        # A student may lie where a request may not look; one that is named by its run may be read.
         check_model(request.model, "model.ref", settings)
     if FilePath(ref).expanduser().is_dir():
         ref = str(FilePath(ref).expanduser().absolute())

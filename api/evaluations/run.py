@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,6 +17,7 @@ from api.evaluations.kind import KIND
 from api.evaluations.prepare import PlannedTask, PreparedEvaluation, prepare_evaluation
 from api.evaluations.report import add_to_card, figures_before
 from api.evaluations.stored_report import stored_report
+from api.inputs.students import reach_with_students
 from api.jobs.context import JobContext, StoppedError, StoppedStatus
 from api.jobs.files import (
     evaluation_checkpoints,
@@ -27,7 +27,7 @@ from api.jobs.files import (
 from api.jobs.work import at_work, do_job
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
-from kdnas.db.repository import distillations, evaluations, jobs
+from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NoRoomError
 from kdnas.evaluation.finetuning.grid import GRID_SEED
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
@@ -38,7 +38,6 @@ from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.latency.device_lock import training_lock
-from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
@@ -260,7 +259,7 @@ def run_in(
         noted(FinetuneProgress("reading data", 0, 1))
 
     request = EvaluationSpec.read(dict(record.requested), f"evaluation {record.id}")
-    reach = _reach(request, database, settings)
+    reach = reach_with_students([request.model.ref], database, settings)
     store = Store.from_settings(settings) if reach.limited else None
     prepared = prepare_evaluation(request, on_task, store, reach)
     context.check()
@@ -305,19 +304,6 @@ def run_in(
     problem = add_to_card(prepared, report)
     if problem is not None:
         log.warning(problem, evaluation=record.id)
-
-
-def _reach(request: EvaluationSpec, database: Database, settings: Settings) -> Reach:
-    """Say what the request may lead to: beside the data roots a student of the command line.
-
-    One that is named by its run may be read wherever the command has put it.
-    """
-    folder, reach = Path(request.model.ref), settings.reach
-    if not reach.limited:
-        return reach
-    with database.read() as session:
-        made = distillations.is_output_of_command(session, str(folder))
-    return reach.and_folder(folder) if made else reach
 
 
 class Noted:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from api.inputs.results import prediction_files, task_results
+from api.inputs.students import DISTILLATION, names_distillation
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Session
 from kdnas.db.records import EvaluationRecord
@@ -19,9 +20,6 @@ from kdnas.evaluation.reports.report import Measured, Report, make_report
 from kdnas.evaluation.scoring.paired import compare
 from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.settings import Settings
-
-DISTILLATION = "distillation:"
-"""Before the id or name of a distillation whose student is meant."""
 
 MOST_ROWS = 10_000
 
@@ -106,7 +104,7 @@ def compared(
 
 def _stored_model(session: Session, text: str, suite: str) -> _Model:
     name, shape, wanted = text, None, {"model": text}
-    if text.startswith(DISTILLATION):
+    if names_distillation(text):
         found = distillations.get_distillation(session, text.removeprefix(DISTILLATION))
         name, shape, wanted = found.name, found.architecture, {"distillation_id": found.id}
     records = evaluations.list_evaluations(

@@ -37,11 +37,13 @@ def _create(request: TaskDistillationSpec, database: Database, settings: Setting
         check_places,
         check_task,
         task_name,
+        with_students,
         with_whole_paths,
     )
 
     check_places(request, settings)
-    spec = with_whole_paths(request)
+    with database.read() as session:
+        spec = with_whole_paths(with_students(request, session))
     check_task(spec, settings.for_service().reach)
 
     def add(session: Session) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from api.inputs.data_roots import check_folder, check_model, check_output
+from api.inputs.students import distillation_with_student, names_distillation
+from kdnas.db.engine import Session
 from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.reach import ANYWHERE, Reach
@@ -30,13 +32,34 @@ def with_whole_paths(spec: TaskDistillationSpec) -> TaskDistillationSpec:
         path = getattr(spec, name)
         if path is not None:
             changes[name] = str(Path(path).expanduser().absolute())
-    for name in ("student", "assistant"):
-        named = getattr(spec, name)
-        if named is not None and names_model(named):
+    for name, named in named_students(spec):
+        if names_model(named):
             changes[name] = _whole(named)
     ref = _whole(spec.teacher.ref)
     changes["teacher"] = spec.teacher.model_copy(update={"ref": ref})
     return spec.model_copy(update=changes)
+
+
+def with_students(spec: TaskDistillationSpec, session: Session) -> TaskDistillationSpec:
+    """Put the folder of a student in place of the distillation that made it.
+
+    Raises:
+        NotFoundError: no such distillation.
+        ConflictError: it has no student yet.
+    """
+    return spec.model_copy(
+        update={
+            name: distillation_with_student(session, named)[1]
+            for name, named in named_students(spec)
+            if names_distillation(named)
+        }
+    )
+
+
+def named_students(spec: TaskDistillationSpec) -> list[tuple[str, str]]:
+    """Entries that name students, and what they name."""
+    named = (("student", spec.student), ("assistant", spec.assistant))
+    return [(entry, text) for entry, text in named if text is not None]
 
 
 def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
@@ -57,9 +80,8 @@ def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
         RequestError: names the entry, its value and the setting that would allow it.
     """
     check_model(spec.teacher, "teacher.ref", settings)
-    for name in ("student", "assistant"):
-        named = getattr(spec, name)
-        if named is not None and names_model(named):
+    for name, named in named_students(spec):
+        if names_model(named) and not names_distillation(named):
             check_model(ModelSpec(ref=named), name, settings)
     if spec.data_dir is not None:
         check_folder(spec.data_dir, "data_dir", settings)

@@ -10,13 +10,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from api.inputs.students import reach_with_students
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.files import task_run_folder
 from api.jobs.work import do_job
 from api.task_distillations.grid import GridProgress, chosen_hyper
 from api.task_distillations.kind import KIND
 from api.task_distillations.outputs import check_outputs, write_outputs
-from api.task_distillations.request import task_name, with_whole_paths
+from api.task_distillations.request import (
+    named_students,
+    task_name,
+    with_students,
+    with_whole_paths,
+)
 from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
@@ -60,12 +66,14 @@ def create_task_distillation(
     """Store a request of the command line, once it is known that it can be done.
 
     Raises:
-        ConflictError: its name is taken.
+        ConflictError: its name is taken, or a distillation that it names has no student yet.
+        NotFoundError: it names a distillation that is not there.
         RequestError: anything in the request that cannot be done, or an output that is used.
     """
     from workers.task.request import check_task
 
-    whole = with_whole_paths(spec)
+    with database.read() as session:
+        whole = with_whole_paths(with_students(spec, session))
     check_outputs(whole)
     check_task(whole, Store.from_settings(settings), settings.reach)
     with database.write() as session:
@@ -165,8 +173,10 @@ def _prepare_stored(
         context.phase(f"{progress.phase}: {progress.done} of {progress.total}", share)
         watchers.preparing(progress)
 
+    students = [text for _, text in named_students(stored)]
+    reach = reach_with_students(students, context.database, context.settings)
     with training_lock():
-        ready = prepare_for_task(stored, context.settings, tell, context.should_stop)
+        ready = prepare_for_task(stored, context.settings, tell, context.should_stop, reach)
     if ready is None:
         raise StoppedError
     database, facts = context.database, ready.facts

@@ -79,8 +79,8 @@ def task_distill(
         str | None,
         typer.Option(
             help="first-layers:4 or layers:1,3,5 of the teacher, bilstm, gated-cnn, an "
-            "architecture such as 4,12,576,768,gelu, or a model's folder.  "
-            "[default: first-layers:3]"
+            "architecture such as 4,12,576,768,gelu, a model's folder, or distillation: and the id "
+            "or name of a full distillation, for its student.  [default: first-layers:3]"
         ),
         At("student"),
     ] = None,

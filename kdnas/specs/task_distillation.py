@@ -114,7 +114,8 @@ class TaskDistillationSpec(Spec):
             the Hugging Face hub.
         own: columns of a table of your own; None means a task that is known by its name.
         student: ``first-layers:4`` or ``layers:1,3,5`` of the teacher, ``bilstm``, ``gated-cnn``,
-            an architecture of the search space, or a model's folder.
+            an architecture of the search space, a model's folder, or ``distillation:`` and the id
+            or name of a full distillation, for its student.
         methods: how the student learns; each is a run for each seed.
         seeds: of the runs; a plain number n is short for 0 … n − 1.
         published: whose hyper-parameters stand in for what is left open (Tables 7 to 9); ``auto``

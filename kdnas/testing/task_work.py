@@ -16,7 +16,7 @@ import pytest
 
 from api.task_distillations.request import check_task
 from kdnas.errors import TrainingError
-from kdnas.reach import Reach
+from kdnas.reach import ANYWHERE, Reach
 from kdnas.records import TaskFacts
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -52,6 +52,7 @@ class TaskWork:
         scores: what a trial at a point comes to; None diverges.
         prepared: how often it was prepared.
         before: called when a run begins.
+        reached: how it was told to open what the request names.
         groups: of methods that are done beside each other; empty does one at a time.
     """
 
@@ -64,6 +65,7 @@ class TaskWork:
     prepared: int = 0
     before: Callable[[str, int], None] = lambda method, seed: None
     groups: list[tuple[str, ...]] = field(default_factory=list)
+    reached: Reach = ANYWHERE
 
     @classmethod
     def installed(cls, patch: pytest.MonkeyPatch) -> TaskWork:
@@ -83,9 +85,11 @@ class TaskWork:
         settings: Settings,
         on_progress: Callable[[Any], None],
         should_stop: Callable[[], bool],
+        reach: Reach,
     ) -> MadeUpTask | None:
         """Prepare it at once; None if it was to stop."""
         self.prepared += 1
+        self.reached = reach
         on_progress(Progress("fine-tuning the teacher", 3, 10, 0.5))
         if should_stop():
             return None

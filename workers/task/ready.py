@@ -17,6 +17,7 @@ from kdnas.evaluation.finetuning.run import tidy_process
 from kdnas.evaluation.finetuning.text import TextEncoding
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.models.teacher import TeacherHandle
+from kdnas.reach import Reach
 from kdnas.records import TaskFacts
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -141,6 +142,7 @@ def prepare_for_task(
     settings: Settings,
     on_progress: OnProgress = lambda _: None,
     should_stop: ShouldStop = lambda: False,
+    reach: Reach | None = None,
 ) -> ReadyTask | None:
     """Check a request, and get its teacher ready: fine-tuned, with pseudo-classifiers.
 
@@ -149,6 +151,7 @@ def prepare_for_task(
         settings: of this process.
         on_progress: is told what is done.
         should_stop: asked between steps.
+        reach: how models and data are opened; None goes by the settings.
 
     Returns:
         None if it was stopped.
@@ -158,9 +161,8 @@ def prepare_for_task(
         WorkError: the teacher's training failed.
     """
     store = Store.from_settings(settings)
-    return ready_task(
-        check_task(spec, store, settings.reach), store, settings, on_progress, should_stop
-    )
+    checked = check_task(spec, store, reach or settings.reach)
+    return ready_task(checked, store, settings, on_progress, should_stop)
 
 
 def ready_task(

@@ -179,12 +179,12 @@ def test_a_student_is_named_by_its_distillation(
         assert (row["distillation_name"], row["seed"]) == ("small", 7)
     refused = client.post(EVALUATIONS, json={**body, "model": "distillation:waiting"})
     assert refused.status_code == 409
-    assert "is queued and has no student to evaluate; wait until" in refused.json()["detail"]
+    assert "is queued and has no student yet; wait until" in refused.json()["detail"]
     with database.write() as session:
         waiting = jobs.get_job(session, "waiting", Distillation).id
         jobs.set_status(session, waiting, "cancelled")
     refused = client.post(EVALUATIONS, json={**body, "model": "distillation:waiting"})
-    assert "is cancelled and has no student to evaluate; name one" in refused.json()["detail"]
+    assert "is cancelled and has no student yet; name one" in refused.json()["detail"]
     assert client.post(EVALUATIONS, json={**body, "model": "distillation:no"}).status_code == 404
     assert client.post(EVALUATIONS, json={**body, "model": str(student)}).status_code == 422
 

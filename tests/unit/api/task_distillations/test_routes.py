@@ -16,15 +16,17 @@ from api.task_distillations.schemas import (
     TaskReport,
     TaskRunShape,
 )
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
-from kdnas.db.repository import grids, jobs, task_distillations
+from kdnas.db.repository import distillations, grids, jobs, task_distillations
 from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import add_task_distillation, keep_predictions, task_facts, task_run
 from kdnas.testing.truth import assert_shape
 
+SMALL = Architecture(1, 2, 16, 32, "gelu")
 PATH = "/api/v1/task-distillations"
 
 
@@ -102,6 +104,38 @@ def test_they_are_asked_for_listed_and_read(
     assert client.patch(f"{PATH}/all", json={"action": "cancel"}).json()["status"] == "cancelled"
     assert client.delete(f"{PATH}/all").status_code == 204
     assert client.get(f"{PATH}/all").status_code == 404
+
+
+def distilled(database: Database, name: str, output: Path | None) -> str:
+    with database.write() as session:
+        row = distillations.create_distillation(session, {}, SMALL, name=name)
+        if output is not None:
+            distillations.set_distillation_result(
+                session, row.id, metrics={}, output_path=str(output)
+            )
+            jobs.set_status(session, row.id, "succeeded")
+    return row.id
+
+
+def test_a_student_is_named_by_its_distillation(
+    client: TestClient, database: Database, glue: Path, tmp_path: Path
+) -> None:
+    student = tmp_path / "elsewhere"  # where a request may not look by itself
+    student.mkdir()
+    made = distilled(database, "small", student)
+    distilled(database, "waiting", None)
+    body = {"task": "rte", "data_dir": str(glue), "methods": ["takd"]}
+    for name in ("small", made):
+        answer = client.post(PATH, json={**body, "student": f"distillation:{name}"})
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["student"] == str(student)
+    helped = client.post(PATH, json={**body, "assistant": "distillation:small"}).json()
+    assert helped["spec"]["assistant"] == str(student)
+    refused = client.post(PATH, json={**body, "student": "distillation:waiting"})
+    assert refused.status_code == 409
+    assert "is queued and has no student yet; wait until" in refused.json()["detail"]
+    for named, status in (("distillation:no", 404), (str(student), 422)):
+        assert client.post(PATH, json={**body, "student": named}).status_code == status
 
 
 @pytest.mark.databases("sqlite", "postgresql")

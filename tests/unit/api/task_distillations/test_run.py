@@ -19,10 +19,11 @@ from api.task_distillations.run import (
     create_task_distillation,
     run_stored_task_distillation,
 )
+from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.queue.transitions import resume_here
-from kdnas.db.repository import events, jobs, task_distillations
+from kdnas.db.repository import distillations, events, jobs, task_distillations
 from kdnas.errors import OutputError, SpecError, StoreError, TaskDataError, TrainingError
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
 from kdnas.records import TaskRun
@@ -35,6 +36,7 @@ from kdnas.testing.task_work import TaskWork
 pytestmark = pytest.mark.databases("sqlite")
 
 METHODS = ("none", "vanilla-kd")
+SMALL = Architecture(1, 2, 16, 32, "gelu")
 
 
 class Place:
@@ -155,6 +157,22 @@ def test_killed_in_a_run_it_goes_on_with_what_is_not_stored(place: Place) -> Non
         ("vanilla-kd", 1),
     ]
     assert place.work.prepared == 2
+
+
+def test_a_student_of_a_distillation_is_found_where_that_has_put_it(place: Place) -> None:
+    """Also by the service, which otherwise stays below its data roots."""
+    student = place.home / "elsewhere"
+    student.mkdir()
+    with place.database.write() as session:
+        row = distillations.create_distillation(session, {}, SMALL, name="small")
+        distillations.set_distillation_result(session, row.id, metrics={}, output_path=str(student))
+        jobs.set_status(session, row.id, "succeeded")
+    job_id = place.create(student="distillation:small", methods=["none"], seeds=1)
+    with place.database.read() as session:
+        assert jobs.get_job(session, job_id, TaskDistillation).student == str(student)
+    place.settings = replace(place.settings.for_service(), data_roots=(str(place.data),))
+    assert place.run(job_id) == "succeeded"
+    place.work.reached.require(student)
 
 
 def test_runs_beside_each_other_are_stored_together(place: Place) -> None:

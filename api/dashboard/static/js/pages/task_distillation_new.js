@@ -29,7 +29,7 @@ formPage(["/schemas/task-distillation"], (form, schema) => {
         title: "Who learns from whom",
         fields: [
           { ...teacher(), help: "An encoder: minilm, a hub id such as bert-base-uncased, or a folder below the data roots. It learns the task first, unless it has a head for its labels." },
-          { path: "student", label: "Student", help: "first-layers:4 or layers:1,3,5 of the teacher, bilstm, gated-cnn, an architecture such as 4,12,576,768,gelu, or the folder of a student that was distilled before." },
+          { path: "student", label: "Student", help: "first-layers:4 or layers:1,3,5 of the teacher, bilstm, gated-cnn, an architecture such as 4,12,576,768,gelu, the folder of a student that was distilled before, or distillation: and the name of the distillation that made it." },
           { path: "output", label: "Folder", help: "Where the best student goes, below the data roots; of several methods a folder each. Without one they stay with the runs." },
         ],
       },
