@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kdnas.evaluation.data.splitting import for_tuning
 from kdnas.evaluation.finetuning.identity import data_fingerprint
 from kdnas.evaluation.results import Metrics, main_score
 from kdnas.models.teacher import TeacherHandle
@@ -75,7 +74,7 @@ def task_facts(
         metric=data.task.main_metric,
         labels=data.labels or (),
         examples={
-            "train": len(for_tuning(data).train),
+            "train": len(checked.tuning.train),
             "held-out": len(held_out.part.examples),
             **{name: len(one.part.examples) for name, one in reported.items()},
         },

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kdnas.evaluation.data.splitting import TUNING_SET, for_tuning
+from kdnas.evaluation.data.splitting import TUNING_SET
 from kdnas.evaluation.finetuning.model import load_task_model
 from kdnas.evaluation.finetuning.run import tidy_process
 from kdnas.evaluation.finetuning.text import TextEncoding
@@ -35,7 +35,7 @@ from kdnas.taskspecific.teacher_outputs import (
 )
 from workers.task.facts import Heard, task_facts
 from workers.task.parts import Judge, Part, part_of
-from workers.task.request import CheckedTask, check_task, space_of
+from workers.task.request import CheckedTask, check_task
 from workers.task.students import network_of
 from workers.task.teacher import settings_of, tuned_teacher
 
@@ -207,12 +207,11 @@ def _with_outputs(
     checked: CheckedTask, model: TeacherHandle, on_progress: OnProgress, should_stop: ShouldStop
 ) -> ReadyTask:
     """Run the teacher over all examples once, and train its pseudo-classifiers on that."""
-    spec, data = checked.spec, checked.data
+    spec, data, tuning = checked.spec, checked.data, checked.tuning
     loaded = load_task_model(model, data.task, data.labels, 0.0, spec.teacher.seed)
     encoding = TextEncoding(loaded, data.labels, checked.hyper.max_length)
     parameters = sum(p.numel() for p in loaded.model.parameters())
     teacher = running_teacher(network_of(loaded), checked.device, checked.dtype)
-    tuning = for_tuning(data)
     train = part_of(tuning.train, encoding, data)
     held_out = part_of(tuning.evaluations[TUNING_SET], encoding, data)
     scored = {name: part_of(part, encoding, data) for name, part in data.evaluations.items()}
@@ -232,7 +231,7 @@ def _with_outputs(
         classifiers = warm_up(
             learned.states,
             train.tokens,
-            space_of(data),
+            checked.space,
             epochs=spec.teacher.warmup_epochs,
             learning_rate=spec.teacher.warmup_rate,
             seed=spec.teacher.seed,

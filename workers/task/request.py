@@ -39,6 +39,7 @@ class CheckedTask:
     Attributes:
         spec: the request, its teacher pinned.
         data: of the task, with labels in the order of the teacher's head.
+        tuning: the same, cut into what is learned from and what epochs are chosen by.
         teacher: that was named.
         has_learned: whether it has a head for the task.
         student: how students are made.
@@ -51,6 +52,7 @@ class CheckedTask:
 
     spec: TaskDistillationSpec
     data: TaskData
+    tuning: TaskData
     teacher: TeacherHandle
     has_learned: bool
     student: StudentPlan
@@ -65,6 +67,11 @@ class CheckedTask:
         """Layers and width of the teacher."""
         return NetworkShape(self.teacher.shape.layers, self.teacher.shape.hidden)
 
+    @property
+    def space(self) -> OutputSpace:
+        """Of the task's outputs; nothing that is held out decides it."""
+        return space_of(self.tuning)
+
     def setting(self, taught_by: NetworkShape, beta: float, seed: int) -> Setting:
         """Return what a method is made for.
 
@@ -75,7 +82,7 @@ class CheckedTask:
         """
         spec = self.spec
         return Setting(
-            space_of(self.data),
+            self.space,
             self.student.shape,
             taught_by,
             beta,
@@ -157,7 +164,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     task, choice = task_of(spec), parse_student(spec.student)
     folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
     data = load_task(task, folder, reach=reach)
-    refuse_one_answer(for_tuning(data))
+    refuse_one_answer(for_tuning(data))  # before a model is brought
     named = spec.teacher
     teacher = (
         open_teacher(named.fingerprint, store)
@@ -167,11 +174,12 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     learned = has_head(teacher)
     if learned:
         data = in_order_of_head(teacher, data, _saved(named, reach))
+    tuning = for_tuning(data)
     device = choose_device(spec.device)
     length = min(spec.max_length, teacher.longest_sequence)
 
     def planned(chosen: StudentChoice) -> StudentPlan:
-        return plan_student(chosen, teacher, data, length, store, reach, device)
+        return plan_student(chosen, teacher, tuning, length, store, reach, device)
 
     student = planned(choice)
     assisted = any(method_named(name).assisted for name in spec.methods)
@@ -183,6 +191,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
             update={"teacher": named.model_copy(update={"fingerprint": teacher.fingerprint})}
         ),
         data,
+        tuning,
         teacher,
         learned,
         student,

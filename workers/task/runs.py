@@ -331,6 +331,6 @@ def _student_run(
         classifies_layers=kind.needs_student_layers,
         reads_states=kind.needs_teacher_states,
         seed=derived_seed("student-layers", seed),
-        centre=mean_number(checked.data),
+        centre=mean_number(checked.tuning),
     )
     return StudentRun(student, kind(setting), teacher, hyper, seed, checked.device, checked.dtype)

@@ -57,7 +57,7 @@ class StudentPlan:
     Attributes:
         choice: what was asked for.
         origin: model whose layers, words and tokenizer it has; of a folder that model itself.
-        data: of the task.
+        data: of the task, of which what is learned from counts alone.
         shape: of the student.
         start: how it starts, in words.
     """
@@ -194,9 +194,9 @@ def check_tokenizer(student: TeacherHandle, teacher: TeacherHandle, data: TaskDa
             AutoTokenizer.from_pretrained(handle.folder, trust_remote_code=False)
             for handle in (student, teacher)
         )
-    texts = [e.text for e in data.train[:COMPARED] if isinstance(e, TextExample)]
-    for text in texts:
-        if own(text)["input_ids"] != theirs(text)["input_ids"]:
+    texts = [(e.text, e.pair) for e in data.train[:COMPARED] if isinstance(e, TextExample)]
+    for text, pair in texts:
+        if own(text, pair)["input_ids"] != theirs(text, pair)["input_ids"]:
             raise TeacherError(
                 f"student {student.ref!r} has another tokenizer than teacher {teacher.ref!r} (they "
                 f"cut {text[:40]!r} differently), so that it cannot read the same tokens; give a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import pstdev
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import ready as ready_module
 from workers.task.ready import prepare_for_task
-from workers.task.request import check_task, space_of
+from workers.task.request import check_task
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +262,9 @@ def test_an_assistant_stands_half_way_or_where_it_is_asked_for(
 
 
 def test_spaces_are_those_of_the_labels(lab: TinyTaskLab) -> None:
-    assert space_of(check_task(lab.classification(), lab.store()).data) == Classes(2)
-    space = space_of(check_task(lab.regression(), lab.store()).data)
-    assert isinstance(space, Numbers)
-    assert 0.5 < space.deviation < 2
+    assert check_task(lab.classification(), lab.store()).space == Classes(2)
+    checked = check_task(lab.regression(), lab.store())
+    assert isinstance(checked.space, Numbers)
+    learned = [float(e.label) for e in checked.tuning.train]  # nothing that is held out
+    assert checked.space.deviation == pytest.approx(pstdev(learned))
+    assert len(learned) < len(checked.data.train)

@@ -114,7 +114,7 @@ def test_of_a_regression_students_begin_at_the_mean(lab: TinyTaskLab) -> None:
         found = check_task(spec, lab.store())
         model: Any = built(found).model
         head = model.head if student == "bilstm" else model.classifier
-        assert head.bias.tolist() == [pytest.approx(mean_number(found.data))]
+        assert head.bias.tolist() == [pytest.approx(mean_number(found.tuning))]
         assert head.weight.shape[0] == 1
 
 
