@@ -128,8 +128,8 @@ def page(
         *([note, ""] if note else []),
         f"Of the student that the search chose, `{step.model}`, on {step.task}, "
         f"{len(before.results)} seeds. Beside the second step of the pipeline, `{first}`, the same "
-        "student with the same settings by other methods: `none` trains as long without a teacher. In brackets 95 % "
-        "intervals over the examples (paired bootstrap):",
+        "student with the same settings by other methods: `none` trains as long without a "
+        "teacher. In brackets 95 % intervals over the examples (paired bootstrap):",
         "",
         f"| {step.model} | score | of the teacher's | {heads} |",
         "|---" * (3 + len(others)) + "|",
