@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,10 +20,11 @@ from playwright.sync_api import expect
 
 from api.jobs.files import task_run_folder
 from kdnas.db.models import TaskDistillation
-from kdnas.db.repository import jobs, task_distillations
+from kdnas.db.repository import grids, jobs, task_distillations
 from kdnas.db.repository.events import append_event
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec
+from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import GAINS, keep_predictions, task_facts, task_run
 
 pytestmark = pytest.mark.browser
@@ -157,6 +159,39 @@ def test_a_page_grows_with_the_runs(page: Page, make_service: MakeService) -> No
     expect(page.locator("#log")).to_contain_text(f"none seed 0: score {run.main:.3f}")
     assert "of none" in labelled(page, "held-out")
     expect(page.locator("#published")).to_be_visible()
+
+
+def test_a_page_has_the_trials_of_its_grids(page: Page, make_service: MakeService) -> None:
+    service = make_service()
+    service.start()
+    asked = TaskDistillationSpec(task="RTE", methods=("vanilla-kd",), seeds=(0,)).to_json()
+    key, tried = "task-grid-vanilla-kd", [TaskPoint(8, 2e-5, None), TaskPoint(16, 5e-5, None)]
+    named = {"vanilla-kd": {"key": key, "points": 2}}
+    with service.database.write() as session:
+        made = task_distillations.create_task_distillation(
+            session, asked, name="with-grid", owner_kind="service"
+        )
+        jobs.set_status(session, made.id, "running")
+        task_distillations.set_task_facts(session, made.id, replace(task_facts(), grids=named))
+        grids.open_grid(session, key, model="first-layers:3 by vanilla-kd", task="RTE")
+        grids.add_trial(session, key, TaskTrial(tried[0], "diverged", None).to_json())
+    page.goto(f"{service.url}/task-distillations/with-grid")
+    place = page.locator("#grids")
+    expect(place.locator("summary")).to_have_text("vanilla-kd: 1 of 2 trials")
+    expect(place.locator("tbody tr")).to_contain_text(["diverged"])
+    best = TaskTrial(tried[1], "finished", 0.625, (0.5, 0.625)).to_json()
+    with service.database.write() as session:
+        grids.add_trial(session, key, best)
+        grids.choose(session, key, best)
+        payload = {"method": "vanilla-kd", **best["point"], "held_out": 0.625}
+        payload |= {"ending": "finished", "done": 2, "total": 2}
+        append_event(session, "task_distillation_trial", payload, job_id=made.id)
+    expect(place.locator("summary")).to_have_text("vanilla-kd: 2 of 2 trials")
+    place.locator("summary").click()
+    rows = place.locator("tbody tr")
+    expect(rows.first).to_contain_text("62.5")
+    expect(rows.first).to_contain_text("taken")
+    expect(rows.nth(1)).to_contain_text("diverged")
 
 
 def test_distillations_are_asked_for(page: Page, service: Service, complaints: Complaints) -> None:

@@ -8,7 +8,7 @@ import { jobFrame, showHead } from "../job.js";
 import { bar, facts, failed, tiles } from "../parts.js";
 import { Attention } from "../task/attention.js";
 import { curvesChart, drawnOf } from "../task/curves.js";
-import { methodTable, publishedTable, runTable } from "../task/report.js";
+import { gridTable, methodTable, publishedTable, runTable } from "../task/report.js";
 
 const RESULTS_MS = 3000;
 const ALL = "all methods";
@@ -90,6 +90,12 @@ function showFacts() {
   );
 }
 
+function showGrids() {
+  const place = byId("grids");
+  place.hidden = job.grids.length === 0;
+  show(place.querySelector("[data-trials]"), job.grids.map(gridTable));
+}
+
 function showSpec() {
   show(
     byId("spec"),
@@ -139,6 +145,7 @@ async function read() {
   byId("problem").replaceChildren();
   showSummary();
   showFacts();
+  showGrids();
   showSpec();
   await layers.update(job);
 }

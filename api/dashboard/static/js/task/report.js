@@ -55,6 +55,22 @@ export function runTable(report) {
   return el("details", {}, el("summary", {}, "Every run"), plainTable(columns, rows, "Scores of every run"));
 }
 
+/** The trials of a method's grid, best first, with the one that was taken. */
+export function gridTable({ method, points: planned, trials, chosen }) {
+  const taken = (trial) => chosen && ["batch_size", "learning_rate", "beta"].every((key) => trial[key] === chosen[key]);
+  const best = (trial) => trial.held_out ?? -Infinity;
+  const columns = [
+    { label: "Batch", num: true, head: true, cell: ({ batch_size: size }) => String(size) },
+    { label: "Rate", num: true, cell: ({ learning_rate: rate }) => String(rate) },
+    { label: "β", num: true, cell: ({ beta }) => (beta === null ? "–" : String(beta)) },
+    { label: "Held out", num: true, cell: (trial) => (trial.ending === "diverged" ? el("span", { class: "chip", "data-status": "failed" }, "diverged") : points(trial.held_out)) },
+    { label: "", cell: (trial) => (taken(trial) ? el("span", { class: "chip", "data-status": "succeeded" }, "taken") : "") },
+  ];
+  const rows = [...trials].sort((one, other) => best(other) - best(one));
+  const about = `${method}: ${trials.length} of ${planned} trials`;
+  return el("details", { open: !chosen }, el("summary", {}, about), trials.length ? plainTable(columns, rows, about) : null);
+}
+
 /** Published scores in the columns of their tables, with ours in the first one. */
 export function publishedTable(report) {
   const { published } = report;
