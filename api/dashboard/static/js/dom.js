@@ -24,9 +24,13 @@ function filled(node, attributes, children) {
 
 const present = (children) => children.flat().filter((child) => child !== null && child !== undefined);
 
-/** Put other content into an element. */
+const nameOf = (details) => details.dataset.name ?? details.querySelector("summary")?.textContent;
+
+/** Put other content into an element; what a reader has opened in it stays open. */
 export function show(node, ...children) {
+  const open = new Map([...node.querySelectorAll("details")].map((one) => [nameOf(one), one.open]));
   node.replaceChildren(...present(children));
+  for (const one of node.querySelectorAll("details")) one.open = open.get(nameOf(one)) ?? one.open;
 }
 
 export const byId = (id) => document.getElementById(id);

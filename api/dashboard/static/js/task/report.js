@@ -68,7 +68,7 @@ export function gridTable({ method, points: planned, trials, chosen }) {
   ];
   const rows = [...trials].sort((one, other) => best(other) - best(one));
   const about = `${method}: ${trials.length} of ${planned} trials`;
-  return el("details", { open: !chosen }, el("summary", {}, about), trials.length ? plainTable(columns, rows, about) : null);
+  return el("details", { open: !chosen, "data-name": method }, el("summary", {}, about), trials.length ? plainTable(columns, rows, about) : null);
 }
 
 /** Published scores in the columns of their tables, with ours in the first one. */
