@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import structlog
@@ -14,6 +15,7 @@ from kdnas.db.models import Job
 from kdnas.db.repository import jobs
 from kdnas.db.repository.events import append_event, payloads_of
 from kdnas.errors import ConflictError, KdnasError
+from kdnas.latency.device_lock import training_lock
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 
@@ -143,6 +145,25 @@ class JobContext:
         """
         self.check_lease()
         return self._is_unwanted() or self._should_stop()
+
+    @contextmanager
+    def training(self, on_wait: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Hold the machine for training; what is waited for is told, and stopping ends the wait.
+
+        Args:
+            on_wait: is told as well, once, in a sentence.
+
+        Raises:
+            StoppedError: it was to stop meanwhile.
+            ConflictError: see :meth:`should_stop`.
+        """
+
+        def waits(text: str) -> None:
+            self.phase(text)
+            on_wait(text)
+
+        with training_lock(on_wait=waits, check=self.check):
+            yield
 
     def check_lease(self) -> None:
         """Break off if somebody else works on the job; called before a result is written.

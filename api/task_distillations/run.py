@@ -27,7 +27,6 @@ from kdnas.db.engine import Database
 from kdnas.db.repository import jobs, task_distillations
 from kdnas.errors import SpecError, TrainingError
 from kdnas.evaluation.scoring.paired import write_predictions
-from kdnas.latency.device_lock import training_lock
 from kdnas.records import JobRecord, SearchStatus, TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -166,7 +165,7 @@ def _prepare_stored(
         StoppedError: they were to stop meanwhile.
         SpecError: they would be others than when they began.
     """
-    from workers.task.ready import prepare_for_task
+    from workers.task.ready import TaskProgress, prepare_for_task
 
     def tell(progress: TaskProgress) -> None:
         share = progress.done / progress.total if progress.total else None
@@ -175,7 +174,11 @@ def _prepare_stored(
 
     students = [text for _, text in named_students(stored)]
     reach = reach_with_students(students, context.database, context.settings)
-    with training_lock():
+
+    def waits(text: str) -> None:
+        watchers.preparing(TaskProgress(text, 0, 1))
+
+    with context.training(waits):
         ready = prepare_for_task(stored, context.settings, tell, context.should_stop, reach)
     if ready is None:
         raise StoppedError
@@ -238,7 +241,7 @@ def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> list
     except TrainingError as error:
         outcomes = {first: error}
     else:
-        with training_lock():
+        with context.training(progress.waits):
             outcomes = do_runs(ready, folders, seed, progress, context.should_stop, hyper)
     if outcomes is None:
         raise StoppedError
@@ -309,6 +312,12 @@ class _Progress:
         told = {name: getattr(progress, name) for name in ("phase", "done", "total", "loss")}
         of = {"method": ", ".join(self.methods), "seed": self.seed}
         self._context.event("progress", {**of, **told})
+
+    def waits(self, text: str) -> None:
+        """Take note of what the run waits for; the job says so itself."""
+        from workers.task.ready import TaskProgress
+
+        self._watchers.progress(TaskProgress(text, 0, 1))
 
     def of_grid(self, progress: GridProgress) -> None:
         """Take note of how far the trials are that decide what the run is trained with."""

@@ -30,19 +30,22 @@ def lock_folder() -> Path:
 
 @contextmanager
 def training_lock(
-    wait_seconds: float | None = None, on_wait: Callable[[str], None] | None = None
+    wait_seconds: float | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Hold the machine for training, together with any other trainings.
 
     Args:
         wait_seconds: longest time to wait for a measurement to end; None waits for ever.
         on_wait: is told once, in a sentence, if there is something to wait for.
+        check: asked at every look; what it raises ends the wait.
 
     Raises:
         LatencyError: a measurement still runs after ``wait_seconds``, or the lock file cannot be
             opened.
     """
-    waiting = _Waiting("a latency measurement", wait_seconds, on_wait)
+    waiting = _Waiting("a latency measurement", wait_seconds, on_wait, check)
     with _locked("machine", fcntl.LOCK_SH, waiting, gate=fcntl.LOCK_SH):
         yield
 

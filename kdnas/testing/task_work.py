@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -55,6 +55,8 @@ class TaskWork:
         reached: how it was told to open what the request names.
         groups: of methods that are done beside each other; empty does one at a time.
     """
+
+    TaskProgress: ClassVar = Progress
 
     facts: TaskFacts = field(default_factory=task_facts)
     fails: set[tuple[str, int]] = field(default_factory=set)

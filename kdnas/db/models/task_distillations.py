@@ -36,9 +36,10 @@ class TaskDistillation(Job):
 
     @property
     def result(self) -> str | None:
-        """Where its students are, if they were to go somewhere."""
+        """Where its students are, if they were to go somewhere and all of it is done."""
         output = self.spec.get("output")
-        return f"what it made is in {output}" if output else None
+        made = output is not None and self.status == "succeeded"
+        return f"what it made is in {output}" if made else None
 
     @property
     def outcome(self) -> dict[str, Any]:

@@ -19,13 +19,10 @@ from kdnas.db.records import (
 )
 from kdnas.db.repository.events import append_event
 from kdnas.db.repository.jobs import add_job, get_job, locked_job
-from kdnas.errors import ConflictError
 from kdnas.records import CurvePoint, SearchStatus
 
 UNFINISHED: tuple[SearchStatus, ...] = ("queued", "running", "paused", "failed")
 """Statuses of work that may be gone on with, or cancelled."""
-NOT_OVER: tuple[SearchStatus, ...] = ("queued", "running", "paused")
-"""Statuses of work that is to end yet; what failed makes room for another try."""
 
 
 def create_distillation(
@@ -52,7 +49,6 @@ def create_distillation(
     Raises:
         ConflictError: the name is taken, or another one is to write into the same folder.
     """
-    _refuse_shared_output(session, spec.get("output"))
     row = add_job(
         session,
         Distillation,
@@ -65,23 +61,6 @@ def create_distillation(
         metrics={},
     )
     return distillation_record(row)
-
-
-def _refuse_shared_output(session: Session, output: str | None) -> None:
-    """Refuse a folder that one which is not over yet is to write into.
-
-    The folder itself does not tell: it is empty until the student is finished.
-    """
-    if output is None:
-        return
-    query = select(Distillation).where(
-        Distillation.status.in_(NOT_OVER), Distillation.spec["output"].as_string() == output
-    )
-    if (other := session.scalars(query.limit(1)).first()) is not None:
-        raise ConflictError(
-            f"distillation {other.name!r} ({other.status}) is to write into {output}: go on with "
-            f"kdnas full-distill --resume {other.name}, or give another --output"
-        )
 
 
 def get_distillation(session: Session, reference: str) -> DistillationRecord:

@@ -24,6 +24,9 @@ from kdnas.records import SearchStatus
 
 AnyJob = TypeVar("AnyJob", bound=Job, default=Job)
 
+NOT_OVER: tuple[SearchStatus, ...] = ("queued", "running", "paused")
+"""Statuses of work that is to end yet; what failed makes room for another try."""
+
 
 def add_job(
     session: Session,
@@ -56,8 +59,9 @@ def add_job(
         own: columns of its kind's own table.
 
     Raises:
-        ConflictError: the wanted name is taken.
+        ConflictError: the wanted name is taken, or another job is to write into the same folder.
     """
+    _refuse_shared_output(session, requested.get("output"))
     values: dict[str, Any] = {
         "kind": kind_of(table),
         "requested": dict(requested),
@@ -84,6 +88,21 @@ def add_job(
     payload = {"name": row.name} | {k: v for k, v in own.items() if k in table.told_when_created}
     append_event(session, f"{row.kind}_created", {**row.about, **payload}, job_id=row.id)
     return row
+
+
+def _refuse_shared_output(session: Session, output: str | None) -> None:
+    """Refuse a folder that a job which is not over yet is to write into.
+
+    The folder itself does not tell: it is empty until what goes there is finished.
+    """
+    if output is None:
+        return
+    query = select(Job).where(Job.status.in_(NOT_OVER), Job.spec["output"].as_string() == output)
+    if (other := session.scalars(query.limit(1)).first()) is not None:
+        raise ConflictError(
+            f"{other.called} ({other.status}) is to write into {output}: go on with "
+            f"{other.resumed_by.format(name=other.name)}, or give another --output"
+        )
 
 
 def get_job(

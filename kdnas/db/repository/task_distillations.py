@@ -35,7 +35,7 @@ def create_task_distillation(
         parent_id: the job that asks for them.
 
     Raises:
-        ConflictError: the name is taken.
+        ConflictError: the name is taken, or another job is to write into the same folder.
     """
     row = add_job(
         session,

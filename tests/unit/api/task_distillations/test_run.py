@@ -24,8 +24,16 @@ from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.queue.transitions import resume_here
 from kdnas.db.repository import distillations, events, jobs, task_distillations
-from kdnas.errors import OutputError, SpecError, StoreError, TaskDataError, TrainingError
+from kdnas.errors import (
+    ConflictError,
+    OutputError,
+    SpecError,
+    StoreError,
+    TaskDataError,
+    TrainingError,
+)
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -173,6 +181,31 @@ def test_a_student_of_a_distillation_is_found_where_that_has_put_it(place: Place
     place.settings = replace(place.settings.for_service(), data_roots=(str(place.data),))
     assert place.run(job_id) == "succeeded"
     place.work.reached.require(student)
+
+
+def test_it_says_that_it_waits_for_a_measurement_and_can_be_stopped(place: Place) -> None:
+    job_id, told = place.create(methods=["none"], seeds=1), []
+    watchers = TaskWatchers(preparing=lambda progress: told.append(progress.phase))
+    with measuring_lock():
+        ended = place.run(job_id, watchers=watchers, should_stop=lambda: bool(told))
+    assert ended == "paused"
+    said = "waiting for a latency measurement on this machine to end"
+    assert told == [said]
+    with place.database.read() as session:
+        found = events.events_since(session, job_id=job_id)
+    waits = [event.payload for event in found if event.type == "task_distillation_preparing"]
+    assert waits == [{"text": said, "share": None}]
+    assert place.run(job_id) == "succeeded"
+
+
+def test_a_folder_is_for_one_job_until_that_is_over(place: Place) -> None:
+    out = str(place.home / "out")
+    job_id = place.create(output=out, name="first")
+    with pytest.raises(ConflictError, match=r"task distillation 'first' \(queued\) is to write"):
+        place.create(output=out)
+    with place.database.write() as session:
+        jobs.set_status(session, job_id, "cancelled")
+    assert place.run(place.create(output=out)) == "succeeded"
 
 
 def test_runs_beside_each_other_are_stored_together(place: Place) -> None:
