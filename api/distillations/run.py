@@ -127,7 +127,7 @@ def run_in(
     output = output_folder(context.settings, stored, context.id)
     reach = context.settings.reach
     if not is_export_of(output, context.id, reach):  # a kill may have come after the export
-        refuse_used_folder(output, reach)
+        refuse_used_folder(output, reach, is_stored=True)
     distilled = _train(context, stored, output, on_progress)
     on_distilled(distilled)
     _note_end(context, distilled, output)

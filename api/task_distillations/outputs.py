@@ -50,13 +50,16 @@ def check_outputs(
         RequestError: one is out of reach.
         OutputError: one is used, or cannot be made.
     """
-    reach = ANYWHERE if settings is None else settings.reach
+    reach, stored = ANYWHERE if settings is None else settings.reach, job_id is not None
+    if spec.output is not None and not Path(spec.output).exists():
+        refuse_used_folder(Path(spec.output), reach, is_stored=stored)
+        return  # nor are there folders in it; none is made before there is something for it
     for method, target in output_folders(spec).items():
         made: Iterable[Path] = ()
         if settings is not None and job_id is not None:
             made = (student_folder(settings, job_id, method, seed) for seed in spec.seeds)
         if not any(_is_copy(target, folder, reach) for folder in made):
-            refuse_used_folder(target, reach)
+            refuse_used_folder(target, reach, is_stored=stored)
 
 
 def write_outputs(
@@ -97,7 +100,7 @@ def _put(
         real = Path(os.path.realpath(target))
         with reach.folder(real.parent) as parent:
             shutil.rmtree(real.name, dir_fd=parent)
-    refuse_used_folder(target, reach)
+    refuse_used_folder(target, reach, is_stored=True)
     try:
         reach.put(student, target, f".{target.name}.draft-{job_id}")
     except OSError as error:

@@ -46,8 +46,13 @@ _OF_THIS_MACHINE: dict[str, tuple[str, ...]] = {
 }
 
 
-def refuse_used_folder(output: Path, reach: Reach = ANYWHERE) -> None:
+def refuse_used_folder(output: Path, reach: Reach = ANYWHERE, *, is_stored: bool = False) -> None:
     """Refuse an output folder that holds something or cannot be made, before hours are spent.
+
+    Args:
+        output: the folder.
+        reach: how it is opened.
+        is_stored: whether the request is stored by now, so that it cannot name another folder.
 
     Raises:
         RequestError: it is out of reach.
@@ -55,19 +60,20 @@ def refuse_used_folder(output: Path, reach: Reach = ANYWHERE) -> None:
     """
     reach.require(output)
     if output.is_file():
-        raise OutputError(f"output {output} is a file; name a new folder with --output")
+        way = "move it away and go on" if is_stored else "name a new folder with --output"
+        raise OutputError(f"output {output} is a file; {way}")
     try:
         if output.is_dir() and reach.children(output):
-            raise OutputError(
-                f"output folder {output} is not empty; name a new one with --output, or empty it"
-            )
+            way = "empty it and go on" if is_stored else "name a new one with --output, or empty it"
+            raise OutputError(f"output folder {output} is not empty; {way}")
         probe = f".{output.name}.probe-{os.getpid()}"
         with reach.folder(output.parent, create=True) as parent:
             os.mkdir(probe, dir_fd=parent)
             os.rmdir(probe, dir_fd=parent)
     except OSError as error:
+        way = "make room for it and go on" if is_stored else "name another with --output"
         raise OutputError(
-            f"output folder {output} cannot be made ({error.strerror}); name another with --output"
+            f"output folder {output} cannot be made ({error.strerror}); {way}"
         ) from None
 
 

@@ -127,4 +127,4 @@ def test_an_output_folder_that_is_used_fails_the_job_at_once(
         with database.read() as session:
             row = distillations.get_distillation(session, made.id)
     assert row.status == "failed"
-    assert "used is not empty; name a new one with --output" in (row.error or "")
+    assert "used is not empty; empty it and go on" in (row.error or "")

@@ -295,12 +295,21 @@ def test_what_else_is_in_the_output_is_refused_before_any_work(place: Place) -> 
     job_id = place.create(output=str(out), methods=["none"])
     out.mkdir()
     (out / "weights").write_text("somebody else's")
-    with pytest.raises(OutputError, match="is not empty"):
+    with pytest.raises(OutputError, match="is not empty; empty it and go on"):
         place.run(job_id)
     assert place.work.prepared == 0
-    with pytest.raises(OutputError, match="is not empty"):
+    with pytest.raises(OutputError, match="is not empty; name a new one with --output"):
         place.create(output=str(out), methods=["none"])
     assert (out / "weights").read_text() == "somebody else's"
+
+
+def test_no_folder_is_made_before_there_is_a_student_for_it(place: Place) -> None:
+    out = place.home / "deep" / "out"
+    job_id = place.create(output=str(out))
+    assert place.run(job_id, should_stop=lambda: bool(place.work.begun)) == "paused"
+    assert not out.exists()
+    assert place.run(job_id) == "succeeded"
+    assert sorted(path.name for path in out.iterdir()) == sorted(METHODS)
 
 
 def test_a_student_that_is_gone_is_told(place: Place) -> None:
