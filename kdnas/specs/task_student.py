@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from kdnas.architecture import Architecture
@@ -13,6 +15,8 @@ SEQUENCE_KINDS: Final[tuple[str, ...]] = get_args(SequenceKind)
 
 FIRST_LAYERS, LAYERS = "first-layers:", "layers:"
 NUM_AXES = 5
+MOST_LIKELY = 0.75
+"""So much alike is what was meant, of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,18 @@ def parse_student(text: str) -> StudentChoice:
             return StudentOfSpace(Architecture.parse(text))
         except ArchitectureError as error:
             raise SpecError(f"student {text!r}: {error}") from None
+    if re.fullmatch(r"\d+(,\w*)+", text):
+        raise SpecError(
+            f"student {text!r} is no architecture, which has {NUM_AXES} parts, such as "
+            "4,12,576,768,gelu"
+        )
+    kinds = (*SEQUENCE_KINDS, FIRST_LAYERS, LAYERS)
+    near = [] if "/" in text else get_close_matches(text, kinds, n=1, cutoff=MOST_LIKELY)
+    if near:
+        meant = f"{near[0]}3" if near[0].endswith(":") else near[0]
+        raise SpecError(
+            f"unknown student {text!r}, did you mean {meant!r}? A folder of that name is ./{text}"
+        )
     return StudentFolder(text)
 
 

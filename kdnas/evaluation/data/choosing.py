@@ -7,7 +7,7 @@ from pathlib import Path
 from kdnas.errors import SpecError, TaskDataError, unknown_name
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.loading import available_tasks
-from kdnas.evaluation.tasks.registry import SUITES, find_task
+from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
 from kdnas.evaluation.tasks.task import Task, own_task
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
@@ -62,7 +62,14 @@ def plan_to_distil(spec: TaskDistillationSpec) -> EvaluationPlanSpec:
     if spec.own is not None:
         own = spec.own.model_copy(update={"name": spec.own.name or spec.task})
         return EvaluationPlanSpec(suite=OWN_SUITE, data_dir=spec.data_dir, own=own)
-    task = find_task(spec.task)
+    try:
+        task = find_task(spec.task)
+    except SpecError:
+        names = (task.name for task in TASKS.values() if task.is_distilled_for)
+        raise SpecError(
+            f"{unknown_name('task', spec.task, names)}; of a table of your own say which columns "
+            "it has, with --text and --label (`own` in a request)"
+        ) from None
     if not task.is_distilled_for:
         raise SpecError(
             f"task {task.name} is of kind {task.kind}, and students learn classifications and "

@@ -216,6 +216,7 @@ def report_order(client: TestClient) -> list[str]:
     [
         ({}, "task"),
         ({"task": "nothing"}, "unknown task 'nothing'"),
+        ({"task": "mine"}, "STS-B, WNLI, XNLI; of a table of your own say which columns it has"),
         ({"task": "NER"}, "NER is of kind tagging, and students learn classifications"),
         ({"task": "RTE", "methods": ["magic"]}, "methods"),
         ({"task": "RTE", "methods": ["none", "none"]}, "give each once"),

@@ -53,6 +53,12 @@ def test_a_name_is_read(text: str, choice: StudentChoice) -> None:
         ("layers:3,1", "each layer once and in rising order"),
         ("layers:1,1", "each layer once and in rising order"),
         ("4,12,577,768,gelu", "577"),
+        ("2,12,384", "is no architecture, which has 5 parts"),
+        ("4,12,576,768,gelu,", "is no architecture, which has 5 parts"),
+        ("bi-lstm", "did you mean 'bilstm'"),
+        ("gated_cnn", "did you mean 'gated-cnn'"),
+        ("first-layer:3", "did you mean 'first-layers:3'"),
+        ("layers-3", "did you mean 'layers:3'.* ./layers-3"),
         ("4,12,576,768,softplus", "softplus"),
     ],
 )
