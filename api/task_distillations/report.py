@@ -18,7 +18,7 @@ from kdnas.db.repository import task_distillations
 from kdnas.evaluation.reports.published import published
 from kdnas.evaluation.reports.report import PUBLISHED_NAMES, Cell
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE, Files, Kept, compare
-from kdnas.evaluation.tasks.task import METRIC_NAMES
+from kdnas.evaluation.tasks.task import CORRELATIONS, METRIC_NAMES
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -106,15 +106,26 @@ def best_run(runs: Sequence[TaskRun]) -> TaskRun | None:
     return max(succeeded, key=_held_out, default=None)
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Ends of the 95 % interval of a mean by Student's t; None of fewer than two values."""
+def interval(values: Sequence[float], metric: str | None = None) -> tuple[float, float] | None:
+    """Ends of the 95 % interval of a mean by Student's t; None of fewer than two values.
+
+    Args:
+        values: scores.
+        metric: whose they are; the ends are then such as its scores can be.
+    """
     cell = Cell.of(values) if len(values) > 1 else None
     if cell is None or cell.deviation is None:
         return None
     from scipy.special import stdtrit  # takes half a second to load
 
     reach = float(stdtrit(len(values) - 1, 0.975)) * cell.deviation / sqrt(len(values))
-    return cell.mean - reach, cell.mean + reach
+    low, high = cell.mean - reach, cell.mean + reach
+    return (low, high) if metric is None else (max(low, _lowest(metric)), min(high, 1.0))
+
+
+def _lowest(metric: str) -> float:
+    """The lowest score by a metric."""
+    return -1.0 if metric in CORRELATIONS else 0.0
 
 
 def _held_out(run: TaskRun) -> float:
@@ -132,7 +143,7 @@ def _row(
     mains = [run.main for run in runs if run.main is not None]
     held_out = [run.held_out for run in runs if run.held_out is not None]
     mean = fmean(mains) if mains else None
-    low, high = interval(mains) or (None, None)
+    low, high = interval(mains, None if facts is None else facts.metric) or (None, None)
     best = best_run(runs)
     student = None if best is None else folders[method, best.seed] / STUDENT
     above = facts.teacher.get("main") if facts is not None else None

@@ -24,6 +24,9 @@ METRIC_NAMES: Mapping[str, str] = {
     "spearman": "Spearman",
 }
 
+CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
+"""Metrics from -1 to 1; all others go from 0 on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
