@@ -631,7 +631,8 @@ class TaskRun:
         metrics: evaluation set → metric → value.
         held_out: score on the held-out tenth, of the epoch that was chosen by it.
         chosen: ``stage`` and ``epoch`` whose weights were taken, and ``batch_size``,
-            ``learning_rate`` and ``beta`` that were trained with.
+            ``learning_rate`` and ``beta`` that were trained with; ``beta`` is None where it counts
+            for nothing.
         curve: ``stage``, ``epoch``, ``step``, mean training ``loss`` and ``held_out`` score of each
             epoch, in order.
         attention: of each epoch of the first stage, ``epoch``, the student ``layers`` that attend,

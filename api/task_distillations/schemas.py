@@ -135,7 +135,10 @@ class TaskRunShape(Shape):
     main: float | None
     metrics: dict[str, dict[str, float]] = Field(description="Evaluation set → metric → value.")
     held_out: float | None
-    chosen: dict[str, Any] = Field(description="`stage epoch batch_size learning_rate beta`.")
+    chosen: dict[str, Any] = Field(
+        description="`stage epoch batch_size learning_rate beta`; `beta` is null where it counts "
+        "for nothing."
+    )
     curve: list[EpochShape]
     attention: list[AttentionShape]
     samples: list[SampleShape]

@@ -61,9 +61,9 @@ def task_card(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun) -> str
         f"started as {student['start']}",
         "method": f"{run.method}: {about}",
         "trained with": f"batches of {chosen['batch_size']}, rate {chosen['learning_rate']:g}, "
-        f"β {chosen['beta']:g}, {facts.settings['epochs']:g} epochs from the teacher and "
-        f"{facts.settings['finetune_epochs']:g} from the labels, seed {run.seed}, {run.steps} "
-        "steps",
+        + ("" if chosen["beta"] is None else f"β {chosen['beta']:g}, ")
+        + f"{_length(spec, facts, run, 1)} from the teacher and {_length(spec, facts, run, 2)} "
+        f"from the labels, seed {run.seed}, {_counted(run.steps, 'step')}",
         "chosen": f"epoch {chosen['epoch']} of stage {chosen['stage']}, by {facts.metric} "
         f"{_score(run.held_out)} on {facts.examples['held-out']} held-out examples; what is "
         "reported was not looked at",
@@ -193,6 +193,18 @@ each teacher layer's answer from the label.
 |---|{"---|" * width}
 {rows}
 """
+
+
+def _length(spec: TaskDistillationSpec, facts: TaskFacts, run: TaskRun, stage: int) -> str:
+    """How long a stage was: its epochs, or its steps where no more were allowed."""
+    steps = max((point["step"] for point in run.curve if point["stage"] == stage), default=0)
+    if steps == spec.max_steps:
+        return _counted(steps, "step")
+    return _counted(facts.settings["epochs" if stage == 1 else "finetune_epochs"], "epoch")
+
+
+def _counted(count: float, what: str) -> str:
+    return f"{count:.10g} {what}{'' if count == 1 else 's'}"
 
 
 def _curve_rows(run: TaskRun) -> str:

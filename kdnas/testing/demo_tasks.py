@@ -28,6 +28,8 @@ GAINS: Final = {
     "universal-kd-weighted": 0.035,
 }
 """How much more each method comes to than fine-tuning alone."""
+WITHOUT_BETA: Final = ("none", "vanilla-kd")
+"""Of these, those for which β counts for nothing."""
 
 
 def task_facts(task: str = "RTE") -> TaskFacts:
@@ -111,7 +113,7 @@ def task_run(method: str, seed: int, *, epochs: int = 8, samples: int = 12) -> T
             "epoch": best["epoch"],
             "batch_size": 16,
             "learning_rate": 2e-5,
-            "beta": 0.5,
+            "beta": None if method in WITHOUT_BETA else 0.5,
         },
         curve=tuple(curve),
         attention=tuple(

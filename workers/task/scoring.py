@@ -76,6 +76,8 @@ def scored_run(
     )
     chosen = {"stage": best.stage, "epoch": best.epoch}
     with_ = {name: getattr(hyper, name) for name in TRIED}
+    if not run.method.uses_beta:
+        with_["beta"] = None
     return FinishedTaskRun(
         TaskRun(
             method=run.method.name,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +36,11 @@ SPEC = TaskDistillationSpec.model_validate(
 )
 
 
-def written(folder: Path, method: str) -> tuple[TaskRun, str]:
-    run = task_run(method, 2)
-    write_card(folder, SPEC, task_facts(), run)
+def written(
+    folder: Path, method: str, spec: TaskDistillationSpec = SPEC, **changes: Any
+) -> tuple[TaskRun, str]:
+    run = replace(task_run(method, 2), **changes)
+    write_card(folder, spec, task_facts(), run)
     return run, (folder / CARD_FILE).read_text("utf-8")
 
 
@@ -54,6 +58,23 @@ def test_it_says_how_the_student_came_about(method: str, tmp_path: Path) -> None
     assert ("## What it attended to" in text) == attends
     assert (tmp_path / ATTENTION_PICTURE).exists() == attends
     assert (tmp_path / STAGES_PICTURE).read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_stage_that_was_cut_is_as_long_as_its_steps(tmp_path: Path) -> None:
+    spec = SPEC.model_copy(update={"max_steps": 3})
+    point = {"epoch": 1, "loss": 0.7, "held_out": 0.5}
+    cut = ({**point, "stage": 1, "step": 3}, {**point, "stage": 2, "step": 3})
+    _, text = written(tmp_path, "universal-kd-il", spec, curve=cut, steps=6)
+    assert "3 steps from the teacher and 3 steps from the labels, seed 2, 6 steps |" in text
+    _, text = written(tmp_path, "universal-kd-il", spec.model_copy(update={"max_steps": 10**4}))
+    assert "20 epochs from the teacher and 10 epochs from the labels, seed 2, 1680 steps |" in text
+
+
+def test_beta_stands_where_it_counts(tmp_path: Path) -> None:
+    _, text = written(tmp_path, "universal-kd-il")
+    assert "rate 2e-05, β 0.5, 20 epochs" in text
+    _, text = written(tmp_path, "vanilla-kd")
+    assert "rate 2e-05, 20 epochs" in text
 
 
 def test_numbers_lie_beside(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_every_method_comes_to_a_student_that_transformers_opens(
     assert [point["stage"] for point in run.curve] == [1, 2]
     assert run.held_out == max(point["held_out"] for point in run.curve)
     assert run.chosen["batch_size"] == 8
+    assert (run.chosen["beta"] is not None) == METHOD_CLASSES[method].uses_beta
     assert run.seconds > 0
     attends = method.startswith("universal-kd") or method == "alp-kd"
     assert bool(run.attention) == bool(run.samples) == attends
