@@ -339,9 +339,11 @@ def draw_samples(runs: Runs, path: Path) -> None:
             shown.append(("distance from the label", [s["distances"] for s in samples[0]]))
         shown.append((method, [s["weights"] for s in samples[0]]))
     figure = Figure(figsize=(11, 3.6), layout="constrained")
+    largest = max(weight for _, values in shown[1:] for row in values for weight in row)
     for place, (title, values) in enumerate(shown, 1):
         axes = figure.add_subplot(1, len(shown), place)
-        image = axes.imshow(values, aspect="auto", cmap="viridis")
+        scale = {"vmin": 0.0, "vmax": largest} if place > 1 else {}  # attention has one for all
+        image = axes.imshow(values, aspect="auto", cmap="viridis", **scale)
         axes.set_xticks(range(len(values[0])), [str(i + 1) for i in range(len(values[0]))])
         axes.set(xlabel="teacher layer", ylabel="example", title=title)
         figure.colorbar(image, ax=axes)

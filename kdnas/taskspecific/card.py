@@ -122,28 +122,34 @@ kdnas task-distill --config {REQUEST_FILE} --data-dir DIR
 def draw_stages(run: TaskRun, metric: str, path: Path) -> None:
     """Draw mean loss and held-out score by epoch, both stages side by side."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(8, 3.5), layout="constrained")
     for place, stage in enumerate((1, 2), 1):
         points = [point for point in run.curve if point["stage"] == stage]
         epochs = [point["epoch"] for point in points]
         left = figure.add_subplot(1, 2, place)
-        left.plot(epochs, [point["loss"] for point in points], color="C0", marker=".")
+        # Around the other's: of a single epoch both stand in the middle of their axes.
+        around = {"marker": "s", "markersize": 8, "markerfacecolor": "none"}
+        left.plot(epochs, [point["loss"] for point in points], color="C0", **around)
         left.set(xlabel="epoch", title=f"stage {stage}")
+        left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         left.set_ylabel("training loss", color="C0")
         right = left.twinx()
-        right.plot(epochs, [point["held_out"] for point in points], color="C1", marker="o")
+        held_out = [point["held_out"] for point in points]
+        right.plot(epochs, held_out, color="C1", marker="o", markersize=5)
         right.set_ylabel(f"held-out {metric}", color="C1")
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
 def draw_attention(run: TaskRun, path: Path) -> None:
-    """Draw heat maps: by epoch for each attending layer, and by example with label distances."""
+    """Draw heat maps: by epoch for each attending layer, and by example with label distances.
+
+    Weights have one scale, from 0 on, so that what hardly differs looks alike.
+    """
     from matplotlib.figure import Figure
 
     layers = run.attention[-1]["layers"]
-    count = len(layers) + (2 if run.samples else 0)
-    figure = Figure(figsize=(3.2 * count + 0.6, 3.6), layout="constrained")
     maps: list[tuple[str, str, list[Any], list[list[float]]]] = [
         (
             f"student layer {layer}",
@@ -153,20 +159,29 @@ def draw_attention(run: TaskRun, path: Path) -> None:
         )
         for place, layer in enumerate(layers)
     ]
+    numbers = list(range(1, len(run.samples) + 1))
     if run.samples:
-        numbers = list(range(1, len(run.samples) + 1))
         weights = [sample["weights"] for sample in run.samples]
-        distances = [sample["distances"] for sample in run.samples]
         maps.append((f"student layer {layers[-1]}, by example", "example", numbers, weights))
+    largest = max(weight for *_, values in maps for row in values for weight in row)
+    scales = [largest] * len(maps)
+    if run.samples:
+        distances = [sample["distances"] for sample in run.samples]
         maps.append(("distance from the label", "example", numbers, distances))
-    for place, (title, down, names, values) in enumerate(maps, 1):
-        axes = figure.add_subplot(1, count, place)
-        image = axes.imshow(values, aspect="auto", cmap="viridis")
+        scales.append(max(map(max, distances)))
+    figure = Figure(figsize=(3.2 * len(maps) + 0.6, 3.6), layout="constrained")
+    panels = [figure.add_subplot(1, len(maps), place) for place in range(1, len(maps) + 1)]
+    images = []
+    for axes, (title, down, names, values), high in zip(panels, maps, scales, strict=True):
+        images.append(axes.imshow(values, aspect="auto", cmap="viridis", vmin=0, vmax=high))
         teacher_layers = range(1, len(values[0]) + 1)
         axes.set_xticks(range(len(values[0])), [str(layer) for layer in teacher_layers])
         axes.set_yticks(range(len(names)), [str(name) for name in names])
         axes.set(xlabel="teacher layer", ylabel=down, title=title)
-        figure.colorbar(image, ax=axes, shrink=0.8)
+    of_weights = panels[: len(panels) - bool(run.samples)]
+    figure.colorbar(images[0], ax=of_weights, shrink=0.8, pad=0.01)
+    if run.samples:
+        figure.colorbar(images[-1], ax=panels[-1], shrink=0.8)
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import task_facts, task_run
@@ -54,6 +55,17 @@ def runs(page: ModuleType, name: str, seeds: int = 3, teacher: str = "one") -> A
     methods = tuple(RIGHT)
     rows = [row(name, method, seed, teacher) for method in methods for seed in range(seeds)]
     return page.Runs(part_of(page, name, methods), rows, TRUTH)
+
+
+def test_attention_of_methods_has_one_scale(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    page.draw_samples(runs(page, "RTE"), Path())
+    _, *attention = (axes.images[0] for axes in figures[0].axes if axes.images)
+    largest = max(image.get_array().max() for image in attention)
+    assert [image.get_clim() for image in attention] == [(0, largest)] * 2
 
 
 def test_differences_are_of_the_same_seeds_and_teacher(page: ModuleType) -> None:

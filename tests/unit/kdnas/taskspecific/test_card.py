@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from kdnas.records import TaskRun
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -17,6 +18,8 @@ from kdnas.taskspecific.card import (
     REQUEST_FILE,
     RUN_FILE,
     STAGES_PICTURE,
+    draw_attention,
+    draw_stages,
     write_card,
 )
 from kdnas.testing.demo_tasks import task_facts, task_run
@@ -75,6 +78,40 @@ def test_beta_stands_where_it_counts(tmp_path: Path) -> None:
     assert "rate 2e-05, β 0.5, 20 epochs" in text
     _, text = written(tmp_path, "vanilla-kd")
     assert "rate 2e-05, 20 epochs" in text
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Pictures in place of their files."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    return figures
+
+
+def test_of_a_single_epoch_loss_and_score_are_seen(drawn: list[Figure]) -> None:
+    draw_stages(task_run("universal-kd-il", 0, epochs=1), "accuracy", Path())
+    for loss, score in (drawn[0].axes[:2], drawn[0].axes[2:]):
+        (below,), (above,) = loss.lines, score.lines
+        assert below.get_marker() not in ("", "None", None)
+        assert below.get_markersize() > above.get_markersize() + 2
+        low, high = loss.get_xlim()
+        assert [tick for tick in loss.get_xticks() if low <= tick <= high] == [1]
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 8, 20])
+def test_epochs_are_whole(epochs: int, drawn: list[Figure]) -> None:
+    draw_stages(task_run("none", 0, epochs=epochs), "accuracy", Path())
+    assert all(tick == int(tick) for tick in drawn[0].axes[2].get_xticks())
+
+
+def test_attention_has_one_scale_from_nothing_on(drawn: list[Figure]) -> None:
+    run = task_run("universal-kd-il", 0)
+    draw_attention(run, Path())
+    *weighing, distances = (axes.images[0] for axes in drawn[0].axes if axes.images)
+    every = [w for entry in run.attention for row in entry["weights"] for w in row]
+    largest = max(every + [w for sample in run.samples for w in sample["weights"]])
+    assert [image.get_clim() for image in weighing] == [(0, largest)] * 4
+    assert distances.get_clim() == (0, max(d for one in run.samples for d in one["distances"]))
 
 
 def test_numbers_lie_beside(tmp_path: Path) -> None:
