@@ -342,8 +342,8 @@ def draw_samples(runs: Runs, path: Path) -> None:
     largest = max(weight for _, values in shown[1:] for row in values for weight in row)
     for place, (title, values) in enumerate(shown, 1):
         axes = figure.add_subplot(1, len(shown), place)
-        scale = {"vmin": 0.0, "vmax": largest} if place > 1 else {}  # attention has one for all
-        image = axes.imshow(values, aspect="auto", cmap="viridis", **scale)
+        low, high = (0, largest) if place > 1 else (None, None)  # attention has one scale for all
+        image = axes.imshow(values, aspect="auto", cmap="viridis", vmin=low, vmax=high)
         axes.set_xticks(range(len(values[0])), [str(i + 1) for i in range(len(values[0]))])
         axes.set(xlabel="teacher layer", ylabel="example", title=title)
         figure.colorbar(image, ax=axes)

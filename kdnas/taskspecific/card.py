@@ -130,7 +130,7 @@ def draw_stages(run: TaskRun, metric: str, path: Path) -> None:
         epochs = [point["epoch"] for point in points]
         left = figure.add_subplot(1, 2, place)
         # Around the other's: of a single epoch both stand in the middle of their axes.
-        around = {"marker": "s", "markersize": 8, "markerfacecolor": "none"}
+        around: dict[str, Any] = {"marker": "s", "markersize": 8, "markerfacecolor": "none"}
         left.plot(epochs, [point["loss"] for point in points], color="C0", **around)
         left.set(xlabel="epoch", title=f"stage {stage}")
         left.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -36,9 +36,9 @@ def labelled(page: Page, chart: str) -> str:
     return page.locator(f"#{chart} [data-plot]").get_attribute("aria-label") or ""
 
 
-def lines_of(page: Page, chart: str) -> dict[str, list[float]]:
+def lines_of(page: Page, chart: str) -> dict[str, list[float | None]]:
     """The lines of a chart by their names."""
-    found: dict[str, list[float]] = page.locator(f"#{chart} [data-plot]").evaluate(
+    found: dict[str, list[float | None]] = page.locator(f"#{chart} [data-plot]").evaluate(
         "(plot) => Object.fromEntries(plot.data.map((t) => [t.name, [...t.y]]))"
     )
     return found
@@ -100,9 +100,14 @@ def test_curves_are_means_of_methods_or_seeds_of_one(page: Page, service: Servic
         "aria-label", "training loss by epoch of seed 0, seed 1, seed 2"
     )
     lines = lines_of(page, "losses")
-    assert lines["seed 1"] == [one["loss"] for one in runs[1].curve]
+    losses = [one["loss"] for one in runs[1].curve]
+    assert lines["seed 1"] == [*losses[:8], None, *losses[8:]]  # nothing joins the stages
+    places = page.locator("#losses [data-plot]").evaluate("(plot) => plot.data[1].x")
+    assert places == [*range(1, 10), *range(9, 13)]
+    lines = lines_of(page, "held-out")
+    assert lines["seed 1"] == [pytest.approx(100 * one["held_out"]) for one in runs[1].curve]
     symbols = page.locator("#losses [data-plot]").evaluate("(plot) => plot.data[0].marker.symbol")
-    assert symbols == ["circle-open"] * 8 + ["circle"] * 4
+    assert symbols == ["circle-open"] * 8 + ["circle"] * 5
 
 
 def test_attention_goes_by_method_seed_and_epoch(page: Page, service: Service) -> None:

@@ -42,7 +42,7 @@ const layers = new Chart(byId("layers"), ({ facts: found }) => {
 });
 
 const heldOut = new Chart(byId("held-out"), ({ drawn }) => curvesChart(drawn, "held_out", { axis: "held-out score (per cent)", scale: 100, digits: 1 }));
-const losses = new Chart(byId("losses"), ({ drawn }) => curvesChart(drawn, "loss", { axis: "training loss" }));
+const losses = new Chart(byId("losses"), ({ drawn }) => curvesChart(drawn, "loss", { axis: "training loss", broken: true }));
 
 function showSummary() {
   const { total, facts: found } = job;

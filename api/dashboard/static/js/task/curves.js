@@ -26,20 +26,33 @@ function meanOf(runs) {
   });
 }
 
+/** The points with one of no number before the second stage, where a line then ends. */
+function apart(points) {
+  const second = points.findIndex(({ stage }, i) => i > 0 && stage !== points[i - 1].stage);
+  if (second < 0) return points;
+  const gap = { ...points[second], loss: null, held_out: null, gap: true };
+  return [...points.slice(0, second), gap, ...points.slice(second)];
+}
+
 /**
  * A chart of one entry of the points.
  *
  * @param {object[]} drawn of `drawnOf`
  * @param {string} key `loss` or `held_out`
- * @param {object} looks `axis` in words, `scale` of the numbers, `digits` of them
+ * @param {object} looks `axis` in words, `scale` of the numbers, `digits` of them; `broken` where
+ *   stages have numbers of their own, which no line joins
  */
-export function curvesChart(drawn, key, { axis, scale = 1, digits = 3 }) {
+export function curvesChart(drawn, key, { axis, scale = 1, digits = 3, broken = false }) {
   if (!drawn.length) return { empty: "The curves begin with the first run that is done." };
   const first = Math.max(...drawn.map(({ points }) => points.filter(({ stage }) => stage === 1).length));
   // Those that begin with the second stage have their place where the others have theirs.
-  const places = (points) => points.map((point, i) => (points.some(({ stage }) => stage === 1) ? i + 1 : first + i + 1));
-  const traces = drawn.map(({ name, points }, index) => {
+  const places = (points) => {
+    const begin = points.some(({ stage }) => stage === 1) ? 1 : first + 1;
+    return points.map((_, i) => begin + points.slice(0, i).filter(({ gap }) => !gap).length);
+  };
+  const traces = drawn.map(({ name, points: learned }, index) => {
     const line = lineOf(index);
+    const points = broken ? apart(learned) : learned;
     return curve(name, places(points), points.map((point) => (point[key] === null ? null : scale * point[key])), line, {
       mode: "lines+markers",
       marker: { size: 6, color: line.color, symbol: points.map(({ stage }) => (stage === 1 ? "circle-open" : "circle")) },
