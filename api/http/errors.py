@@ -22,6 +22,7 @@ from kdnas.errors import (
     RequestError,
 )
 from kdnas.specs.base import unknown_tag
+from kdnas.specs.wording import plain_words, without_echoes
 
 STATUSES: tuple[tuple[type[KdnasError], int], ...] = (
     (NotFoundError, 404),
@@ -106,7 +107,7 @@ def http_problem(request: Request, error: Exception) -> Response:
 
 def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    items: Sequence[Mapping[str, Any]] = error.errors()
+    items: Sequence[Mapping[str, Any]] = without_echoes(error.errors())
     broken = next((item for item in items if item["type"] == "json_invalid"), None)
     if broken is not None:
         reason = broken.get("ctx", {}).get("error", broken["msg"])
@@ -122,7 +123,7 @@ def _invalid(request: Request, error: Exception) -> Response:
 def _worded(item: Mapping[str, Any]) -> str:
     if item["type"] == "union_tag_invalid":
         return unknown_tag(item["ctx"])
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = plain_words(item) or str(item["msg"]).removeprefix("Value error, ")
     given = item.get("input")
     shown = f" (given: {given!r:.80})" if isinstance(given, str | int | float | bool) else ""
     return f"{message[0].lower()}{message[1:]}{shown}"

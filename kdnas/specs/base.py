@@ -1,4 +1,4 @@
-"""The base of all specs, and the one place where a wrong spec is put into words."""
+"""The base of all specs, and the one place where what is wrong with a spec is told."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from kdnas.errors import SpecError, unknown_name
+from kdnas.specs.wording import plain_words, tells_given, without_echoes
 
 
 class Spec(BaseModel):
@@ -85,7 +86,7 @@ def _is_unicode(text: str) -> bool:
 def problems_of(model: type[BaseModel], error: ValidationError) -> Iterator[str]:
     """Word each problem once, however many readings of a value pydantic has tried."""
     found: dict[str, list[ErrorDetails]] = {}
-    for item in error.errors(include_url=False):
+    for item in without_echoes(error.errors(include_url=False)):
         path = ".".join(map(str, _field_path(model, item["loc"])))
         found.setdefault(path, []).append(item)
     for path, items in found.items():
@@ -109,9 +110,10 @@ def _problem(model: type[BaseModel], path: str, item: ErrorDetails) -> str:
     if item["type"] == "literal_error":
         known = re.findall("'([^']*)'", item["ctx"]["expected"])
         return f"{path}: {unknown_name('value', given, known)}"
-    message = _PLAIN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+    words = _PLAIN_WORDS.get(item["type"]) or plain_words(item)
+    message = words or item["msg"].removeprefix("Value error, ")
     is_large = given is None or isinstance(given, Mapping | BaseModel)
-    shown = "" if is_large else f" (given: {given!r})"
+    shown = "" if is_large or not tells_given(item) else f" (given: {given!r})"
     return f"{path or 'spec'}: {message[0].lower() + message[1:]}{shown}"
 
 
@@ -125,7 +127,6 @@ _PLAIN_WORDS = {
     "dict_type": "write `key: value` lines",
     "model_type": "write `key: value` lines",
     "model_attributes_type": "write a name or `key: value` lines",
-    "tuple_type": "write a list",
     "missing": "is missing",
 }
 

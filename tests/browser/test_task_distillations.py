@@ -201,14 +201,14 @@ def test_a_page_has_the_trials_of_its_grids(page: Page, make_service: MakeServic
 def test_distillations_are_asked_for(page: Page, service: Service, complaints: Complaints) -> None:
     page.goto(f"{service.url}/task-distillations/new")
     help_of = page.locator('[data-path="methods"] .help')
-    expect(help_of).to_have_text(f"One a line, among {', '.join(METHODS)}.")
+    expect(help_of).to_have_text(f"One a line or with commas between, among {', '.join(METHODS)}.")
     button = page.get_by_role("button", name="Distil")
     button.click()
     expect(page.locator('[data-path="task"] .error')).to_have_text("One such as RTE.")
     page.get_by_label("Task", exact=True).fill("RTE")
     page.get_by_label("Name", exact=True).fill("from-the-form")
     page.get_by_label("Student", exact=True).fill("layers:2,4")
-    page.get_by_label("Methods").fill("none\nmagic")
+    page.get_by_label("Methods").fill("magic")
     page.get_by_label("Seeds").fill("2")
     page.get_by_text("All other settings").click()
     page.locator("#form summary").get_by_text("Grid").click()
@@ -216,13 +216,17 @@ def test_distillations_are_asked_for(page: Page, service: Service, complaints: C
     complaints.expected.append("422")
     button.click()
     expect(page.locator('[data-path="methods"] .error')).to_contain_text("'universal-kd-il'")
-    page.get_by_label("Methods").fill("none\nvanilla-kd")
+    page.get_by_label("Seeds").fill("0,-4")
+    button.click()
+    expect(page.locator('[data-path="seeds"] .error')).to_have_text("At least 0.")
+    page.get_by_label("Seeds").fill("0,4")
+    page.get_by_label("Methods").fill("none, vanilla-kd")
     button.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("from-the-form")
     with service.database.read() as session:
         row = jobs.get_job(session, "from-the-form", TaskDistillation)
         asked, made = row.requested, row.id
-    assert (asked["methods"], asked["seeds"]) == (["none", "vanilla-kd"], [0, 1])
+    assert (asked["methods"], asked["seeds"]) == (["none", "vanilla-kd"], [0, 4])
     assert asked["grid"]["betas"] == [0.2, 0.7]
     assert asked["student"] == "layers:2,4"
     page.goto("about:blank")  # or it would go on reading what is gone

@@ -71,8 +71,9 @@ const types = (node) => [node, ...(node.anyOf ?? [])].map((n) => n.type);
 export function read(node, text) {
   const typed = text.trim();
   if (typed === "") return node.example ? { error: `one such as ${node.example}` } : { value: undefined };
-  const between = ["number", "integer"].includes(node.items?.type) ? /[\n,]/ : "\n"; // other things may hold a comma
-  if (node.type === "array") return list(node, typed.split(between).map((line) => line.trim()).filter(Boolean));
+  if (node.type === "array") return list(node, typed);
+  const several = (node.anyOf ?? []).find(({ type }) => type === "array");
+  if (several && /[\n,]/.test(typed)) return list(several, typed);
   const word = (node.anyOf ?? []).find((n) => n.const === typed || n.enum?.includes(typed));
   if (word) return { value: typed };
   if (types(node).some((type) => type === "number" || type === "integer")) return number(node, typed);
@@ -84,8 +85,11 @@ export function read(node, text) {
   return { value: typed };
 }
 
-function list(node, lines) {
-  if (!["number", "integer"].includes(node.items?.type)) return { value: lines };
+function list(node, typed) {
+  const isNumber = ["number", "integer"].includes(node.items?.type);
+  const between = isNumber || node.items?.enum ? /[\n,]/ : "\n"; // other things may hold a comma
+  const lines = typed.split(between).map((line) => line.trim()).filter(Boolean);
+  if (!isNumber) return { value: lines };
   const found = lines.map((line) => number(node.items, line));
   return found.find(({ error }) => error) ?? { value: found.map(({ value }) => value) };
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -18,6 +20,7 @@ from kdnas.specs.objectives import OBJECTIVES
 from kdnas.specs.pipeline import PipelineSpec
 from kdnas.specs.requests import REQUEST_NAMES, request_spec
 from kdnas.specs.search import SearchSpec
+from kdnas.specs.wording import plain_words
 from kdnas.testing import demo_data
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -151,6 +154,25 @@ def test_the_document_tells_of_problems(client: TestClient) -> None:
     problem = answers["422"]["content"]["application/problem+json"]["schema"]
     assert problem == {"$ref": "#/components/schemas/Problem"}
     assert "securitySchemes" not in document["components"]
+
+
+def test_each_pattern_of_the_document_has_words(client: TestClient) -> None:
+    patterns = set(_patterns(client.get("/api/v1/openapi.json").json()))
+    assert len(patterns) > 8
+    for pattern in patterns:
+        item = {"type": "string_pattern_mismatch", "ctx": {"pattern": pattern}}
+        assert plain_words(item), pattern
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(pattern := schema.get("pattern"), str):
+            yield pattern
+        for value in schema.values():
+            yield from _patterns(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _patterns(value)
 
 
 def test_the_api_can_be_read_in_a_browser(client: TestClient) -> None:

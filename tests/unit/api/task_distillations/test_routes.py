@@ -240,6 +240,27 @@ def test_a_wrong_request_is_refused(
     assert client.get(PATH).json()["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"methods": []}, ["methods: give at least one"]),
+        ({"seeds": []}, ["seeds: give at least one"]),
+        ({"seeds": [-1]}, ["seeds.0: input should be greater than or equal to 0 (given: -1)"]),
+        (
+            {"name": "a b"},
+            ["name: letters, digits, points, lines and underscores only (given: 'a b')"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(
+    client: TestClient, asked: dict[str, object], said: list[str]
+) -> None:
+    errors = client.post(PATH, json={"task": "RTE", **asked}).json()["errors"]
+    assert [f"{one['where']}: {one['message']}" for one in errors] == [
+        f"body.{words}" for words in said
+    ]
+
+
 def test_folders_in_a_request_are_written_whole(
     client: TestClient, settings: Settings, glue: Path
 ) -> None:

@@ -6,7 +6,7 @@ import { SpecForm } from "../form.js";
 const query = new URLSearchParams(location.search);
 const COUNT = { type: "integer", minimum: 1, maximum: 100, default: 1 };
 
-/** A field for several of a few words, one a line; the schema has the words. */
+/** What may stand in a list of words. */
 const wordsOf = (schema, name) => schema.properties[name].items.enum;
 
 formPage(["/schemas/task-distillation"], (form, schema) => {
@@ -36,8 +36,8 @@ formPage(["/schemas/task-distillation"], (form, schema) => {
       {
         title: "How it learns",
         fields: [
-          { path: "methods", label: "Methods", wide: true, node: { type: "array", items: { type: "string" }, default: schema.properties.methods.default }, help: `One a line, among ${wordsOf(schema, "methods").join(", ")}.` },
-          { path: "seeds", label: "Seeds", node: COUNT, help: "Runs of each method; scores are their mean." },
+          { path: "methods", label: "Methods", wide: true, node: schema.properties.methods, help: `One a line or with commas between, among ${wordsOf(schema, "methods").join(", ")}.` },
+          { path: "seeds", label: "Seeds", node: { anyOf: [COUNT, schema.properties.seeds], default: COUNT.default }, help: "Runs of each method; scores are their mean. 5 stands for 0 to 4; 0,4 are those two." },
           { path: "max_steps", label: "At most so many steps", help: "In each of the two stages, for trying. Without a number as many as published." },
           { path: "epochs", label: "Passes with the teacher" },
           { path: "finetune_epochs", label: "Passes on the labels alone" },
