@@ -62,9 +62,8 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
         else:
             examples.append(example)
     kept = {language: examples for language, examples in by_language.items() if examples}
-    notes = (
-        (f"{unlabelled} rows of {name} without a label left out",) if unlabelled and kept else ()
-    )
+    rows_left = f"{unlabelled} row{'' if unlabelled == 1 else 's'}"
+    notes = (f"{rows_left} of {name} without a label left out",) if unlabelled and kept else ()
     return Converted(kept, notes)
 
 

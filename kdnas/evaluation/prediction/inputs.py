@@ -24,6 +24,8 @@ _BY_ENDING = {
 }
 TEXT_NAMES = ("text", "sentence", "sentence1", "question", "question1", "premise")
 PAIR_NAMES = ("pair", "text2", "sentence2", "context", "question2", "hypothesis")
+PAIR_BY_OPTIONS = "--pair, or in a column of the file (--pair-column)"
+"""How second texts are given to the command."""
 UNKNOWN = "O"
 """Tag of a word whose tag is not known yet."""
 _WORDS = re.compile(r"\w+|[^\w\s]")
@@ -196,7 +198,9 @@ def _squad(stream: TextIO, name: str) -> Iterator[SpanExample]:
         ) from None
 
 
-def example_of(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example:
+def example_of(
+    kind: str, id_: str, text: Any, pair: Any, where: str, pair_by: str = PAIR_BY_OPTIONS
+) -> Example:
     """Make an example without an answer.
 
     Args:
@@ -205,6 +209,7 @@ def example_of(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example
         text: a text or a question; of a tagging task also a list of words.
         pair: second text, or context of a question.
         where: it stands, for messages.
+        pair_by: how who asks gives second texts, for messages.
 
     Raises:
         TaskDataError: something else than a text, or a question without a context.
@@ -215,10 +220,7 @@ def example_of(kind: str, id_: str, text: Any, pair: Any, where: str) -> Example
         raise TaskDataError(f"{where} has {text!r} in the place of a text; write a text there")
     if kind == "span":
         if pair is None:
-            raise TaskDataError(
-                f"{where} has a question without a context; give one with --pair, or name its "
-                "column with --pair-column"
-            )
+            raise TaskDataError(f"{where} has a question without a context; give it with {pair_by}")
         return _span(id_, text, pair)
     return TextExample(id_, text, pair, None)
 

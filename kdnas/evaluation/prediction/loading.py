@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ENCODER = "encoder"
 """Kind of a model without a head."""
+PAIR_BY = "pairs=[…]"
+"""How second texts are given here."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class LoadedModel:
                 f"there are {len(firsts)} texts and {len(seconds)} pairs; give one pair a text"
             )
         examples = (
-            example_of(self.kind, str(place), first, second, f"text {place}")
+            example_of(self.kind, str(place), first, second, f"text {place}", PAIR_BY)
             for place, (first, second) in enumerate(zip(firsts, seconds, strict=True))
         )
         return list(self._predictor(examples))
@@ -90,7 +92,7 @@ def load_folder(
     if kind_of_head(handle.config) is None:
         model = load_model(handle).to(choose_device(device))
         return LoadedModel(model, load_tokenizer(handle), ENCODER, None, handle.longest_sequence)
-    predictor = Predictor(handle, device)
+    predictor = Predictor(handle, device, pair_by=PAIR_BY)
     made = predictor.task_model
     return LoadedModel(
         made.model,

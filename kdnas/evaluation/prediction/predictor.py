@@ -17,6 +17,7 @@ from kdnas.evaluation.finetuning.saving import TASK_FILE, SavedTask, read_saved_
 from kdnas.evaluation.finetuning.span import SpanEncoding
 from kdnas.evaluation.finetuning.tagging import TaggingEncoding
 from kdnas.evaluation.finetuning.text import TextEncoding
+from kdnas.evaluation.prediction.inputs import PAIR_BY_OPTIONS
 from kdnas.evaluation.scoring.answers import apply_threshold
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import find_task
@@ -136,6 +137,7 @@ class Predictor:
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
         batch_size: examples, or windows of contexts, of a forward pass.
+        pair_by: how who asks gives second texts, for messages.
 
     Raises:
         TeacherError: the model is not found or does not load.
@@ -154,6 +156,7 @@ class Predictor:
         device: str = "auto",
         threads: int | None = None,
         batch_size: int = 64,
+        pair_by: str = PAIR_BY_OPTIONS,
     ) -> None:
         handle = prepare_model(model) if isinstance(model, str) else model
         saved = read_saved_task(handle.folder)
@@ -168,6 +171,7 @@ class Predictor:
         self.max_length = min(saved.max_length if saved else usual, self.task_model.max_length)
         stride = min(saved.stride if saved else USUAL_STRIDE, self.max_length // 3)
         self._denies = saved.may_deny if saved else False
+        self._pair_by = pair_by
         self._paired = saved.paired if saved else None
         self._encoding = _encoding(
             self.kind, self.task_model, self.labels, self.max_length, stride, self._denies
@@ -188,7 +192,7 @@ class Predictor:
         forward = Forward(self.task_model.model, self._device, "float32", self._batch_size)
         encoding = self._encoding
         if isinstance(encoding, TextEncoding):
-            rows = encoding.logits(_alike(chunk, self._paired), forward)
+            rows = encoding.logits(_alike(chunk, self._paired, self._pair_by), forward)
             return [self._answer(e, row) for e, row in zip(chunk, rows, strict=True)]
         if isinstance(encoding, TaggingEncoding):
             found = encoding.predict(chunk, forward)
@@ -213,13 +217,16 @@ def _loaded(handle: ModelHandle, task: Task, labels: Sequence[str] | None) -> Ta
     return load_task_model(handle, task, labels, 0.0, 0)
 
 
-def _alike(chunk: Sequence[TextExample], paired: bool | None) -> Sequence[TextExample]:
+def _alike(
+    chunk: Sequence[TextExample], paired: bool | None, pair_by: str
+) -> Sequence[TextExample]:
     """Check that examples are pairs where the model learned from pairs, and else are not.
 
     Args:
         chunk: of examples.
         paired: whether the model learned from pairs; None where nobody knows, and all or none
             have to be, since a batch cannot mix them.
+        pair_by: how who asks gives second texts.
 
     Raises:
         RequestError: one is not like that.
@@ -233,7 +240,7 @@ def _alike(chunk: Sequence[TextExample], paired: bool | None) -> Sequence[TextEx
     if paired:
         raise RequestError(
             f"example {odd.id} has no second text, but the model learned from pairs; give it with "
-            "--pair, or in a column of the file (--pair-column)"
+            f"{pair_by}"
         )
     raise RequestError(
         f"example {odd.id} has a second text, but the model learned from single ones; leave it out"

@@ -209,7 +209,7 @@ def test_xnli_is_trained_on_english_or_on_mnli(tmp_path: Path) -> None:
     data = load_task(TASKS["xnli"], tmp_path)
     assert counts(data) == (1, {"en": 10, "sw": 10})
     assert data.official_split
-    assert data.notes == ("1 rows of train.tsv without a label left out", "trained on MNLI")
+    assert data.notes == ("1 row of train.tsv without a label left out", "trained on MNLI")
     header = "premise\thypo\tlabel"
     file(
         tmp_path / "xnli" / "multinli.train.en.tsv", header, "a\tb\tcontradictory", "c\td\tneutral"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -100,8 +101,25 @@ def test_fine_tuned_models(teacher: TeacherHandle, tmp_path: Path) -> None:
     assert len(tags.value) == 3  # type: ignore[arg-type]
     asks = kdnas.load(tmp_path / "SQuAD-2.0")
     assert str(asks("bad", "the film was good")[0].value) in "the film was good"
-    with pytest.raises(TaskDataError, match="text 0 has a question without a context"):
+    with pytest.raises(
+        TaskDataError, match=r"text 0 has a question without a context; give it with pairs=\[…\]"
+    ):
         asks("bad")
+
+
+def test_second_texts_are_asked_for_in_the_words_of_python(
+    teacher: TeacherHandle, tmp_path: Path
+) -> None:
+    task = find_task("SST-2")
+    model = load_task_model(teacher, task, ("no", "yes"), 0.1, 1)
+    data = TaskData(task, [], {}, ("no", "yes"), True, ("made up",))
+    save_task_model(tmp_path / "model", model, teacher, data, SETTINGS, 1)
+    about = json.loads((tmp_path / "model" / "task.json").read_text("utf-8"))
+    (tmp_path / "model" / "task.json").write_text(json.dumps(about | {"paired": True}), "utf-8")
+    loaded = kdnas.load(tmp_path / "model")
+    with pytest.raises(RequestError, match=r"learned from pairs; give it with pairs=\[…\]$"):
+        loaded("the film")
+    assert len(loaded("the film", pairs=["good"])) == 1
 
 
 def test_an_encoder_without_a_head(teacher: TeacherHandle) -> None:

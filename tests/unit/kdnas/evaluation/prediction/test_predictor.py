@@ -95,7 +95,10 @@ def test_answers_come_in_order_a_chunk_at_a_time(
 def test_every_kind_answers(saved: Path) -> None:
     (number,) = Predictor(str(saved / "STS-B"))(texts("the film", pair="the film"))
     assert isinstance(number.value, float)
-    with pytest.raises(RequestError, match="example 0 has no second text, but the model learned"):
+    with pytest.raises(
+        RequestError,
+        match="0 has no second text, but the model learned from pairs; give it with --pair, or in",
+    ):
         next(Predictor(str(saved / "STS-B"))(texts("the film")))
     assert number.to_json() == {"id": "0", "value": number.value}
     tagged = [one_example("tagging", text, None) for text in TEXTS]
