@@ -345,7 +345,9 @@ def test_names_labels_and_notes(settings: Settings, rest: TestClient, database: 
         "jobs", "label", "two", "--remove", "papr", error=NotFoundError
     )
     assert run("jobs", "label", "two", "--remove", "c") == "labels of search 'two': paper, a/b\n"
-    assert "should match" in refused("jobs", "label", "two", "no good", error=SpecError)
+    assert "letters, digits and any of" in refused(
+        "jobs", "label", "two", "no good", error=SpecError
+    )
     many = [f"l{number}" for number in range(19)]
     assert "at most 20" in refused("jobs", "label", "two", *many, error=SpecError)
     printed = json.loads(run("jobs", "note", "two", "the good one", "--json"))

@@ -73,7 +73,7 @@ def test_glue_from_the_hub(tmp_path: Path) -> None:
     assert len(data.evaluations["mismatched"]) == 1
     assert data.official_split
     assert len(data.notes) == 1
-    assert "1 rows" in data.notes[0]
+    assert "1 row of" in data.notes[0]
 
 
 def test_sentence_pairs_with_a_score(tmp_path: Path) -> None:
