@@ -166,6 +166,19 @@ def test_a_page_grows_with_the_runs(page: Page, make_service: MakeService) -> No
     expect(page.locator("#published")).to_be_visible()
 
 
+def test_numbers_are_rounded_as_on_the_command_line(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/task-distillations")
+    values = [56.25, 43.75, 0.5625, 56.35]
+    shown = page.evaluate(
+        """async (values) => {
+          const { fixed } = await import("/static/js/format.js");
+          return values.map((value) => fixed(value, 1));
+        }""",
+        values,
+    )
+    assert shown == [f"{value:.1f}" for value in values]
+
+
 def test_a_page_has_the_trials_of_its_grids(page: Page, make_service: MakeService) -> None:
     service = make_service()
     service.start()

@@ -7,9 +7,10 @@ const numbers = new Map();
 export function fixed(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   if (!numbers.has(digits)) {
+    const looks = { minimumFractionDigits: digits, maximumFractionDigits: digits };
     numbers.set(
       digits,
-      new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+      new Intl.NumberFormat("en", { ...looks, roundingMode: "halfEven" }), // as on the command line
     );
   }
   return numbers.get(digits).format(value).replace("-", "−");
