@@ -166,6 +166,21 @@ def test_a_page_grows_with_the_runs(page: Page, make_service: MakeService) -> No
     expect(page.locator("#published")).to_be_visible()
 
 
+def test_a_list_is_not_widened_by_the_path_of_a_student(
+    page: Page, make_service: MakeService
+) -> None:
+    service = make_service()
+    service.start()
+    folder = f"/srv/{'deep/' * 20}small"
+    asked = TaskDistillationSpec(task="RTE", student=folder).to_json()
+    with service.database.write() as session:
+        task_distillations.create_task_distillation(session, asked, owner_kind="service")
+    page.goto(f"{service.url}/task-distillations")
+    cell = page.locator("#table tbody td").filter(has_text="small")
+    expect(cell).to_have_text("…/small")
+    expect(cell.locator("span")).to_have_attribute("title", folder)
+
+
 def test_numbers_are_rounded_as_on_the_command_line(page: Page, service: Service) -> None:
     page.goto(f"{service.url}/task-distillations")
     values = [56.25, 43.75, 0.5625, 56.35]

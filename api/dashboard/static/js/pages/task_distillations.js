@@ -13,10 +13,13 @@ function progress(row) {
 
 const methods = ({ methods: names }) => (names.length > 2 ? el("span", { title: names.join(", ") }, plural(names.length, "method")) : names.join(", "));
 
+/** A student that is a folder by the folder's own name. */
+const student = ({ student: named }) => (named.startsWith("/") ? el("span", { title: named }, `…/${named.split("/").at(-1)}`) : named);
+
 const columns = [
   { label: "Name", sort: "name", cell: (t) => el("a", { class: "name", href: `/task-distillations/${t.id}` }, t.name) },
   { label: "Task", sort: "task", cell: (t) => t.task },
-  { label: "Student", cell: (t) => t.student },
+  { label: "Student", cell: student },
   { label: "Methods", cell: methods },
   { label: "Status", sort: "status", cell: (t) => chip(t.status) },
   { label: "Progress", cell: progress },
