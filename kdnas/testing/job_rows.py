@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from kdnas.db.engine import Database
@@ -17,7 +18,7 @@ from kdnas.db.models import (
     kind_of,
 )
 from kdnas.db.records import OwnerKind
-from kdnas.db.repository import jobs
+from kdnas.db.repository import distillations, jobs
 from kdnas.records import SearchStatus
 
 _OWN_COLUMNS: Final[Mapping[type[Job], Mapping[str, Any]]] = {
@@ -66,6 +67,24 @@ def make_job(
         if status != "queued":
             jobs.set_status(session, row.id, status)
         return row.id
+
+
+def make_distilled(database: Database, name: str, output: Path | None) -> str:
+    """Write a full distillation of the command line, and return its id.
+
+    Args:
+        database: where to write it.
+        name: to call it by.
+        output: where its student is; None of one that is still queued.
+    """
+    made = make_job(database, "distillation", name=name, owner_kind="cli")
+    if output is not None:
+        with database.write() as session:
+            distillations.set_distillation_result(
+                session, made, metrics={}, output_path=str(output)
+            )
+            jobs.set_status(session, made, "succeeded")
+    return made
 
 
 def status_of(database: Database, job_id: str) -> SearchStatus | None:

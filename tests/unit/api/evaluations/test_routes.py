@@ -22,12 +22,13 @@ from api.jobs.files import evaluation_folder
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import Distillation
-from kdnas.db.repository import distillations, evaluations, events, jobs
+from kdnas.db.repository import evaluations, events, jobs
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec, OwnTaskSpec
+from kdnas.testing.job_rows import make_distilled
 from kdnas.testing.truth import assert_shape
 
 EVALUATIONS, SMALL = "/api/v1/evaluations", Architecture.parse("3,12,384,384,gelu")
@@ -91,17 +92,6 @@ def store(
             evaluations.set_figures(session, row.id, result.to_json())
         ids.append(row.id)
     return ids
-
-
-def distilled(database: Database, name: str, output: Path | None) -> str:
-    with database.write() as session:
-        row = distillations.create_distillation(session, {}, SMALL, name=name)
-        if output is not None:
-            distillations.set_distillation_result(
-                session, row.id, metrics={}, output_path=str(output)
-            )
-            jobs.set_status(session, row.id, "succeeded")
-    return row.id
 
 
 @pytest.mark.databases("sqlite", "postgresql")
@@ -168,8 +158,8 @@ def test_a_student_is_named_by_its_distillation(
 ) -> None:
     student = tmp_path / "elsewhere"  # where a request may not look by itself
     student.mkdir()
-    distillation_id = distilled(database, "small", student)
-    distilled(database, "waiting", None)
+    distillation_id = make_distilled(database, "small", student)
+    make_distilled(database, "waiting", None)
     body = {"suite": "glue", "tasks": ["sst2"], "data_dir": str(data), "seeds": [7]}
     for reference in ("small", distillation_id):
         answer = client.post(EVALUATIONS, json={**body, "model": f"distillation:{reference}"})
@@ -239,7 +229,7 @@ def test_without_a_folder_the_hub_has_the_data(client: TestClient) -> None:
 
 @pytest.mark.databases("sqlite", "postgresql")
 def test_evaluations_are_filtered_and_sorted(client: TestClient, database: Database) -> None:
-    distillation_id = distilled(database, "small", None)
+    distillation_id = make_distilled(database, "small", None)
     store(database, "student", [0.5, 0.6], distillation_id=distillation_id)
     store(database, "teacher", [0.9], task="RTE")
     first = client.get(EVALUATIONS).json()["items"][0]["id"]
@@ -287,7 +277,7 @@ def test_an_evaluation_is_paused_resumed_and_cancelled(client: TestClient, data:
 def test_the_report_puts_seeds_together_and_published_rows_beside(
     client: TestClient, database: Database
 ) -> None:
-    distillation_id = distilled(database, "small", None)
+    distillation_id = make_distilled(database, "small", None)
     store(database, "student", [0.5, 0.7], distillation_id=distillation_id, official=False)
     store(database, "teacher", [0.8, 0.8])
     for name, shown in (("distillation:small", "small"), ("student", "student")):

@@ -16,17 +16,16 @@ from api.task_distillations.schemas import (
     TaskReport,
     TaskRunShape,
 )
-from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
-from kdnas.db.repository import distillations, grids, jobs, task_distillations
+from kdnas.db.repository import grids, jobs, task_distillations
 from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import add_task_distillation, keep_predictions, task_facts, task_run
+from kdnas.testing.job_rows import make_distilled
 from kdnas.testing.truth import assert_shape
 
-SMALL = Architecture(1, 2, 16, 32, "gelu")
 PATH = "/api/v1/task-distillations"
 
 
@@ -106,24 +105,13 @@ def test_they_are_asked_for_listed_and_read(
     assert client.get(f"{PATH}/all").status_code == 404
 
 
-def distilled(database: Database, name: str, output: Path | None) -> str:
-    with database.write() as session:
-        row = distillations.create_distillation(session, {}, SMALL, name=name)
-        if output is not None:
-            distillations.set_distillation_result(
-                session, row.id, metrics={}, output_path=str(output)
-            )
-            jobs.set_status(session, row.id, "succeeded")
-    return row.id
-
-
 def test_a_student_is_named_by_its_distillation(
     client: TestClient, database: Database, glue: Path, tmp_path: Path
 ) -> None:
     student = tmp_path / "elsewhere"  # where a request may not look by itself
     student.mkdir()
-    made = distilled(database, "small", student)
-    distilled(database, "waiting", None)
+    made = make_distilled(database, "small", student)
+    make_distilled(database, "waiting", None)
     body = {"task": "rte", "data_dir": str(glue), "methods": ["takd"]}
     for name in ("small", made):
         answer = client.post(PATH, json={**body, "student": f"distillation:{name}"})

@@ -19,11 +19,10 @@ from api.task_distillations.run import (
     create_task_distillation,
     run_stored_task_distillation,
 )
-from kdnas.architecture import Architecture
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.queue.transitions import resume_here
-from kdnas.db.repository import distillations, events, jobs, task_distillations
+from kdnas.db.repository import events, jobs, task_distillations
 from kdnas.errors import (
     ConflictError,
     OutputError,
@@ -38,13 +37,13 @@ from kdnas.records import TaskRun
 from kdnas.settings import Settings
 from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.testing.demo_tasks import task_facts, task_run
+from kdnas.testing.job_rows import make_distilled
 from kdnas.testing.task_work import TaskWork
 
 # What is tried here is how work runs; that queries find the same is for the tests of the routes.
 pytestmark = pytest.mark.databases("sqlite")
 
 METHODS = ("none", "vanilla-kd")
-SMALL = Architecture(1, 2, 16, 32, "gelu")
 
 
 class Place:
@@ -171,10 +170,7 @@ def test_a_student_of_a_distillation_is_found_where_that_has_put_it(place: Place
     """Also by the service, which otherwise stays below its data roots."""
     student = place.home / "elsewhere"
     student.mkdir()
-    with place.database.write() as session:
-        row = distillations.create_distillation(session, {}, SMALL, name="small")
-        distillations.set_distillation_result(session, row.id, metrics={}, output_path=str(student))
-        jobs.set_status(session, row.id, "succeeded")
+    make_distilled(place.database, "small", student)
     job_id = place.create(student="distillation:small", methods=["none"], seeds=1)
     with place.database.read() as session:
         assert jobs.get_job(session, job_id, TaskDistillation).student == str(student)
