@@ -9,6 +9,7 @@ from api.inputs.students import distillation_with_student, names_distillation
 from kdnas.db.engine import Session
 from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
+from kdnas.models.teacher_files import named_folder
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.parts import ModelSpec
@@ -74,15 +75,18 @@ def check_task(spec: TaskDistillationSpec, reach: Reach = ANYWHERE) -> None:
 
 
 def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
-    """Refuse a request to the service that names what it may not.
+    """Refuse a request to the service that names what it may not, or a folder that is not there.
 
     Raises:
         RequestError: names the entry, its value and the setting that would allow it.
+        TeacherError: a model's folder is not there.
     """
     check_model(spec.teacher, "teacher.ref", settings)
     for name, named in named_students(spec):
         if names_model(named) and not names_distillation(named):
             check_model(ModelSpec(ref=named), name, settings)
+            named_folder(named)
+    named_folder(spec.teacher.ref)
     if spec.data_dir is not None:
         check_folder(spec.data_dir, "data_dir", settings)
     if spec.output is not None:

@@ -98,6 +98,7 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
         doubt_text,
         int8_text,
         latency_rows,
+        slow_text,
     )
 
     int8, timed = figures.get("int8"), figures.get("latency")
@@ -107,8 +108,8 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
         "verified": agreement_text(figures["agreement"], figures["output"]),
         "int8": int8 and int8_text(int8),
     }
-    doubt = int8 and doubt_text(int8)
-    lines = [*fact_lines(facts, 10), *([f"warning: {doubt}"] if doubt else [])]
+    doubts = [doubt_text(int8), slow_text(timed)] if int8 else []
+    lines = [*fact_lines(facts, 10), *(f"warning: {doubt}" for doubt in doubts if doubt)]
     if timed:
         lines.append(f"{'latency':<10} median, {conditions_text(timed)}")
         for title, ms, share in latency_rows(timed):

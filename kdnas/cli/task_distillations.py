@@ -11,6 +11,7 @@ from kdnas.cli.options.choices import known_status
 from kdnas.cli.screens.task_distillation import listed, report_lines, shown
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer, print_lines
+from kdnas.errors import SpecError, unknown_name
 
 app = typer.Typer(help="List and show distillations for one task.", no_args_is_help=True)
 
@@ -63,13 +64,28 @@ def show(task_distillation: common.Reference, as_json: common.JsonOfService = Fa
 
 
 @app.command()
-def report(task_distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
+def report(
+    task_distillation: common.Reference,
+    output_format: Annotated[
+        str,
+        typer.Option(
+            "--format", help="text, md (Markdown), csv (a line a method, fractions) or json."
+        ),
+    ] = "text",
+    as_json: common.JsonOfService = False,
+) -> None:
     """Sum up the runs of one by method, beside vanilla distillation and published rows."""
     from api.task_distillations.report import task_report
+    from kdnas.cli.tables.task_reports import as_csv, as_markdown
 
+    texts = {"md": as_markdown, "csv": as_csv}
+    if output_format not in (known := ("text", *texts, "json")):
+        raise SpecError(unknown_name("format", output_format, known))
     with stored() as (database, settings), database.read() as session:
         found = task_report(session, settings, task_distillation)
-    if as_json:
+    if as_json or output_format == "json":
         print_answer(found)
+    elif output_format in texts:
+        typer.echo(texts[output_format](found))
     else:
         print_lines(report_lines(found))

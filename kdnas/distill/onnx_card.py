@@ -55,6 +55,19 @@ def latency_rows(latency: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     ]
 
 
+def slow_text(latency: Mapping[str, Any] | None) -> str | None:
+    """Warn of an int8 graph that took longer than the float32 one, or None.
+
+    One of convolutions may: what dynamic quantisation makes faster are products of matrices.
+    """
+    if latency is None or latency.get("int8_ms", 0.0) <= latency["onnx_ms"]:
+        return None
+    return (
+        f"the int8 model takes {latency['int8_ms'] / latency['onnx_ms']:.2f} times as long as "
+        "model.onnx here; serve it only where its size counts"
+    )
+
+
 def export_card(figures: Mapping[str, Any]) -> str:
     """Write the README of an exported folder, with the hub's metadata block."""
     output, int8 = figures["output"], ""
@@ -62,7 +75,9 @@ def export_card(figures: Mapping[str, Any]) -> str:
     if output == "logits":
         what, purpose = "A student with a task's head,", "text-classification"
     if "int8" in figures:
-        int8 = f"\n\n`model.int8.onnx`, on the same texts: {int8_text(figures['int8'])}."
+        slow = slow_text(figures.get("latency"))
+        words = [int8_text(figures["int8"]), *([slow] if slow else [])]
+        int8 = f"\n\n`model.int8.onnx`, on the same texts: {'; '.join(words)}."
     return f"""---
 library_name: onnx
 tags:

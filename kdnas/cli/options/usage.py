@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for any wrong command line; it has no public name of its own."""
+
+_EXTRA: Final = re.compile(r"Got unexpected extra argument\(?s?\)? \((.*)\)")
 
 
 def usage_sentence(error: Any, arguments: Sequence[str]) -> str:
@@ -26,6 +29,7 @@ def usage_sentence(error: Any, arguments: Sequence[str]) -> str:
         name = next((opt for opt in parameter.opts if opt.startswith("--")), parameter.name.upper())
         value = _given(parameter.opts, arguments)
         message = f"{name}{'' if value is None else f' {value}'}: {_lowered(error.message)}"
+    message = re.sub(_EXTRA, r"unexpected \1; a value with spaces needs quotes", message)
     message = _lowered(message).replace(". Did you mean", ", did you mean").rstrip(".?")
     where = "kdnas" if error.ctx is None else error.ctx.command_path
     return f"error: {message}; see {where} --help"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.cli.screens.console import Bar, say, say_each
 from kdnas.cli.screens.times import age, span
 from kdnas.cli.screens.working import WorkScreen
 from kdnas.cli.tables.answers import fact_lines
-from kdnas.cli.tables.formats import as_text
+from kdnas.cli.tables.formats import as_text as text_table
+from kdnas.cli.tables.task_reports import NONE, as_text, per_cent, short
 
 if TYPE_CHECKING:
     from api.task_distillations.grid import GridProgress
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from kdnas.records import TaskFacts, TaskRun
     from workers.task.ready import TaskProgress
 
-NONE = "–"
 LISTED = ("name", "status", "task", "student", "methods", "seeds", "runs", "age")
-SCORES = ("method", "seeds", "score", "95 % interval", "held out", "of teacher", "difference", "p")
 TRIED = ("batch", "rate", "β", "held out", "")
 
 
@@ -120,23 +118,7 @@ def report_lines(report: Mapping[str, Any], output: str | None = None) -> list[s
         report: of ``task_report``.
         output: folder that was asked for, for the best students.
     """
-    other = report["against"]
-    header = [name if name != "difference" else f"to {other}" for name in SCORES]
-    cut = len(SCORES) if other else SCORES.index("difference")
-    rows = [_method_cells(row)[:cut] for row in report["rows"]]
-    lines = [
-        f"{report['task']}: {report['student']} of {_short(report['teacher'])}, in per cent"
-        + (f" of {report['metric']}" if report["metric"] else "")
-        + ", mean ± deviation over seeds",
-        as_text(header[:cut], rows, right=header[1:cut]),
-    ]
-    if report["teacher_score"] is not None:
-        held_out = per_cent(report["teacher_held_out"])
-        lines.append(f"teacher: {per_cent(report['teacher_score'])}, held out {held_out}")
-    if report["published"]:
-        lines += ["", "beside what Wu et al. (2021) print in their Tables 2 to 6:"]
-        lines.append(_published(report))
-    lines += [f"note: {note}" for note in report["notes"]]
+    lines = [as_text(report)]
     if report["status"] == "succeeded" and output is not None:
         lines.append(f"best by held-out score in {output}")
     elif report["status"] == "succeeded":
@@ -170,7 +152,7 @@ def grid_lines(grids: Sequence[Mapping[str, Any]]) -> list[str]:
             )
             for trial in sorted(grid["trials"], key=_place)
         ]
-        lines += [f"grid of {grid['method']}, {count}:", as_text(TRIED, rows, right=TRIED[:4])]
+        lines += [f"grid of {grid['method']}, {count}:", text_table(TRIED, rows, right=TRIED[:4])]
     return lines
 
 
@@ -190,7 +172,7 @@ def listed(found: Sequence[Row]) -> str:
             row["name"],
             row["status"],
             row["task"],
-            _short(row["student"]),
+            short(row["student"]),
             ",".join(row["methods"]),
             str(len(row["seeds"])),
             f"{row['done'] or 0}/{row['total']}" if row["total"] else NONE,
@@ -198,7 +180,7 @@ def listed(found: Sequence[Row]) -> str:
         )
         for row in found
     ]
-    return as_text(LISTED, rows, right=("seeds", "runs", "age"))
+    return text_table(LISTED, rows, right=("seeds", "runs", "age"))
 
 
 def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -232,53 +214,6 @@ def shown(row: Row, runs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*lines, *fact_lines({"next": going.get(row["status"], again)}, width=10)]
 
 
-def per_cent(score: float | None, digits: int = 1) -> str:
-    """A score as papers print it."""
-    return NONE if score is None else f"{100 * score:.{digits}f}"
-
-
 def millions(count: int) -> str:
     """A number of parameters."""
     return f"{count / 1e6:.1f} M"
-
-
-def _method_cells(row: Mapping[str, Any]) -> list[str]:
-    spread = "" if row["deviation"] is None else f" ± {per_cent(row['deviation'])}"
-    ends = NONE if row["low"] is None else f"{per_cent(row['low'])} … {per_cent(row['high'])}"
-    done = f"{row['num_succeeded']}/{row['planned']}"
-    cells = [row["method"], done, f"{per_cent(row['mean'])}{spread}", ends]
-    cells += [per_cent(row["held_out"]), per_cent(row["retained"])]
-    against = row["against"]
-    if against is None:
-        return [*cells, NONE, NONE]
-    low, high = (f"{100 * against[end]:+.1f}" for end in ("low", "high"))
-    p_value = "<0.001" if against["p_value"] < 0.001 else f"{against['p_value']:.3f}"
-    return [*cells, f"{100 * against['difference']:+.1f} ({low} … {high})", p_value]
-
-
-def _published(report: Mapping[str, Any]) -> str:
-    """Published scores in the columns of their tables, ours in the first one."""
-    rows = report["published"]
-    columns = list(dict.fromkeys((r["table"], r["split"], r["model"]) for r in rows if r["ours"]))
-    here = {"teacher": report["teacher_score"]}
-    here |= {row["method"]: row["mean"] for row in report["rows"]}
-    names = dict.fromkeys([*here, *(row["ours"] for row in rows if row["ours"])])
-    known = {(r["table"], r["split"], r["model"], r["ours"]): r["score"] for r in rows}
-    teachers = {row["table"]: row["score"] for row in rows if row["ours"] is None}
-
-    def score(name: str, column: tuple[str, str, str]) -> float | None:
-        if name == "teacher":
-            return teachers.get(column[0])
-        return known.get((*column, name))
-
-    heads = [f"{table}: {model}, {split}" for table, split, model in columns]
-    cells = [
-        (name, per_cent(here.get(name)), *(per_cent(score(name, column)) for column in columns))
-        for name in names
-    ]
-    return as_text(("method", "here", *heads), cells, right=("here", *heads))
-
-
-def _short(name: str) -> str:
-    """The name of a folder; anything else whole."""
-    return Path(name).name if Path(name).is_absolute() else name

@@ -185,7 +185,6 @@ def as_markdown(report: Report) -> str:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write rows as a table of Markdown."""
-    """Write a table for a document."""
     body = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
     lines = [body[0], ["---"] * len(header), *body[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

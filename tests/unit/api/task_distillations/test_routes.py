@@ -213,15 +213,18 @@ def report_order(client: TestClient) -> list[str]:
         ({"task": "RTE", "teacher": "/etc"}, "teacher.ref '/etc' is outside"),
         ({"task": "RTE", "student": "/etc"}, "student '/etc' is outside"),
         ({"task": "RTE", "assistant": "/etc"}, "assistant '/etc' is outside"),
+        ({"task": "RTE", "student": "STUDENTS/a"}, "students/a' does not exist; check the path"),
+        ({"task": "RTE", "assistant": "STUDENTS/a"}, "does not exist"),
+        ({"task": "RTE", "teacher": "STUDENTS/a"}, "does not exist"),
         ({"task": "CoLA", "data_dir": "GLUE"}, "CoLA"),
         ({"task": "mine", "own": {"kind": "tagging"}, "data_dir": "GLUE"}, "tagging"),
     ],
 )
 def test_a_wrong_request_is_refused(
-    client: TestClient, glue: Path, asked: dict[str, object], said: str
+    client: TestClient, settings: Settings, glue: Path, asked: dict[str, object], said: str
 ) -> None:
-    if asked.get("data_dir") == "GLUE":
-        asked = {**asked, "data_dir": str(glue)}
+    places = {"GLUE": str(glue), "STUDENTS/a": str(settings.home / "students" / "a")}
+    asked = {name: places.get(str(value), value) for name, value in asked.items()}
     answer = client.post(PATH, json=asked)
     assert answer.status_code in {400, 422}, answer.text
     assert said.lower() in answer.text.lower()

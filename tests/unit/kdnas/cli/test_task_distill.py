@@ -5,6 +5,8 @@ The work itself is made up; what comes of real work is for tests of their own.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import signal
@@ -285,6 +287,21 @@ def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     assert " (+" in lines[5]
     assert lines[5].endswith("  <0.001")
     assert lines[4].split()[-2:] == ["–", "–"]  # of pkd no predictions lie here
+
+    of_markdown = run("task-distillations", "report", "whole", "--format", "md").stdout
+    assert of_markdown.startswith(f"## whole\n\n{lines[0]}\n\n| method | seeds | score |")
+    assert "\n- pkd with seed 2 failed: the loss is no number at step 12\n" in of_markdown
+    found = run("task-distillations", "report", "whole", "--format", "csv").stdout
+    plain = json.loads(run("task-distillations", "report", "whole", "--format", "json").stdout)
+    written = list(csv.DictReader(io.StringIO(found)))
+    for ours, row in zip(written, plain["rows"], strict=True):
+        assert (ours["task"], ours["method"]) == ("RTE", row["method"])
+        assert (float(ours["mean"]), int(ours["planned"])) == (row["mean"], row["planned"])
+        compared = row["against"]
+        assert ours["against"] == ("vanilla-kd" if compared else "")
+        assert ours["difference_low"] == (str(compared["low"]) if compared else "")
+    with pytest.raises(SpecError, match="unknown format 'cvs', did you mean 'csv'"):
+        invoke("task-distillations", "report", "whole", "--format", "cvs")
 
 
 def test_the_schema_is_that_of_the_service(home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from kdnas.distill.onnx_card import doubt_text, export_card
+from kdnas.distill.onnx_card import doubt_text, export_card, slow_text
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
 from kdnas.latency.side_by_side import time_side_by_side
@@ -230,3 +230,13 @@ def test_every_family_can_be_exported(model_type: str, tmp_path: Path) -> None:
     model = make_tiny_teacher(tmp_path / "model", model_type, max_positions=160)
     export_onnx(str(model), tmp_path / "out")
     agrees(tmp_path / "out", model)
+
+
+def test_a_slow_int8_model_is_warned_of() -> None:
+    timed = {"pytorch_ms": 30.0, "onnx_ms": 20.0}
+    assert slow_text(None) is None
+    assert slow_text(timed) is None
+    assert slow_text({**timed, "int8_ms": 12.0}) is None
+    words = slow_text({**timed, "int8_ms": 50.0})
+    assert words is not None
+    assert "2.50 times as long as model.onnx" in words

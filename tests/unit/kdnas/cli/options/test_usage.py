@@ -37,7 +37,10 @@ def said(
         (["full-distill", "--arch"], "option '--arch' requires an argument; see kdnas"),
         (["arch"], "missing argument 'architecture'; see kdnas arch --help"),
         (["jobs", "show"], "missing argument '"),
-        (["jobs", "watch", "a", "b"], "got unexpected extra argument(s) (b); see kdnas jobs watch"),
+        (
+            ["jobs", "watch", "a", "b", "c"],
+            "unexpected b c; a value with spaces needs quotes; see kdnas jobs watch --help",
+        ),
     ],
 )
 def test_it_is_one_sentence(
