@@ -39,13 +39,18 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("student", "method"), [("first-layers:2", "universal-kd-il"), ("bilstm", "universal-kd-ca")]
+    ("student", "methods", "options"),
+    [
+        ("first-layers:2", ("vanilla-kd", "universal-kd-il"), ("--cache", "never")),
+        ("bilstm", ("universal-kd-ca",), ()),
+    ],
+    ids=["beside each other", "alone"],
 )
 def test_killed_in_each_stage_it_comes_to_the_same_weights_to_the_bit(
-    student: str, method: str, program: Program
+    student: str, methods: tuple[str, ...], options: tuple[str, ...], program: Program
 ) -> None:
-    asked = (*DISTIL, "--student", student, "--method", method)
-    whole, killed = (f"{kind}-{method}" for kind in ("whole", "killed"))
+    asked = (*DISTIL, "--student", student, "--method", ",".join(methods), *options)
+    whole, killed = (f"{kind}-{student.partition(':')[0]}" for kind in ("whole", "killed"))
     undisturbed = program.run(*asked, "--name", whole, "--output", whole, "--json")
     assert undisturbed.code == 0, undisturbed.err
     jobs = program.folder / "home" / "task-distillations"
@@ -53,7 +58,8 @@ def test_killed_in_each_stage_it_comes_to_the_same_weights_to_the_bit(
 
     def checkpoints() -> Checkpoints:
         (own,) = set(jobs.iterdir()) - known
-        return Checkpoints(str(own / f"{method}-seed0" / "checkpoints"))
+        shared = "+".join(["checkpoints", *methods[1:]])
+        return Checkpoints(str(own / f"{methods[0]}-seed0" / shared))
 
     def has_made(steps: int) -> bool:
         found = set(jobs.iterdir()) - known
@@ -71,8 +77,16 @@ def test_killed_in_each_stage_it_comes_to_the_same_weights_to_the_bit(
         assert not (program.folder / killed).exists()
     done = program.run(*resumed, "--json")
     assert done.code == 0, done.err
-    one, other = weights(program.folder / whole), weights(program.folder / killed)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    rows = [found.json["report"]["rows"][0] for found in (undisturbed, done)]
-    assert rows[0]["mean"] == rows[1]["mean"]
+    for method in methods:
+        one, other = (
+            weights(_made(program.folder / name, methods, method)) for name in (whole, killed)
+        )
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    means = [[row["mean"] for row in one.json["report"]["rows"]] for one in (undisturbed, done)]
+    assert means[0] == means[1]
+
+
+def _made(output: Path, methods: tuple[str, ...], method: str) -> Path:
+    """The folder of a method's student; of one method that of the output."""
+    return output if len(methods) == 1 else output / method
