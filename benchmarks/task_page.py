@@ -177,11 +177,6 @@ def truth_of(task: str, data_dir: Path) -> tuple[str | float | None, ...]:
     return tuple(e.label for e in examples if isinstance(e, TextExample))
 
 
-def verdict(low: float, high: float) -> str:
-    """Whether an interval of a difference says that it is above 0."""
-    return "holds" if low > 0 else "the reverse" if high < 0 else "not decided"
-
-
 def method_table(runs: Runs) -> list[str]:
     """A row for each method."""
     name = METRIC_NAMES[runs.metric]
@@ -216,27 +211,106 @@ def shown(found: tuple[float, float, float, int] | None) -> str:
     return "" if found is None else f"{found[0]:+.1f} ({found[1]:+.1f} to {found[2]:+.1f})"
 
 
-def claim_table(parts: dict[str, Runs]) -> list[str]:
+@dataclass(frozen=True)
+class Looked:
+    """What is found of a claim in a part, or in all of them.
+
+    Attributes:
+        claim: of the paper.
+        where: name of the part; None for the mean of several.
+        here: the difference with its interval, in points.
+        seeds: of which that is; of several parts all together.
+    """
+
+    claim: Claim
+    where: str | None
+    here: tuple[float, float, float]
+    seeds: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval says that the difference is above 0."""
+        _, low, high = self.here
+        return "holds" if low > 0 else "the reverse" if high < 0 else "not decided"
+
+    @property
+    def printed(self) -> float | None:
+        """The paper's difference."""
+        if self.where is not None:
+            return self.claim.published.get(self.where)
+        known = self.claim.published
+        whole = set(self.claim.parts) <= set(known)
+        return statistics.fmean(known.values()) if whole else None
+
+
+def looked_at(parts: dict[str, Runs]) -> list[Looked]:
+    """Each claim of the paper in each part that has runs, and over all of its parts."""
+    found = []
+    for claim in CLAIMS:
+        single = [
+            Looked(claim, name, one[:3], one[3])
+            for name in claim.parts
+            if name in parts
+            and (one := difference(parts[name], claim.better, parts[name], claim.worse))
+        ]
+        found += single
+        if len(single) == len(claim.parts):
+            found.append(Looked(claim, None, _mean(single), sum(one.seeds for one in single)))
+    return found
+
+
+def _mean(looked: Sequence[Looked]) -> tuple[float, float, float]:
+    """The mean over parts, which are independent: half widths add up as their squares do."""
+    count = len(looked)
+    centre = statistics.fmean(one.here[0] for one in looked)
+    below, above = (
+        sum((one.here[end] - one.here[0]) ** 2 for one in looked) ** 0.5 / count for end in (1, 2)
+    )
+    return centre, centre - below, centre + above
+
+
+def claim_table(looked: Sequence[Looked]) -> list[str]:
     """What the paper predicts, and what is here."""
     lines = [
-        "| the paper says | where | task | its difference | here | |",
-        "|---|---|---|---|---|---|",
+        "| the paper says | where | task | its difference | here | seeds | |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for claim in CLAIMS:
-        for name in claim.parts:
-            if name not in parts:
-                continue
-            runs = parts[name]
-            found = difference(runs, claim.better, runs, claim.worse)
-            if found is None:
-                continue
-            printed = claim.published.get(name)
-            lines.append(
-                f"| `{claim.better}` above `{claim.worse}` | {claim.source} | {name} | "
-                f"{'' if printed is None else f'{printed:+.1f}'} | "
-                f"{shown(found)} | {verdict(found[1], found[2])} |"
-            )
+    for one in looked:
+        claim = one.claim
+        where = "**mean of these**" if one.where is None else one.where
+        printed = "" if one.printed is None else f"{one.printed:+.1f}"
+        lines.append(
+            f"| `{claim.better}` above `{claim.worse}` | {claim.source} | {where} | {printed} | "
+            f"{shown((*one.here, one.seeds))} | {one.seeds} | {one.verdict} |"
+        )
     return lines
+
+
+def summary(looked: Sequence[Looked]) -> str:
+    """How many of the differences are decided, and which way."""
+    single = [one for one in looked if one.where is not None]
+    counts = {
+        word: sum(one.verdict == word for one in single)
+        for word in ("holds", "the reverse", "not decided")
+    }
+    decided = (
+        f"; decided are {_list(single, 'holds')}, and against the paper "
+        f"{_list(single, 'the reverse')}"
+    )
+    return (
+        f"Of {len(single)} differences by task {counts['holds']} are above 0, "
+        f"{counts['the reverse']} below, and {counts['not decided']} not decided{decided}. Of as "
+        f"many intervals about {0.05 * len(single):.0f} would leave 0 out if there was nothing."
+    )
+
+
+def _list(looked: Sequence[Looked], word: str) -> str:
+    found = [
+        f"`{one.claim.better}` above `{one.claim.worse}` ({one.where})"
+        for one in looked
+        if one.verdict == word
+    ]
+    return ", ".join(found) or "none"
 
 
 def teacher_lines(runs: Runs) -> list[str]:
@@ -296,10 +370,7 @@ def grid_lines(part: Part, trials: dict[str, dict[TaskPoint, TaskTrial]]) -> lis
             cells = []
             for beta in betas:
                 trial = known.get(TaskPoint(size, rate, beta))
-                score = None if trial is None else trial.held_out
-                said = (
-                    "" if trial is None else "diverged" if score is None else f"{100 * score:.1f}"
-                )
+                said = "" if trial is None else _held_out(trial)
                 cells.append(f"**{said}**" if trial and trial.point == best else said)
             lines.append(f"| {size} | {rate:g} | {' | '.join(cells)} |")
         lines.append("")
@@ -365,14 +436,15 @@ def page(
         output: where it goes, for pictures beside it.
     """
     planned = sum(part.seeds * len(part.methods) for part in PARTS)
-    hours = sum(row["seconds"] for row in all_rows) / 3600
+    steps = sum(row["steps"] for row in all_rows)
+    looked = looked_at(parts)
     first = all_rows[0]
     epochs = ", ".join(f"{count} ({task})" for task, count in TEACHER_EPOCHS.items())
     lines = [
         "# Distillation for one task: what each method is worth",
         "",
         "By `benchmarks/task_study.py` and `benchmarks/task_page.py`. "
-        f"{len(all_rows)} of {planned} runs are done; {hours:.1f} hours of one thread each. Scores "
+        f"{len(all_rows)} of {planned} runs are done, {steps:,} steps of students. Scores "
         "are in per cent, on the development part; epochs are chosen on a held-out tenth of the "
         "training part, and nothing else is chosen. Intervals (95 %) hold for other examples and "
         "other seeds; differences are between runs of the same seeds on the same examples.",
@@ -387,7 +459,9 @@ def page(
         "",
         "A difference is in points; it *holds* where its interval is above 0.",
         "",
-        *claim_table(parts),
+        summary(looked),
+        "",
+        *claim_table(looked),
         "",
     ]
     for name, runs in parts.items():

@@ -78,11 +78,51 @@ def test_differences_are_of_the_same_seeds_and_teacher(page: ModuleType) -> None
     assert mean == pytest.approx(100 * sum(a - b for a, b in ahead) / 3)
     assert low < mean < high
     assert seeds == 3
-    assert page.verdict(low, high) == "holds"
-    again = page.difference(one, "vanilla-kd", one, "universal-kd-il")
-    assert page.verdict(*again[1:3]) == "the reverse"
     assert page.difference(one, "none", runs(page, "other", seeds=2), "none")[3] == 2
     assert page.difference(one, "none", runs(page, "other", teacher="two"), "none") is None
+
+
+def test_claims_are_looked_at_by_task_and_over_all(page: ModuleType) -> None:
+    parts = {name: runs(page, name) for name in ("RTE", "CoLA", "STS-B")}
+    over_all, in_one = (
+        next(
+            one
+            for one in page.looked_at(parts)
+            if (one.claim.better, one.claim.worse) == ("universal-kd-il", "vanilla-kd")
+            and one.where == where
+        )
+        for where in (None, "RTE")
+    )
+    single = page.difference(parts["RTE"], "universal-kd-il", parts["RTE"], "vanilla-kd")
+    assert (in_one.here, in_one.printed, in_one.verdict) == (single[:3], 2.6, "holds")
+    mean, low, high = over_all.here  # of three that are the same
+    assert mean == pytest.approx(single[0])
+    for end, of_one in ((low, single[1]), (high, single[2])):
+        assert end - mean == pytest.approx((of_one - single[0]) / 3**0.5)
+    assert over_all.printed == pytest.approx((2.6 + 5.0 + 0.4) / 3)
+    assert over_all.seeds == 9
+    del parts["CoLA"]
+    assert all(one.where is not None for one in page.looked_at(parts))
+
+
+def test_the_summary_counts_what_is_decided(page: ModuleType) -> None:
+    claim = page.Claim("a", "b", "Table 1", ("RTE",), {})
+    found = [
+        page.Looked(claim, where, here, 3)
+        for where, here in (
+            ("RTE", (2.0, 1.0, 3.0)),
+            ("CoLA", (-2.0, -3.0, -1.0)),
+            ("STS-B", (0.5, -1.0, 2.0)),
+            (None, (0.2, -0.5, 0.9)),
+        )
+    ]
+    assert page.summary(found).startswith(
+        "Of 3 differences by task 1 are above 0, 1 below, and 1 not decided; decided are `a` above "
+        "`b` (RTE), and against the paper `a` above `b` (CoLA)."
+    )
+    assert page.claim_table(found)[-1] == (
+        "| `a` above `b` | Table 1 | **mean of these** |  | +0.2 (-0.5 to +0.9) | 3 | not decided |"
+    )
 
 
 def test_the_page_says_what_there_is(page: ModuleType, tmp_path: Path) -> None:
