@@ -29,7 +29,7 @@ def usage_sentence(error: Any, arguments: Sequence[str]) -> str:
         name = next((opt for opt in parameter.opts if opt.startswith("--")), parameter.name.upper())
         value = _given(parameter.opts, arguments)
         message = f"{name}{'' if value is None else f' {value}'}: {_lowered(error.message)}"
-    message = re.sub(_EXTRA, r"unexpected \1; a value with spaces needs quotes", message)
+    message = re.sub(_EXTRA, r"unexpected argument '\1'; a value with spaces needs quotes", message)
     message = _lowered(message).replace(". Did you mean", ", did you mean").rstrip(".?")
     where = "kdnas" if error.ctx is None else error.ctx.command_path
     return f"error: {message}; see {where} --help"
