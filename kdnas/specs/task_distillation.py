@@ -130,7 +130,8 @@ class TaskDistillationSpec(Spec):
         dropout: of the student.
         temperature: of the distillation of the outputs (Eq. 1).
         warmup_fraction: share of a stage's steps in which the rate rises; then it falls to 0.
-        weight_decay: AdamW's decoupled decay.
+        weight_decay: AdamW's decoupled decay; None is 0.01 for Transformers, and 0 for other
+            students.
         max_grad_norm: gradients are scaled down to this norm.
         max_length: tokens of an example, special tokens included.
         grid: of which batch size, learning rate and beta are taken for each method; None takes them
@@ -166,7 +167,7 @@ class TaskDistillationSpec(Spec):
     dropout: Dropout | None = None
     temperature: Temperature = 1.0
     warmup_fraction: float = Field(0.1, ge=0, lt=1)
-    weight_decay: Weight = 0.01
+    weight_decay: Weight | None = None
     max_grad_norm: Weight = 1.0
     max_length: TokensOfSample = 128
     grid: TaskGridSpec | None = None

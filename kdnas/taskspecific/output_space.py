@@ -68,7 +68,9 @@ class Classes:
     def divergence(self, target: Tensor, logits: Tensor) -> Tensor:
         """KL(target ‖ σ(logits)); a class of probability 0 in the target adds 0."""
         log_student = logits.float().log_softmax(-1)
-        terms: Tensor = torch.special.xlogy(target, target) - target * log_student
+        # A target may have a gradient, through λ; that of xlogy at (0, 0) is no number.
+        above = target.clamp_min(torch.finfo(target.dtype).tiny)
+        terms: Tensor = torch.special.xlogy(target, above) - target * log_student
         return terms.sum(-1)
 
     def output_loss(self, teacher: Tensor, student: Tensor, temperature: float) -> Tensor:

@@ -281,12 +281,13 @@ def hyperparameters(
         "learning_rate": published.learning_rate,
         "beta": published.beta,
         "dropout": published.dropout,
+        "weight_decay": published.weight_decay,
     }
     wanted = {
         name: usual if getattr(spec, name) is None else getattr(spec, name)
         for name, usual in values.items()
     }
-    alike = ("temperature", "warmup_fraction", "weight_decay", "max_grad_norm", "max_steps")
+    alike = ("temperature", "warmup_fraction", "max_grad_norm", "max_steps")
     return Hyperparameters(
         **wanted, **{name: getattr(spec, name) for name in alike}, max_length=max_length
     )

@@ -14,9 +14,10 @@ class ALPKD(Method):
     """β·L_KD + γ·Σ_{j<M} Sim(Σ_k a_jk h_k^t, h_j^s), with a_jk = softmax over k of h_k^t · h_j^s.
 
     A reading of what Wu et al. 2021 say of it (§3.1, §5.6): h is the hidden state of the first
-    token, Sim that of Eq. 2, and the layers are the inner ones, as for Universal-KD (Eq. 7), so
-    that the two differ in the space alone. Products of states of hundreds of dimensions are large,
-    and weights accordingly near 0 and 1. Widths are brought together as in
+    token, and the layers are the inner ones, as for Universal-KD (Eq. 7), so that the two differ in
+    the space alone. Of the distance they say nothing; it is that of Eq. 2 here, as for PKD.
+    Products of states of hundreds of dimensions are large, and weights accordingly near 0 and 1.
+    Widths are brought together as in
     :class:`~kdnas.taskspecific.methods.pkd.PKD`.
     """
 

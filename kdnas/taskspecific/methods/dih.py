@@ -14,7 +14,9 @@ class DIH(Method):
 
     A reading of what Wu et al. 2021 say of it (§3.2, §5.4): the outputs of the classifiers on
     selected teacher layers C guide the student's own output, each alike. All layers where none are
-    given.
+    given; the last one then speaks twice, by its classifier and as the teacher itself. How the
+    teacher's own output stands to the others they do not say; it has β, and the others share the
+    rest, as the other methods do (Eq. 10).
     """
 
     name = "dih"

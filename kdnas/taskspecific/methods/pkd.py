@@ -15,9 +15,13 @@ class PKD(Method):
     """β·L_KD + γ·Σ_{j<M} ‖ h_g(j)^t / ‖h_g(j)^t‖ − h_j^s / ‖h_j^s‖ ‖² (Eq. 2).
 
     h is the hidden state of the first token, [CLS]; g(j) is chosen by
-    :func:`~kdnas.taskspecific.methods.layer_choice.matched_layers`. Where student and teacher
-    differ in width, h_j^s goes through a linear map of its own to the teacher's width first (no
-    bias, orthogonal at the start), learned with the student and thrown away.
+    :func:`~kdnas.taskspecific.methods.layer_choice.matched_layers`. That it teaches in the first of
+    two stages, with γ = 1 − β and beside no cross entropy, is the reading that makes it comparable
+    with the others here (Eq. 10); Sun et al. have one stage and all three terms.
+
+    Where student and teacher differ in width, h_j^s goes through a linear map of its own to the
+    teacher's width first (no bias, orthogonal at the start), learned with the student and thrown
+    away.
     """
 
     name = "pkd"

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import t as student_t
 
 from kdnas.taskspecific.grid import TaskPoint, TaskTrial
 from kdnas.testing.demo_tasks import task_facts, task_run
@@ -72,57 +74,82 @@ def test_differences_are_of_the_same_seeds_and_teacher(page: ModuleType) -> None
     one = runs(page, "RTE")
     found = page.difference(one, "universal-kd-il", one, "vanilla-kd")
     assert found is not None
-    mean, low, high, seeds = found
+    mean, low, high = found.points
     scores = {m: [one.by_method[m][s]["main"] for s in range(3)] for m in RIGHT}
     ahead = zip(scores["universal-kd-il"], scores["vanilla-kd"], strict=True)
     assert mean == pytest.approx(100 * sum(a - b for a, b in ahead) / 3)
     assert low < mean < high
-    assert seeds == 3
-    assert page.difference(one, "none", runs(page, "other", seeds=2), "none")[3] == 2
+    assert len(found.seeds) == 3
+    assert page.difference(one, "none", runs(page, "other", seeds=2), "none").seeds == (0, 0)
     assert page.difference(one, "none", runs(page, "other", teacher="two"), "none") is None
+
+
+def found(page: ModuleType, centre: float, seeds: int, spread: float = 0.01) -> Any:
+    """A difference in points as if it had been seen, of seeds a point apart."""
+    draws = np.random.default_rng(0).normal(centre, spread, 2000) / 100
+    return page.Difference(draws, tuple((centre + s - (seeds - 1) / 2) / 100 for s in range(seeds)))
 
 
 def test_claims_are_looked_at_by_task_and_over_all(page: ModuleType) -> None:
     parts = {name: runs(page, name) for name in ("RTE", "CoLA", "STS-B")}
-    over_all, in_one = (
-        next(
-            one
-            for one in page.looked_at(parts)
-            if (one.claim.better, one.claim.worse) == ("universal-kd-il", "vanilla-kd")
-            and one.where == where
-        )
-        for where in (None, "RTE")
-    )
-    single = page.difference(parts["RTE"], "universal-kd-il", parts["RTE"], "vanilla-kd")
-    assert (in_one.here, in_one.printed, in_one.verdict) == (single[:3], 2.6, "holds")
-    mean, low, high = over_all.here  # of three that are the same
+    looked = {
+        one.where: one
+        for one in page.looked_at(parts)
+        if (one.claim.better, one.claim.worse) == ("universal-kd-il", "vanilla-kd")
+    }
+    single = page.difference(parts["RTE"], "universal-kd-il", parts["RTE"], "vanilla-kd").points
+    assert looked["RTE",].points == single
+    assert (looked["RTE",].printed, looked["RTE",].verdict) == (2.6, "holds")
+    whole = looked["RTE", "CoLA", "STS-B"]
+    mean, low, high = whole.points  # of three that are the same
     assert mean == pytest.approx(single[0])
-    for end, of_one in ((low, single[1]), (high, single[2])):
-        assert end - mean == pytest.approx((of_one - single[0]) / 3**0.5)
-    assert over_all.printed == pytest.approx((2.6 + 5.0 + 0.4) / 3)
-    assert over_all.seeds == 9
+    assert single[1] < low < mean < high < single[2]
+    assert whole.printed == pytest.approx((2.6 + 5.0 + 0.4) / 3)
+    assert whole.fewest == 3
     del parts["CoLA"]
-    assert all(one.where is not None for one in page.looked_at(parts))
+    assert all(len(one.where) == 1 for one in page.looked_at(parts))
+
+
+def test_a_claim_holds_on_the_side_of_nothing_where_the_paper_has_it(page: ModuleType) -> None:
+    def verdict(printed: float, centre: float, seeds: int = 3) -> str:
+        claim = page.Claim("a", "b", "Table 1", ("RTE",), {"RTE": printed})
+        return str(page.Looked(claim, ("RTE",), (found(page, centre, seeds),)).verdict)
+
+    assert verdict(1.0, 4.0) == verdict(-1.0, -4.0) == verdict(0.0, 4.0) == "holds"
+    assert verdict(1.0, -4.0) == verdict(-1.0, 4.0) == "the reverse"
+    assert verdict(1.0, 1.0) == "not decided"
+    assert verdict(1.0, 4.0, seeds=1) == "one seed"
+
+
+def test_a_mean_of_parts_is_as_sure_as_examples_and_seeds_allow(page: ModuleType) -> None:
+    claim = page.Claim("a", "b", "Table 1", ("RTE", "CoLA"), {})
+    one, other = found(page, 1.0, 3), found(page, 3.0, 3)
+    mean, low, high = page.Looked(claim, ("RTE", "CoLA"), (one, other)).points
+    assert mean == pytest.approx(2.0)
+    half = student_t.ppf(0.975, 4) * (2 * (1 / 3) / 4) ** 0.5  # of two parts with s² = 1, n = 3
+    assert (high - low) / 2 == pytest.approx(half, rel=0.01)
 
 
 def test_the_summary_counts_what_is_decided(page: ModuleType) -> None:
     claim = page.Claim("a", "b", "Table 1", ("RTE",), {})
-    found = [
-        page.Looked(claim, where, here, 3)
-        for where, here in (
-            ("RTE", (2.0, 1.0, 3.0)),
-            ("CoLA", (-2.0, -3.0, -1.0)),
-            ("STS-B", (0.5, -1.0, 2.0)),
-            (None, (0.2, -0.5, 0.9)),
+    looked = [
+        page.Looked(claim, where, tuple(found(page, centre, 3) for _ in where))
+        for where, centre in (
+            (("RTE",), 4.0),
+            (("CoLA",), -4.0),
+            (("STS-B",), 0.5),
+            (("RTE", "CoLA"), 4.0),
         )
     ]
-    assert page.summary(found).startswith(
-        "Of 3 differences by task 1 are above 0, 1 below, and 1 not decided; decided are `a` above "
-        "`b` (RTE), and against the paper `a` above `b` (CoLA)."
+    assert page.summary(looked).startswith(
+        "Of 3 differences by task 1 are as the paper has them (`a` and `b` (RTE)), 1 the other way "
+        "(`a` and `b` (CoLA)), and 1 not decided."
     )
-    assert page.claim_table(found)[-1] == (
-        "| `a` above `b` | Table 1 | **mean of these** |  | +0.2 (-0.5 to +0.9) | 3 | not decided |"
-    )
+    *_, last = page.claim_table(looked)
+    assert last.startswith("| `a` above `b` | Table 1 | **mean of these** |  | +4.0 (")
+    assert last.endswith(" | 3 | holds |")
+    of_one_seed = [page.Looked(claim, ("RTE",), (found(page, 4.0, 1),))]
+    assert page.summary(of_one_seed).startswith("No two seeds")
 
 
 def test_the_page_says_what_there_is(page: ModuleType, tmp_path: Path) -> None:

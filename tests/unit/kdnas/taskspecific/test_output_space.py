@@ -26,6 +26,16 @@ def test_certain_answers_have_finite_losses_and_gradients() -> None:
     assert torch.isfinite(logits.grad).all()
 
 
+def test_a_class_that_no_layer_gives_a_chance_has_a_finite_gradient() -> None:
+    """A mixture of certain answers learns by its weights."""
+    weights = torch.tensor([[0.3, 0.7]], requires_grad=True)
+    answers = torch.tensor([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]])
+    target = (weights[:, None] @ answers)[:, 0]
+    CLASSES.divergence(target, torch.zeros(1, 3)).sum().backward()
+    assert weights.grad is not None
+    assert torch.isfinite(weights.grad).all()
+
+
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_a_warmer_comparison_is_scaled_back(temperature: float) -> None:
     """T² keeps gradients of small logits about as large as they were (Hinton et al. 2015)."""

@@ -238,10 +238,13 @@ def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLa
     assert (hyper.epochs, hyper.finetune_epochs) == (20, 10)
     assert (hyper.batch_size, hyper.learning_rate, hyper.beta) == (32, 2e-5, 0.5)
     assert (hyper.dropout, hyper.temperature, hyper.max_steps) == (0.1, 1.0, None)
+    assert hyper.weight_decay == 0.01
     named = open_ones.model_copy(update={"published": "gated-cnn", "beta": 0.0, "dropout": 0.0})
     hyper = check_task(named, lab.store()).hyper
     assert (hyper.batch_size, hyper.learning_rate) == (64, 5e-5)
-    assert (hyper.beta, hyper.dropout) == (0.0, 0.0)
+    assert (hyper.beta, hyper.dropout, hyper.weight_decay) == (0.0, 0.0, 0.0)
+    decaying = named.model_copy(update={"weight_decay": 0.1})
+    assert check_task(decaying, lab.store()).hyper.weight_decay == 0.1
 
 
 @pytest.mark.parametrize(

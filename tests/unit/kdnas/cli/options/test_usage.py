@@ -39,7 +39,7 @@ def said(
         (["jobs", "show"], "missing argument '"),
         (
             ["jobs", "watch", "a", "b", "c"],
-            "unexpected argument 'b c'; a value with spaces needs quotes; see kdnas jobs watch --help",
+            "unexpected argument 'b c'; a value with spaces needs quotes; see kdnas jobs watch",
         ),
     ],
 )
