@@ -8,12 +8,14 @@ from api.jobs.files import evaluation_folder, task_run_folder
 from kdnas.db.engine import Session
 from kdnas.db.records import DistillationRecord, EvaluationRecord
 from kdnas.db.repository import evaluations
-from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.results import Metrics, TaskResult, main_score
 from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE, Kept
 from kdnas.evaluation.settings import FinetuneSettings
+from kdnas.evaluation.tasks.registry import find_task
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.search.checks import not_learned
 from kdnas.settings import Settings
+from kdnas.specs.evaluation import OWN_SUITE
 
 
 def task_results(records: Iterable[EvaluationRecord]) -> tuple[TaskResult, ...]:
@@ -60,7 +62,6 @@ def run_results(facts: TaskFacts, runs: Iterable[TaskRun], suite: str) -> tuple[
 
 
 def _run_result(facts: TaskFacts, run: TaskRun, suite: str) -> TaskResult:
-    assert run.main is not None
     used = {**facts.settings, **run.chosen}
     return TaskResult(
         task=facts.task,
@@ -72,13 +73,28 @@ def _run_result(facts: TaskFacts, run: TaskRun, suite: str) -> TaskResult:
             batch_size=used["batch_size"],
         ),
         metrics=run.metrics,
-        main=run.main,
+        main=evaluated_main(facts, run.metrics, suite),
         seconds=run.seconds,
         steps=run.steps,
         train_examples=facts.examples["train"],
         official_split=not any("not the official split" in text for text in facts.warnings),
         notes=facts.warnings,
     )
+
+
+def evaluated_main(facts: TaskFacts, metrics: Metrics, suite: str) -> float:
+    """Return the score by which evaluations compare models, from all metrics of a distillation.
+
+    Of MRPC and QQP that is F1, where distillations for a task go by accuracy, as their paper does.
+
+    Args:
+        facts: what preparing the distillation has found out.
+        metrics: of a student or its teacher, by evaluation set.
+        suite: that the task belongs to; of the user's own tasks the metric is the same for both.
+    """
+    if suite == OWN_SUITE:
+        return next(iter(metrics.values()))[facts.metric]
+    return main_score(find_task(facts.task), metrics)
 
 
 def run_prediction_files(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from api.inputs.results import run_prediction_files, run_results
+from api.inputs.results import evaluated_main, run_prediction_files, run_results
 from api.pipelines.results import ENDINGS, Estimate, ModelLine, SecondStep
 from api.pipelines.scores import ScoredModel, Scoring
 from api.pipelines.second_step import misfit, tasks_of
@@ -69,7 +69,8 @@ def read_taught(
             own = run_results(facts, runs, spec.evaluation.suite)
             results += own
             files |= run_prediction_files(job.id, method, own, settings)
-            taught_by[job.task] = facts.teacher["main"]
+            metrics = facts.teacher["metrics"]
+            taught_by[job.task] = evaluated_main(facts, metrics, spec.evaluation.suite)
             failed += [
                 f"{member.architecture}: {method} for {job.task} with seed {run.seed} failed: "
                 f"{run.error}."

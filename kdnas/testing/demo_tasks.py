@@ -51,7 +51,7 @@ def task_facts(task: str = "RTE") -> TaskFacts:
             "tuned": True,
             "held_out": 0.691,
             "main": 0.682,
-            "metrics": {"dev": {"accuracy": 0.682}},
+            "metrics": {"dev": _metrics(task, 0.682)},
         },
         layers=tuple(
             {"layer": layer, "held_out": score + 0.006, "main": score}
@@ -77,7 +77,9 @@ def task_facts(task: str = "RTE") -> TaskFacts:
     )
 
 
-def task_run(method: str, seed: int, *, epochs: int = 8, samples: int = 12) -> TaskRun:
+def task_run(
+    method: str, seed: int, *, task: str = "RTE", epochs: int = 8, samples: int = 12
+) -> TaskRun:
     """What a run came to; methods named ``universal`` attend, the more the better a layer."""
     chance = random.Random(f"{method} {seed}")
     right = round((0.59 + GAINS.get(method, 0.01) + chance.gauss(0, 0.008)) * EXAMPLES)
@@ -106,7 +108,7 @@ def task_run(method: str, seed: int, *, epochs: int = 8, samples: int = 12) -> T
         method=method,
         seed=seed,
         main=score,
-        metrics={"dev": {"accuracy": score}},
+        metrics={"dev": _metrics(task, score)},
         held_out=round(best["held_out"], 4),
         chosen={
             "stage": best["stage"],
@@ -135,6 +137,11 @@ def task_run(method: str, seed: int, *, epochs: int = 8, samples: int = 12) -> T
         steps=140 * len(curve),
         seconds=61.5 * len(curve),
     )
+
+
+def _metrics(task: str, score: float) -> dict[str, float]:
+    """By each metric of a task; by accuracy the score itself, by others somewhat more."""
+    return {name: score + 0.1 * (name != "accuracy") for name in find_task(task).metrics}
 
 
 _T: Final = range(1, TEACHER_LAYERS + 1)

@@ -86,7 +86,7 @@ def end_steps(database: Database, pipeline_id: str, failing: str | None = None) 
             elif one.status == "queued":
                 task_distillations.set_task_facts(session, one.id, task_facts(one.task))
                 for seed in one.spec["seeds"]:
-                    run = task_run("universal-kd-il", seed)
+                    run = task_run("universal-kd-il", seed, task=one.task)
                     task_distillations.add_run(session, one.id, run)
                 jobs.set_status(session, one.id, "succeeded")
     return move_on(database, pipeline_id)
@@ -159,6 +159,21 @@ def test_the_teacher_and_the_student_learn_as_the_evaluation_has_it(database: Da
     assert (spec.data_dir, spec.max_length, spec.threads, spec.device) == ("/data", 64, 2, "cpu")
     assert (spec.seeds, spec.max_steps, spec.learning_rate) == ((3,), 40, None)
     assert (spec.teacher.max_steps, spec.teacher.learning_rate) == (40, 1e-4)
+
+
+def test_both_steps_are_scored_by_what_evaluations_report(
+    client: TestClient, database: Database
+) -> None:
+    """Of MRPC that is F1; distillations for it go by accuracy."""
+    plan = {"suite": "glue", "tasks": ["MRPC"], "seeds": 2}
+    record = begun(database, evaluation=plan, choose=1)
+    end_students(database, record.id)
+    end_scores(database, record.id)
+    end_steps(database, record.id)
+    step = client.get(f"{PIPELINES}/taught/report").json()["second_steps"][0]
+    by_accuracy = [task_run("universal-kd-il", seed).main or 0.0 for seed in (0, 1)]
+    assert step["after"]["mean"] == pytest.approx(sum(by_accuracy) / 2 + 0.1)
+    assert step["taught_by"] == pytest.approx(0.682 + 0.1)
 
 
 def test_a_task_of_ones_own_is_handed_on(database: Database) -> None:
