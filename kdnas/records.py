@@ -589,7 +589,8 @@ class TaskFacts:
         layers: scores of the pseudo-classifiers of the teacher, from the first layer on: ``layer``,
             ``held_out``, ``main``.
         student: ``name``, ``kind`` (``transformer``, ``bilstm`` or ``gated-cnn``), ``start`` in
-            words, ``layers``, ``hidden``, ``parameters``, ``trainable``.
+            words, ``fingerprint`` of the model that it begins with, ``layers``, ``hidden``,
+            ``parameters``, ``trainable``, and ``assistant``: None, or ``name`` and ``fingerprint``.
         settings: hyper-parameters with nothing left open, but for what a grid is to choose.
         warnings: sentences about the request that its user should know.
         grids: of each method that a grid chooses for, its ``key`` in the database and how many

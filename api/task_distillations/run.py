@@ -212,12 +212,16 @@ def _deciding(facts: TaskFacts) -> dict[str, Any]:
     """What decides what a run comes to, as plain JSON; whichever device trains it."""
     plain = json.loads(json.dumps(facts.to_json()))  # tuples are lists there
     settings = {key: value for key, value in plain["settings"].items() if key != "device"}
-    return {
+    decides = {
         "the data": plain["data"],
         "the teacher": plain["teacher"]["fingerprint"],
-        "the student": plain["student"],
         "hyper-parameters": settings,
     }
+    # What earlier versions did not write down is not compared.
+    for name, entry in (("the student", "fingerprint"), ("the assistant", "assistant")):
+        if entry in plain["student"]:
+            decides[name] = plain["student"][entry]
+    return decides
 
 
 def _trained(context: JobContext, ready: ReadyTask, progress: _Progress) -> list[TaskRun]:

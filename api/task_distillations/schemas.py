@@ -55,7 +55,8 @@ class TaskFactsShape(Shape):
     )
     layers: list[LayerShape] = Field(description="Of the teacher, from the first on.")
     student: dict[str, Any] = Field(
-        description="`name kind start layers hidden parameters trainable`."
+        description="`name kind start fingerprint layers hidden parameters trainable`, and "
+        "`assistant`: null, or `name fingerprint`."
     )
     settings: dict[str, Any] = Field(
         description="Hyper-parameters with nothing left open, but for what a grid is to choose."

@@ -61,10 +61,12 @@ def task_facts(task: str = "RTE") -> TaskFacts:
             "name": "first-layers:3",
             "kind": "transformer",
             "start": "the first 3 layers of the teacher",
+            "fingerprint": "made-up-teacher",
             "layers": STUDENT_LAYERS,
             "hidden": 768,
             "parameters": 45_686_018,
             "trainable": 45_686_018,
+            "assistant": None,
         },
         settings={
             "epochs": 20,

@@ -99,14 +99,16 @@ def task_facts(
 
 
 def _student(checked: CheckedTask) -> dict[str, object]:
-    student = checked.student
+    student, helps = checked.student, checked.assistant
     counts = [(p.numel(), p.requires_grad) for p in student.build(0.0, 0).model.parameters()]
     return {
         "name": str(student.choice),
         "kind": student.kind,
         "start": student.start,
+        "fingerprint": student.origin.fingerprint,
         "layers": student.shape.layers,
         "hidden": student.shape.width,
         "parameters": sum(count for count, _ in counts),
         "trainable": sum(count for count, trained in counts if trained),
+        "assistant": helps and {"name": str(helps.choice), "fingerprint": helps.origin.fingerprint},
     }

@@ -89,6 +89,7 @@ class StudentPlan:
             dropout,
             seed,
             centre=mean_number(self.data),
+            fresh_head=True,
         )
         if isinstance(self.choice, LayersOfTeacher):
             family = family_of(self.origin.shape.model_type)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.converting import Converted, from_rows, from_squad_rows
-from kdnas.evaluation.data.tables import Row
+from kdnas.evaluation.data.tables import Row, second_text
 from kdnas.evaluation.tasks.task import HubPart, HubSource, Task
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -75,7 +75,7 @@ def _rows(data: Any, source: HubSource, name: str) -> Iterator[Row]:
     names = _class_names(data.features[columns.label])
     wanted = [columns.text, columns.label, *([columns.pair] if columns.pair else [])]
     for number, record in enumerate(_records(data, wanted)):
-        pair = record[columns.pair] if columns.pair else None
+        pair = second_text(record[columns.pair]) if columns.pair else None
         label = _named(record[columns.label], names)
         yield Row(f"{name}, row", number, record[columns.text], pair, label)
 

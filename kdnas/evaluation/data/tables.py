@@ -31,7 +31,7 @@ class Row:
         source: file or data set, with the unit that is counted, such as ``dev.tsv, line``.
         number: of the line or row.
         text: the first text, or a list of words.
-        pair: the second text.
+        pair: the second text; None where the file has no such column.
         label: None where the file has no such column.
         language: where the file says it.
     """
@@ -188,13 +188,29 @@ def _from_records(
     if columns is None:
         raise TaskDataError(_lacking(path, names, layout))
     lower = [name.strip().lower() for name in names]
-    found = [_index(lower, name) for name in (columns.text, columns.pair, columns.label)]
-    wanted = [None if place is None else names[place] for place in found]
-    rows = [
-        Row(f"{path}, {unit}", n, *(None if name is None else record.get(name) for name in wanted))
-        for n, record in records
-    ]
-    return Table(rows, found[2] is not None, (), _lacking(path, names, layout))
+    text, pair, label = (
+        None if place is None else names[place]
+        for place in (_index(lower, name) for name in (columns.text, columns.pair, columns.label))
+    )
+
+    def row(number: int, record: Mapping[str, Any]) -> Row:
+        first, second, answer = (
+            None if name is None else record.get(name) for name in (text, pair, label)
+        )
+        return Row(
+            f"{path}, {unit}", number, first, None if pair is None else second_text(second), answer
+        )
+
+    rows = [row(number, record) for number, record in records]
+    return Table(rows, label is not None, (), _lacking(path, names, layout))
+
+
+def second_text(value: Any) -> Any:
+    """Return the second text of a row; one that is null is empty, as an empty cell is.
+
+    None would say that the file has no second texts.
+    """
+    return "" if value is None else value
 
 
 def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[int, list[str]]]:

@@ -55,12 +55,13 @@ def load_task_model(
     seed: int,
     *,
     centre: float = 0.0,
+    fresh_head: bool = False,
 ) -> TaskModel:
     """Load an encoder and put the architecture's usual head for a task on it.
 
     The head, and a pooler that the folder lacks (students have none, nor have masked-LM models),
     start at random by ``seed``, the bias of the outputs at ``centre``; a head that the folder has
-    is used if it fits.
+    is used if it fits and no fresh one is asked for.
 
     Args:
         handle: the model on this machine.
@@ -71,6 +72,7 @@ def load_task_model(
         centre: what a fresh head says of everything at first: of a regression, the mean of its
             numbers. From 0 a bias gets there by a learning rate a step, which takes a small rate
             thousands of steps, and until then the gradient speaks of little else.
+        fresh_head: whether a head that the folder has is left there.
 
     Raises:
         TeacherError: the weights do not load, or lack a part of the encoder.
@@ -115,7 +117,10 @@ def load_task_model(
             f"{missing[0]} first; give a complete {family.title} checkpoint"
         )
     name, output = _output(model, encoder)
-    if f"{name}.bias" in absent:
+    own_head = {key for key in model.state_dict() if not key.startswith(encoder)} - absent
+    if fresh_head and own_head:
+        _renew_head(model, encoder, task, seed)
+    if f"{name}.bias" in absent or fresh_head:
         torch.nn.init.constant_(output.bias, centre)
     output.__class__ = PreciseLinear
     inputs = set(signature(model.forward).parameters)
@@ -142,6 +147,15 @@ def load_sequence_model(handle: SequenceHandle) -> TaskModel:
     model = SequenceClassifier.from_pretrained(handle.folder, handle.ref)
     tokenizer = load_tokenizer(handle)
     return TaskModel(model, tokenizer, SequenceClassifier.inputs, handle.longest_sequence)
+
+
+def _renew_head(model: nn.Module, encoder: str, task: Task, seed: int) -> None:
+    """Put what a new model has outside of its encoder in place of what was loaded."""
+    with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
+        torch.manual_seed(seed)
+        fresh = _auto_class(task).from_config(model.config).state_dict()
+    head = {key: value for key, value in fresh.items() if not key.startswith(encoder)}
+    model.load_state_dict(head, strict=False)
 
 
 def _output(model: nn.Module, encoder: str) -> tuple[str, nn.Linear]:

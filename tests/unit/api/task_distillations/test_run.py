@@ -325,6 +325,11 @@ def test_a_student_that_is_gone_is_told(place: Place) -> None:
     [
         ({"data": "other"}, "the data changed"),
         ({"teacher": {**task_facts().teacher, "fingerprint": "other"}}, "the teacher changed"),
+        ({"student": {**task_facts().student, "fingerprint": "other"}}, "the student changed"),
+        (
+            {"student": {**task_facts().student, "assistant": {"fingerprint": "other"}}},
+            "the assistant changed",
+        ),
         ({"settings": {}, "data": "other"}, "the data and hyper-parameters changed"),
     ],
 )
@@ -336,6 +341,27 @@ def test_others_than_when_it_began_are_refused(
     place.work.facts = replace(task_facts(), **changes)
     with pytest.raises(SpecError, match=f"cannot go on: since it began, {said}; start a new one"):
         place.run(job_id)
+
+
+def test_what_a_model_is_called_does_not_count(place: Place) -> None:
+    """The store may know the teacher by another name than the request."""
+    job_id = place.create()
+    assert place.run(job_id, should_stop=lambda: bool(place.work.begun)) == "paused"
+    student = {**task_facts().student, "start": "the first 3 layers of something/else"}
+    teacher = {**task_facts().teacher, "ref": "something/else"}
+    place.work.facts = replace(task_facts(), student=student, teacher=teacher)
+    assert place.run(job_id) == "succeeded"
+
+
+def test_one_that_began_before_students_were_written_down_goes_on(place: Place) -> None:
+    known = task_facts()
+    new = ("fingerprint", "assistant")
+    old = {name: value for name, value in known.student.items() if name not in new}
+    place.work.facts = replace(known, student=old)
+    job_id = place.create()
+    assert place.run(job_id, should_stop=lambda: bool(place.work.begun)) == "paused"
+    place.work.facts = known
+    assert place.run(job_id) == "succeeded"
 
 
 def test_what_is_cancelled_leaves_no_checkpoints(place: Place) -> None:

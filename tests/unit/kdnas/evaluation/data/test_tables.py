@@ -34,6 +34,19 @@ def test_a_header_is_found_whatever_its_case_mark_and_line_ends(tmp_path: Path) 
     assert table.rows[0].where.endswith("dev.tsv, line 2")
 
 
+def test_a_second_text_that_is_null_is_empty(tmp_path: Path) -> None:
+    """None would say that there are no second texts at all, and those of other rows were lost."""
+    lines = (
+        '{"body": "a", "title": "b", "class": "x"}\n{"body": "c", "title": null, "class": "y"}\n'
+        '{"body": "d", "class": "x"}\n'
+    )
+    table = read_table(written(tmp_path / "a.jsonl", lines), OWN)
+    assert cells(table.rows) == [("a", "b", "x"), ("c", "", "y"), ("d", "", "x")]
+    alone = own_task("mine", "classification", text="body", pair=None, label="class").layout
+    table = read_table(written(tmp_path / "b.jsonl", lines), alone)
+    assert [row.pair for row in table.rows] == [None] * 3
+
+
 def test_quotes_of_a_tsv_are_text(tmp_path: Path) -> None:
     text = 'sentence\tlabel\n"quoted\t1\nnot " closed\t0\n\n"both"\t1\n'
     table = read_table(written(tmp_path / "train.tsv", text), TASKS["sst-2"].layout)

@@ -91,6 +91,33 @@ def test_a_fresh_head_of_a_regression_begins_at_the_mean(folder: Path, tmp_path:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_a_head_is_left_where_a_fresh_one_is_asked_for(family: str, tmp_path: Path) -> None:
+    source = make_tiny_teacher(tmp_path / family, model_type=family, words=["anna"])
+
+    def loaded(folder: Path, seed: int, fresh_head: bool) -> TaskModel:
+        handle = prepare_teacher(str(folder))
+        return load_task_model(
+            handle, find_task("STS-B"), None, 0.0, seed, centre=1.5, fresh_head=fresh_head
+        )
+
+    has_head = tmp_path / "own"
+    first = loaded(source, 0, True)
+    with MAKING_MODELS, quiet_transformers():
+        first.model.save_pretrained(has_head)
+    first.tokenizer.save_pretrained(has_head)
+    ids = torch.tensor([[2, 5, 3]])
+
+    def says(made: TaskModel) -> float:
+        with torch.no_grad():
+            return float(made.model.eval()(input_ids=ids).logits)
+
+    assert says(loaded(has_head, 1, False)) == says(first)
+    others = [says(loaded(has_head, seed, True)) for seed in (1, 1, 2)]
+    assert others[0] == others[1]
+    assert len({says(first), *others}) == 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_head_of_every_family_has_a_centre(family: str, tmp_path: Path) -> None:
     source = make_tiny_teacher(tmp_path / family, model_type=family, words=["anna"])
     made = load_task_model(
