@@ -90,6 +90,11 @@ class Settings:
         return replace(self, confined=True)
 
     @property
+    def task_teachers(self) -> Path:
+        """Where teachers that learn a task keep their files until they are in the store."""
+        return self.home / "task-teachers"
+
+    @property
     def reach(self) -> Reach:
         """How what a request names is opened: below the data roots, or anywhere.
 

@@ -103,21 +103,24 @@ def remove_evaluation_checkpoints(settings: Settings, evaluation_id: str) -> Non
 
 
 def remove_abandoned_files(settings: Settings) -> list[Path]:
-    """Remove what evaluations would go on with, if nobody has for ``ABANDONED_DAYS``.
+    """Remove what fine-tuning would go on with, if nobody has for ``ABANDONED_DAYS``.
 
-    Models go as well that were kept to be saved and never were. Whoever works on one writes there
-    much more often: into the checkpoints of a fine-tuning, or among the files of a grid's trials.
-    What is taken up later all the same begins anew.
+    That is what evaluations and grids keep, and teachers of a task that are not done. Models go as
+    well that were kept to be saved and never were. Whoever works on one writes there much more
+    often: into the checkpoints of a fine-tuning, or among the files of a grid's trials. What is
+    taken up later all the same begins anew.
 
     Returns:
         Folders that are gone.
     """
     oldest, removed = time.time() - ABANDONED_DAYS * 24 * 3600, []
-    evaluations, grids = settings.home / "evaluations", settings.home / "grids"
+    evaluations = settings.home / "evaluations"
     found = [folder for pattern in _OF_EVALUATIONS for folder in evaluations.glob(pattern)]
-    for folder in (*found, *grids.glob("*/")):
+    shared = [*(settings.home / "grids").glob("*/"), *settings.task_teachers.glob("*/")]
+    for folder in (*found, *shared):
         try:
-            newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+            inner = [*folder.iterdir(), *folder.glob("checkpoints/*")]
+            newest = max(path.stat().st_mtime for path in (folder, *inner))
         except FileNotFoundError:  # somebody else has just removed it
             continue
         if newest < oldest:

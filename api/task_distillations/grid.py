@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from api.jobs.context import JobContext, StoppedError
 from api.jobs.files import grid_folder, task_run_folder
@@ -115,8 +116,16 @@ def chosen_hyper(
         run = task_run_folder(settings, context.id, method, seed)
         _take_over(folder / "trials", best, run)
     if seed == GRID_SEED or GRID_SEED not in spec.seeds:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
     return best.applied_to(ready.checked.hyper)
+
+
+def _remove(folder: Path) -> None:
+    """Remove what a grid has left; who takes something over meanwhile gets all of it or none."""
+    doomed = folder.with_name(f".{folder.name}-{uuid4().hex}")
+    with suppress(FileNotFoundError):  # nothing was tried here, or another job was quicker
+        folder.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _take_over(trials: Path, best: TaskPoint, run: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.inputs.students import reach_with_students
 from api.jobs.context import JobContext, StoppedError
-from api.jobs.files import task_run_folder
+from api.jobs.files import remove_abandoned_files, task_run_folder
 from api.jobs.work import do_job
 from api.task_distillations.grid import GridProgress, chosen_hyper
 from api.task_distillations.kind import KIND
@@ -104,6 +104,7 @@ def run_stored_task_distillation(
         ConflictError: another process works on it, or it was cancelled.
         KdnasError: whatever kept it from going on; its status says so.
     """
+    remove_abandoned_files(settings)
     return do_job(
         job_id,
         database,

@@ -8,7 +8,7 @@ import typer
 
 from kdnas.cli.options import common
 from kdnas.cli.options.choices import known_status
-from kdnas.cli.screens.task_distillation import listed, report_lines, shown
+from kdnas.cli.screens.task_distillation import listed, report_lines, run_line, shown
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer, print_lines
 from kdnas.errors import SpecError, unknown_name
@@ -61,6 +61,22 @@ def show(task_distillation: common.Reference, as_json: common.JsonOfService = Fa
             return
         runs = list_runs(session, found["id"], {}, limit=MOST_RUNS).items
     print_lines(shown(found, runs))
+
+
+@app.command()
+def runs(task_distillation: common.Reference, as_json: common.JsonOfService = False) -> None:
+    """List the runs that are done; as JSON with their curves, attention and examples."""
+    from kdnas.db.lists.task_distillation_pages import list_runs
+    from kdnas.db.repository import task_distillations
+
+    with reading() as session:
+        job_id = task_distillations.get_task_distillation(session, task_distillation).id
+        page = list_runs(session, job_id, {}, limit=MOST_RUNS)
+        if as_json:
+            print_answer(page)
+            return
+        lines = [run_line(run).strip() for run in page.items]
+    print_lines(lines or ["no run is done yet"])
 
 
 @app.command()

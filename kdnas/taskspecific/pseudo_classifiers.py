@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ def warm_up(
     epochs: int,
     learning_rate: float,
     seed: int,
+    on_step: Callable[[int, int], None] = lambda *_: None,
 ) -> PseudoClassifiers:
     """Train the pseudo-classifiers of all layers together by L_CE, with the teacher frozen.
 
@@ -61,6 +63,8 @@ def warm_up(
         epochs: passes over the examples.
         learning_rate: its peak.
         seed: of the start and of the order.
+        on_step: is told how many steps are done, and how many there are; may end it by an
+            exception.
     """
     centre = float(examples.labels.float().mean()) if isinstance(space, Numbers) else 0.0
     layers, width = states.shape[1:]
@@ -79,4 +83,5 @@ def warm_up(
         total.backward()
         optimizer.step()
         optimizer.zero_grad()
+        on_step(step + 1, steps)
     return heads.eval().requires_grad_(False)

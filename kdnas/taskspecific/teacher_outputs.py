@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from kdnas.distill.numerics import Device, autocast
+from kdnas.errors import StoreError
 from kdnas.taskspecific.examples import Examples, TaskBatch
 from kdnas.taskspecific.networks import LayeredNetwork
 from kdnas.taskspecific.outputs import NetworkOutputs
@@ -142,6 +142,9 @@ def run_over(
 
     Returns:
         Logits, and states where the teacher hands them out, on the CPU.
+
+    Raises:
+        StoreError: there is no room for them on the disk.
     """
     logits: Tensor | None = None
     states: Tensor | None = None
@@ -171,7 +174,18 @@ def states_bytes(examples: int, layers: int, width: int) -> int:
 def _room(examples: int, layers: int, width: int, *, scratch: Path) -> Tensor:
     if states_bytes(examples, layers, width) <= IN_MEMORY_BYTES:
         return torch.empty(examples, layers, width)
-    handle, file = mkstemp(".npy", "states-", scratch)
-    os.close(handle)
-    shape = (examples, layers, width)
-    return torch.from_numpy(np.lib.format.open_memmap(file, "w+", np.float32, shape))
+    size = states_bytes(examples, layers, width)
+    handle, file = mkstemp(".states", dir=scratch)
+    try:
+        os.posix_fallocate(
+            handle, 0, size
+        )  # a full disk would end a write into a mapping by SIGBUS
+    except OSError as error:
+        raise StoreError(
+            f"{size / 1e9:.1f} GB for what the teacher's layers say could not be had in {scratch} "
+            f"({error.strerror}); free space there, or set KDNAS_HOME to a folder with more"
+        ) from None
+    finally:
+        os.close(handle)
+    room = torch.from_file(file, shared=True, size=examples * layers * width, dtype=torch.float32)
+    return room.view(examples, layers, width)

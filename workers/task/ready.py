@@ -41,8 +41,6 @@ from workers.task.teacher import settings_of, tuned_teacher
 
 MOST_KEPT_BYTES = 4 * 2**30
 """Of a teacher's states that ``cache: auto`` keeps."""
-TEACHERS = "task-teachers"
-"""Folder of teachers that are being fine-tuned, in the home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ def ready_task(
                 settings_of(spec.teacher, data, checked.hyper.max_length, checked.dtype),
                 spec.teacher.seed,
                 store,
-                settings.home / TEACHERS,
+                settings.task_teachers,
                 device=checked.device,
                 threads=spec.threads,
                 on_progress=tell,
@@ -198,15 +196,22 @@ def ready_task(
                 return None
             model = found
         try:
-            return _with_outputs(checked, model, on_progress, should_stop)
+            return _with_outputs(checked, model, settings.task_teachers, on_progress, should_stop)
         except _StoppedError:
             return None
 
 
 def _with_outputs(
-    checked: CheckedTask, model: TeacherHandle, on_progress: OnProgress, should_stop: ShouldStop
+    checked: CheckedTask,
+    model: TeacherHandle,
+    work: Path,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
 ) -> ReadyTask:
-    """Run the teacher over all examples once, and train its pseudo-classifiers on that."""
+    """Run the teacher over all examples once, and train its pseudo-classifiers on that.
+
+    States that are too many for memory lie in ``work`` meanwhile.
+    """
     spec, data, tuning = checked.spec, checked.data, checked.tuning
     loaded = load_task_model(model, data.task, data.labels, 0.0, spec.teacher.seed)
     encoding = TextEncoding(loaded, data.labels, checked.hyper.max_length)
@@ -216,18 +221,22 @@ def _with_outputs(
     held_out = part_of(tuning.evaluations[TUNING_SET], encoding, data)
     scored = {name: part_of(part, encoding, data) for name, part in data.evaluations.items()}
 
-    def kept(part: Part, name: str) -> KeptTeacher:
+    def telling(phase: str) -> Callable[[int, int], None]:
         def tell(done: int, total: int) -> None:
-            on_progress(TaskProgress(f"running the teacher over {name}", done, total))
+            on_progress(TaskProgress(phase, done, total))
             if should_stop():
                 raise _StoppedError
 
+        return tell
+
+    def kept(part: Part, name: str) -> KeptTeacher:
+        tell = telling(f"running the teacher over {name}")
         return run_over(teacher, part.tokens, Path(scratch), tell)
 
-    with TemporaryDirectory(prefix="kdnas-teacher-") as scratch:
+    work.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="states-", dir=work) as scratch:
         learned = kept(train, "train")
         assert learned.states is not None
-        on_progress(TaskProgress("pseudo-classifiers", 0, 1))
         classifiers = warm_up(
             learned.states,
             train.tokens,
@@ -235,6 +244,7 @@ def _with_outputs(
             epochs=spec.teacher.warmup_epochs,
             learning_rate=spec.teacher.warmup_rate,
             seed=spec.teacher.seed,
+            on_step=telling("pseudo-classifiers"),
         )
         learned = learned.with_layers(classifiers)
         seen = kept(held_out, "held-out examples").with_layers(classifiers)
@@ -242,8 +252,9 @@ def _with_outputs(
             name: Heard(part, kept(part, name).with_layers(classifiers).without_states())
             for name, part in scored.items()
         }
-        keeps_states = any(method_named(name).needs_teacher_states for name in spec.methods)
-        if not keeps_states or not _keeps_states(checked, len(train.tokens)):
+        if not any(method_named(name).needs_teacher_states for name in spec.methods):
+            learned, seen = learned.without_states(), seen.without_states()
+        elif not _keeps_states(checked, len(train.tokens)):
             learned = learned.without_states()
         elif learned.states is not None:  # the file goes with its folder
             learned = replace(learned, states=learned.states.clone())

@@ -167,7 +167,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     refuse_one_answer(for_tuning(data))  # before a model is brought
     named = spec.teacher
     teacher = (
-        open_teacher(named.fingerprint, store)
+        replace(open_teacher(named.fingerprint, store), ref=named.ref)
         if named.fingerprint
         else prepare_teacher(named, store, reach)
     )
@@ -179,7 +179,7 @@ def check_task(spec: TaskDistillationSpec, store: Store, reach: Reach = ANYWHERE
     length = min(spec.max_length, teacher.longest_sequence)
 
     def planned(chosen: StudentChoice) -> StudentPlan:
-        return plan_student(chosen, teacher, tuning, length, store, reach, device)
+        return plan_student(chosen, teacher, tuning, length, store, reach, device, spec.threads)
 
     student = planned(choice)
     assisted = any(method_named(name).assisted for name in spec.methods)
@@ -301,6 +301,10 @@ def _warnings(
     learned: bool,
 ) -> list[str]:
     found = []
+    if student.data.labels is None and spec.temperature != 1:
+        found.append(
+            f"temperature {spec.temperature:g} counts for nothing where numbers are learned"
+        )
     own, theirs = student.shape.width, teacher.shape.hidden
     comparing = [n for n in spec.methods if method_named(n).needs_teacher_states]
     if comparing and own != theirs:

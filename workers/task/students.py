@@ -18,6 +18,7 @@ from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.distill.stages import plan_stages
 from kdnas.errors import ArchitectureError, CorpusError, SpecError, TeacherError
 from kdnas.evaluation.finetuning.model import TaskModel, load_task_model
+from kdnas.evaluation.finetuning.run import tidy_process
 from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.models.families import family_of, family_problem
@@ -138,6 +139,7 @@ def plan_student(
     store: Store,
     reach: Reach,
     device: Device,
+    threads: int | None,
 ) -> StudentPlan:
     """Check that a student can be made, and how.
 
@@ -149,6 +151,7 @@ def plan_student(
         store: where models are kept.
         reach: how a folder is opened.
         device: where a start is fitted.
+        threads: intra-op threads on a CPU; None leaves them as they are.
 
     Raises:
         SpecError, ArchitectureError: the teacher has no such layers, or cannot have such a student.
@@ -173,7 +176,8 @@ def plan_student(
             start = f"random, over the word embeddings of {teacher.ref} scaled to a deviation of 1"
             return plan(teacher, shape, start)
         case StudentOfSpace():
-            started = started_student(choice, teacher, data, max_length, store, device)
+            with tidy_process(threads):
+                started = started_student(choice, teacher, data, max_length, store, device)
             shape = NetworkShape(started.shape.layers, started.shape.hidden)
             return plan(started, shape, f"cut from {teacher.ref} on the task's own texts")
         case StudentFolder():

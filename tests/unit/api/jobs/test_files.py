@@ -35,11 +35,16 @@ def test_files_that_nobody_went_on_with_are_removed(tmp_path: Path) -> None:
     at_work = touched(evaluation_checkpoints(settings, "at-work"), ABANDONED_DAYS + 1)
     (at_work / "checkpoint-6").mkdir()
     trials = touched(grid_folder(settings, "grid-1"), ABANDONED_DAYS + 1)
+    teacher = touched(settings.task_teachers / "one" / "checkpoints", ABANDONED_DAYS + 1).parent
+    taught = touched(settings.task_teachers / "two" / "checkpoints", ABANDONED_DAYS - 1).parent
+    for folder in (teacher, taught):
+        os.utime(folder, (time.time() - 90 * 24 * 3600,) * 2)
     (evaluation_folder(settings, "old") / "predictions.jsonl").touch()
     kept = touched(evaluation_folder(settings, "old") / KEPT_MODEL, ABANDONED_DAYS + 1)
     draft = touched(kept.with_name(f".{KEPT_MODEL}.draft"), ABANDONED_DAYS + 1)
     saved = touched(evaluation_folder(settings, "young") / KEPT_MODEL, ABANDONED_DAYS - 1)
-    assert sorted(remove_abandoned_files(settings)) == sorted([old, trials, kept, draft])
+    assert sorted(remove_abandoned_files(settings)) == sorted([old, trials, kept, draft, teacher])
+    assert taught.is_dir()
     assert young.is_dir()
     assert saved.is_dir()
     assert at_work.is_dir()

@@ -288,6 +288,13 @@ def test_what_is_stored_is_listed_and_shown(home: Path) -> None:
     assert lines[5].endswith("  <0.001")
     assert lines[4].split()[-2:] == ["–", "–"]  # of pkd no predictions lie here
 
+    listed = run("task-distillations", "runs", "whole").stdout.splitlines()
+    assert len(listed) == 15
+    assert "pkd seed 2: failed: the loss is no number at step 12" in listed
+    runs = json.loads(run("task-distillations", "runs", "whole", "--json").stdout)["items"]
+    assert len(runs) == 15
+    assert {"curve", "attention", "samples"} <= set(runs[0])
+    assert run("task-distillations", "runs", "new").stdout == "no run is done yet\n"
     of_markdown = run("task-distillations", "report", "whole", "--format", "md").stdout
     assert of_markdown.startswith(f"## whole\n\n{lines[0]}\n\n| method | seeds | score |")
     assert "\n- pkd with seed 2 failed: the loss is no number at step 12\n" in of_markdown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from kdnas.errors import StoreError
 from kdnas.taskspecific import teacher_outputs
 from kdnas.taskspecific.examples import Examples
 from kdnas.taskspecific.outputs import NetworkOutputs
@@ -46,6 +49,18 @@ def test_kept_equals_running(running: RunningTeacher, tmp_path: Path) -> None:
     kept = run_over(running, EXAMPLES, tmp_path).with_layers(HEADS)
     close(kept.of(EXAMPLES.batch(CHOSEN)), running.of(EXAMPLES.batch(CHOSEN)))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_before_anything_is_computed(
+    running: RunningTeacher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(teacher_outputs, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StoreError, match=r"could not be had in .*\(No space left on device\)"):
+        run_over(running, EXAMPLES, tmp_path)
 
 
 def test_states_on_the_disk_are_the_same(

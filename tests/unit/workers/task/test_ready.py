@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
+from kdnas.testing.tiny_tasks import WORDS
+from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import ready as ready_module
 from workers.task import teacher as task_teacher
 from workers.task.ready import ReadyTask, prepare_for_task
@@ -77,6 +81,50 @@ def test_a_tuned_teacher_is_found_in_the_store(
     assert again.model.fingerprint == classes.model.fingerprint
     assert again.facts.teacher == classes.facts.teacher
     assert again.facts.layers == classes.facts.layers
+
+
+def test_a_pinned_teacher_is_called_as_the_request_has_it(lab: TinyTaskLab, tmp_path: Path) -> None:
+    """The store may know it by the name of whoever brought it there first."""
+    prepare_teacher(str(shutil.copytree(lab.encoder, tmp_path / "same")), lab.store(tmp_path))
+    first = prepared(lab, lab.classification(), tmp_path)
+    again = prepared(lab, first.spec, tmp_path)
+    assert first.spec.teacher.fingerprint
+    assert again.facts == first.facts
+    assert str(lab.encoder) in again.facts.student["start"]
+
+
+def test_facts_name_the_student_by_what_is_in_it(lab: TinyTaskLab, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    found = []
+    for seed in (1, 1, 2):
+        make_tiny_teacher(own, layers=2, hidden=24, heads=2, words=WORDS, seed=seed)
+        ready = prepared(lab, lab.classification(student=str(own), methods=["takd"]))
+        found.append(ready.facts.student["fingerprint"])
+        assert ready.facts.student["assistant"] == {
+            "name": "first-layers:3",
+            "fingerprint": ready.checked.teacher.fingerprint,
+        }
+        shutil.rmtree(own)
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("method", ["vanilla-kd", "alp-kd"])
+def test_states_are_kept_for_who_reads_them(method: str, lab: TinyTaskLab) -> None:
+    ready = prepared(lab, lab.classification(methods=[method]))
+    for kept in (ready.learned, ready.seen):
+        assert (kept.states is not None) == (method == "alp-kd")
+
+
+def test_pseudo_classifiers_stop_when_they_are_asked_to(lab: TinyTaskLab, tmp_path: Path) -> None:
+    told: list[str] = []
+    spec = lab.classification(teacher=lab.learned("warmed"))
+    settings = lab.settings(tmp_path)
+    stops = prepare_for_task(
+        spec, settings, lambda p: told.append(p.phase), lambda: told[-1:] == ["pseudo-classifiers"]
+    )
+    assert stops is None
+    assert told.count("pseudo-classifiers") == 1
+    assert list(settings.task_teachers.iterdir()) == []
 
 
 def test_stopped_while_it_is_prepared_it_has_made_nothing(lab: TinyTaskLab, tmp_path: Path) -> None:

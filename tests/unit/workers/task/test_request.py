@@ -231,6 +231,14 @@ def test_examples_are_cut_to_what_everybody_can_read(
     assert check_task(alone, lab.store()).hyper.max_length == min(asked, 64)
 
 
+def test_a_temperature_of_numbers_is_warned_of(lab: TinyTaskLab) -> None:
+    said = check_task(lab.regression(temperature=3.0), lab.store()).warnings
+    assert "temperature 3 counts for nothing where numbers are learned" in said
+    assert not any(
+        "temperature" in text for text in check_task(lab.regression(), lab.store()).warnings
+    )
+
+
 def test_hyper_parameters_are_as_published_unless_they_are_given(lab: TinyTaskLab) -> None:
     names = ("epochs", "finetune_epochs", "batch_size", "learning_rate")
     open_ones = lab.classification(**dict.fromkeys(names))

@@ -134,6 +134,22 @@ def test_an_architecture_starts_as_in_a_search_and_is_started_once(
     assert all(torch.equal(one[key], same[key]) for key in one)
 
 
+def test_an_architecture_is_cut_with_the_threads_that_were_asked_for(
+    lab: TinyTaskLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def cut(*_: Any) -> None:
+        seen.append(torch.get_num_threads())
+        raise SpecError("seen")
+
+    monkeypatch.setattr(task_students, "_cut", cut)
+    for threads in (1, 2):
+        with pytest.raises(SpecError, match="seen"):
+            checked(lab, "3,2,16,32,gelu", threads=threads)
+    assert seen == [1, 2]
+
+
 def test_too_few_texts_start_no_architecture(lab: TinyTaskLab, tmp_path: Path) -> None:
     file = write_own(tmp_path / "mine.jsonl", ["yes", "no"] * 4)
     spec = lab.regression(

@@ -48,7 +48,8 @@ function showSummary() {
   const { total, facts: found } = job;
   const done = job.done ?? 0;
   const begun = job.started_at ? `started ${moment(job.started_at)}` : `asked for ${moment(job.created_at)}`;
-  const best = report?.rows.reduce((top, row) => (row.mean !== null && (top === null || row.mean > top.mean) ? row : top), null);
+  // Chosen by what is held out, as students are: what is reported chooses nothing.
+  const best = report?.rows.reduce((top, row) => (row.held_out !== null && (top === null || row.held_out > top.held_out) ? row : top), null);
   showHead(
     job,
     { path, about: `${found?.task ?? job.task} · ${job.student} · ${begun}`, changed: readState },
@@ -58,7 +59,7 @@ function showSummary() {
     tiles([
       ["Task", found?.task ?? job.task],
       ["Teacher", points(found?.teacher.main), el("small", {}, ` ${job.teacher ?? ""}`)],
-      ["Best method", points(best?.mean), el("small", {}, best ? ` ${best.method}` : "")],
+      ["Best held out", points(best?.mean), el("small", {}, best ? ` ${best.method}` : "")],
       ["Student", found ? millions(found.student.parameters / 1e6) : "–", el("small", {}, " parameters")],
       [job.seeds.length > 1 ? "Seeds" : "Seed", job.seeds.join(", ")],
     ]),
