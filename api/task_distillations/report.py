@@ -17,7 +17,13 @@ from kdnas.db.engine import Session
 from kdnas.db.repository import task_distillations
 from kdnas.evaluation.reports.published import published
 from kdnas.evaluation.reports.report import PUBLISHED_NAMES, Cell
-from kdnas.evaluation.scoring.paired import PREDICTIONS_FILE, Files, Kept, compare
+from kdnas.evaluation.scoring.paired import (
+    PREDICTIONS_FILE,
+    Files,
+    Kept,
+    compare,
+    interval_over_examples,
+)
 from kdnas.evaluation.tasks.task import CORRELATIONS, METRIC_NAMES
 from kdnas.records import TaskFacts, TaskRun
 from kdnas.settings import Settings
@@ -53,8 +59,9 @@ def task_report(session: Session, settings: Settings, reference: str) -> dict[st
     """Sum up what the runs have come to so far, as plain JSON.
 
     It is an :class:`~api.task_distillations.schemas.TaskReport`; scores are fractions. Intervals of
-    a mean are those of Student's t over the seeds, those of a difference of a paired bootstrap over
-    the examples, where predictions of both methods lie on this machine.
+    a mean are those of Student's t over the seeds, of a single seed of a bootstrap over the
+    examples; those of a difference of a paired bootstrap over the examples. What is drawn of
+    examples needs predictions on this machine.
 
     Args:
         session: of any transaction.
@@ -143,7 +150,11 @@ def _row(
     mains = [run.main for run in runs if run.main is not None]
     held_out = [run.held_out for run in runs if run.held_out is not None]
     mean = fmean(mains) if mains else None
-    low, high = interval(mains, None if facts is None else facts.metric) or (None, None)
+    low, high, over = None, None, None
+    if facts is not None and (ends := interval(mains, facts.metric)):
+        (low, high), over = ends, "seeds"
+    elif facts is not None and (ends := interval_over_examples(files.get(method, {}), facts.task)):
+        (low, high), over = ends, "examples"
     best = best_run(runs)
     student = None if best is None else folders[method, best.seed] / STUDENT
     above = facts.teacher.get("main") if facts is not None else None
@@ -159,6 +170,7 @@ def _row(
         "deviation": Cell.of(mains).deviation if mains else None,
         "low": low,
         "high": high,
+        "over": over,
         "held_out": fmean(held_out) if held_out else None,
         "retained": mean / above if mean is not None and above is not None and above > 0 else None,
         "best_seed": None if best is None else best.seed,
@@ -233,6 +245,11 @@ def _notes(
         for seed in row["seeds"]:
             if seed["error"] is not None:
                 yield f"{row['method']} with seed {seed['seed']} failed: {seed['error']}"
+    if any(row["over"] == "examples" for row in rows):
+        yield (
+            "intervals of a single seed are over other examples; how other seeds would turn out "
+            "takes more of them"
+        )
     left = sum(row["planned"] - row["num_succeeded"] - row["num_failed"] for row in rows)
     if left:
         yield f"{left} of {len(spec.methods) * len(spec.seeds)} runs are not done yet"

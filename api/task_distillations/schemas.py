@@ -183,8 +183,11 @@ class MethodRow(Shape):
     num_failed: int
     mean: float | None
     deviation: float | None = Field(description="Of the sample; null of a single seed.")
-    low: float | None = Field(description="Lower end of the mean's 95 % interval over the seeds.")
+    low: float | None = Field(description="Lower end of the mean's 95 % interval.")
     high: float | None
+    over: str | None = Field(
+        description="`seeds`, or, of a single seed, `examples`: what that interval is drawn over."
+    )
     held_out: float | None = Field(description="Mean over the seeds.")
     retained: float | None = Field(description="The mean's share of the teacher's score.")
     best_seed: int | None = Field(description="By the held-out score.")

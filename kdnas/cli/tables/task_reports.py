@@ -17,8 +17,8 @@ SCORES: Final = (
     *("difference", "p"),
 )
 FIGURES: Final = (
-    *("planned", "num_succeeded", "num_failed", "mean", "deviation", "low", "high", "held_out"),
-    *("retained", "best_seed"),
+    *("planned", "num_succeeded", "num_failed", "mean", "deviation", "low", "high", "over"),
+    *("held_out", "retained", "best_seed"),
 )
 COMPARED: Final = {
     "difference": "difference",

@@ -126,6 +126,27 @@ def compare_together(first: Files, second: Files, tasks: Sequence[str]) -> Toget
     return _compared_together(tuple(shared[task] for task in tasks))
 
 
+def interval_over_examples(files: Files, task: str) -> tuple[float, float] | None:
+    """Return the ends of the 95 % interval of a model's mean score on a task, by drawing examples.
+
+    It says nothing of how other seeds would turn out.
+
+    Returns:
+        None where there are no files, or the score cannot be had from what was kept.
+    """
+    mine = tuple(kept for (name, _), kept in sorted(files.items()) if name == task)
+    return _interval(mine) if mine else None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _interval(files: tuple[Kept, ...]) -> tuple[float, float] | None:
+    aligned = _aligned(files, files)
+    if aligned is None or aligned.metric is None:
+        return None
+    low, high = np.quantile(resampled_scores([aligned.sets])[:, 0], ENDS)
+    return float(low), float(high)
+
+
 def _shared(first: Files, second: Files) -> dict[str, FilesOfTask]:
     """Task → files of both models for the seeds that both have."""
     shared: dict[str, FilesOfTask] = {}

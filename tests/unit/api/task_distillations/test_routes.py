@@ -167,6 +167,7 @@ def test_the_report_compares_methods_and_has_published_rows(
     mains = [run.main or 0.0 for run in runs if run.method == "universal-kd-il"]
     assert row["mean"] == pytest.approx(sum(mains) / 3)
     assert row["low"] < row["mean"] < row["high"]
+    assert row["over"] == "seeds"
     assert row["retained"] == pytest.approx(row["mean"] / 0.682)
     held_out = {run.seed: run.held_out for run in runs if run.method == "universal-kd-il"}
     assert row["best_seed"] == max(held_out, key=lambda seed: held_out[seed] or 0.0)
@@ -191,6 +192,21 @@ def test_the_report_compares_methods_and_has_published_rows(
     again = client.get(f"{PATH}/whole/report").json()["rows"]
     students = {row["method"]: row["student"] for row in again}
     assert students["universal-kd-il"] in {None, str(best / "model")}
+
+
+def test_a_single_seed_has_the_interval_of_its_examples(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    made = add_task_distillation(database, "short", seeds=1)
+    with database.read() as session:
+        (run,) = (r for r in task_distillations.task_runs(session, made) if r.method == "pkd")
+    keep_predictions(task_run_folder(settings, made, run.method, run.seed), run)
+    report = client.get(f"{PATH}/short/report").json()
+    rows = {row["method"]: row for row in report["rows"]}
+    assert rows["pkd"]["low"] < rows["pkd"]["mean"] < rows["pkd"]["high"]
+    assert (rows["pkd"]["over"], rows["pkd"]["deviation"]) == ("examples", None)
+    assert (rows["none"]["low"], rows["none"]["over"]) == (None, None)  # its predictions are gone
+    assert any(note.startswith("intervals of a single seed") for note in report["notes"])
 
 
 def report_order(client: TestClient) -> list[str]:

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 from kdnas.evaluation.scoring.metrics import score
-from kdnas.evaluation.scoring.paired import Kept, compare, compare_together
+from kdnas.evaluation.scoring.paired import (
+    Kept,
+    compare,
+    compare_together,
+    interval_over_examples,
+)
 from kdnas.evaluation.tasks.task import Task, own_task
 
 SENTENCES = own_task("s", "classification", metrics=("matthews",))
@@ -141,3 +146,18 @@ def test_what_does_not_add_up_to_the_score_is_compared_by_example_alone(shelf: S
         right = [s == r for s, r in zip(said, RIGHT, strict=True)]
         assert found.difference == pytest.approx(1 - fmean(right))
         assert compare_together(*files, ["x"]) is None
+
+
+def test_the_interval_of_one_model_is_that_of_its_examples(shelf: Shelf) -> None:
+    right = ["no", "yes"] * 150
+    said = noisy(right, 0.4, 1)
+    accuracy = own_task("a", "classification", metrics=("accuracy",))
+    kept = shelf.put(accuracy, {"dev": (said, right)})
+    ends = interval_over_examples({("a", 0): kept}, "a")
+    assert ends is not None
+    deviation = (kept.main * (1 - kept.main) / len(right)) ** 0.5
+    assert ends[0] == pytest.approx(kept.main - 1.96 * deviation, abs=0.01)
+    assert ends[1] == pytest.approx(kept.main + 1.96 * deviation, abs=0.01)
+    assert interval_over_examples({("a", 0): kept}, "b") is None
+    unknown = replace(kept, metric=None)
+    assert interval_over_examples({("a", 0): unknown}, "a") is None
