@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from api.inputs.methods import misfit
 from kdnas.db.engine import Session
 from kdnas.db.models import TaskDistillation
 from kdnas.db.records import MemberRecord, PipelineRecord
@@ -14,12 +15,6 @@ from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import PipelineSpec, file_name
 from kdnas.specs.search import SearchSpec
 
-OF_INNER_LAYERS: Final = frozenset({"pkd", "mhkd", "alp-kd", "universal-kd-il"})
-"""Methods that teach the inner layers of a student, of which there must be one."""
-OF_MATCHED_LAYERS: Final = frozenset({"pkd", "mhkd"})
-"""Methods that match each inner layer with one of the teacher's."""
-ASSISTED: Final = frozenset({"takd"})
-"""Methods that put a student of a depth in between."""
 LONGEST_NAME: Final = 76
 """Of a distillation, before what tells it from others of the same name."""
 
@@ -29,33 +24,6 @@ def tasks_of(spec: PipelineSpec) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     tasks = chosen_tasks(spec.evaluation_of(ModelSpec(ref=spec.search.teacher.ref)))
     fitting = tuple(task for task in tasks if task.is_distilled_for)
     return fitting, tuple(task for task in tasks if not task.is_distilled_for)
-
-
-def misfit(method: str, layers: int, teacher_layers: int | None) -> str | None:
-    """Say why a method cannot teach a student of so many layers; None if it can.
-
-    The methods themselves say so when they are made, which takes torch; here nothing is asked for
-    that could only fail.
-
-    Args:
-        method: its name.
-        layers: of the student.
-        teacher_layers: of the teacher; None where they are not known, and what hangs on them is
-            taken to be fine.
-    """
-    if method in OF_INNER_LAYERS and layers < 2:
-        return f"{method} teaches the inner layers of a student, and it has none"
-    if teacher_layers is None:
-        return None
-    if method in OF_MATCHED_LAYERS and layers > teacher_layers:
-        return f"{method} matches its layers with the teacher's {teacher_layers}, which are fewer"
-    between = (layers + teacher_layers + 1) // 2
-    if method in ASSISTED and not layers < between < teacher_layers:
-        return (
-            f"{method} needs an assistant of a depth between its {layers} layers and the "
-            f"teacher's {teacher_layers}, and there is none"
-        )
-    return None
 
 
 def is_taught(member: MemberRecord, method: str | None, teacher_layers: int | None) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from api.inputs.methods import misfit
 from api.inputs.results import evaluated_main, run_prediction_files, run_results
 from api.pipelines.results import ENDINGS, Estimate, ModelLine, SecondStep
 from api.pipelines.scores import ScoredModel, Scoring
-from api.pipelines.second_step import misfit, tasks_of
+from api.pipelines.second_step import tasks_of
 from kdnas.db.engine import Session
 from kdnas.db.records import MemberRecord, TaskDistillationRecord
 from kdnas.db.repository import task_distillations

@@ -34,6 +34,7 @@ def _needs_cluster(spec: Mapping[str, Any]) -> bool:
 
 def _create(request: TaskDistillationSpec, database: Database, settings: Settings) -> Adding:
     from api.task_distillations.request import (
+        check_methods,
         check_places,
         check_task,
         task_name,
@@ -42,6 +43,7 @@ def _create(request: TaskDistillationSpec, database: Database, settings: Setting
     )
 
     check_places(request, settings)
+    check_methods(request)
     with database.read() as session:
         spec = with_whole_paths(with_students(request, session))
     check_task(spec, settings.for_service().reach)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from api.inputs.data_roots import check_folder, check_model, check_output
+from api.inputs.methods import misfit
 from api.inputs.students import distillation_with_student, names_distillation
 from kdnas.db.engine import Session
+from kdnas.errors import SpecError
 from kdnas.evaluation.data.choosing import plan_to_distil, tasks_with_data
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.models.teacher_files import named_folder
@@ -14,7 +17,16 @@ from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
 from kdnas.specs.parts import ModelSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
-from kdnas.specs.task_student import StudentFolder, parse_student
+from kdnas.specs.task_student import (
+    LayersOfTeacher,
+    SequenceStudent,
+    StudentFolder,
+    StudentOfSpace,
+    parse_student,
+)
+
+SEVERAL: Final = 3
+"""Layers, of students that are no Transformers: at least so many."""
 
 
 def task_name(spec: TaskDistillationSpec) -> str:
@@ -91,6 +103,27 @@ def check_places(spec: TaskDistillationSpec, settings: Settings) -> None:
         check_folder(spec.data_dir, "data_dir", settings)
     if spec.output is not None:
         check_output(spec.output, "output", settings)
+
+
+def check_methods(spec: TaskDistillationSpec) -> None:
+    """Refuse methods that cannot teach the student, where its name says enough of it.
+
+    Raises:
+        SpecError: names the student, the first such method, and what to choose.
+    """
+    match parse_student(spec.student):
+        case LayersOfTeacher() as choice:
+            layers, transformer = choice.count, True
+        case StudentOfSpace() as choice:
+            layers, transformer = choice.architecture.layers, True
+        case SequenceStudent():
+            layers, transformer = SEVERAL, False
+        case StudentFolder():
+            return
+    for method in spec.methods:
+        problem = misfit(method, layers, None, transformer=transformer)
+        if problem is not None:
+            raise SpecError(f"student {spec.student!r}: {problem}; choose another of the two")
 
 
 def names_model(student: str) -> bool:

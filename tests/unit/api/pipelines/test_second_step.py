@@ -8,24 +8,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from api.inputs.methods import misfit
 from api.pipelines.advance import advance, begin_pipeline
 from api.pipelines.run import run_stored_pipeline
 from api.pipelines.schemas import PipelineDetail
-from api.pipelines.second_step import misfit
 from kdnas.db.engine import Database
 from kdnas.db.models import TaskDistillation
 from kdnas.db.records import MemberRecord, PipelineRecord, TaskDistillationRecord
 from kdnas.db.repository import distillations, jobs, pipelines, task_distillations
-from kdnas.errors import SpecError
-from kdnas.specs.task_distillation import METHODS, TaskDistillationSpec
-from kdnas.taskspecific.methods.base import NetworkShape, Setting
-from kdnas.taskspecific.methods.registry import method_named
-from kdnas.taskspecific.output_space import Classes
+from kdnas.specs.task_distillation import TaskDistillationSpec
 from kdnas.testing import demo_data
 from kdnas.testing.demo_tasks import task_facts, task_run
 from kdnas.testing.truth import assert_shape
 from kdnas.testing.walked_pipeline import end_search, pipeline_spec
-from workers.task.request import assistant_choice
 
 # What is tried here is how work runs; that queries find the same is for the repository's tests.
 pytestmark = pytest.mark.databases("sqlite")
@@ -282,33 +277,6 @@ def test_who_cannot_be_taught_so_is_left_out_with_a_note(
     for member in left:
         told = f"{member.architecture} was not distilled for the tasks: takd needs"
         assert any(note.startswith(told) for note in report["notes"])
-
-
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "universal-kd-ca"])
-def test_a_misfit_is_what_the_method_itself_refuses(method: str) -> None:
-    kind = method_named(method)
-    for teacher in (1, 2, 3, 6):
-        for layers in range(1, 8):
-            student, taught_by = NetworkShape(layers, 24), NetworkShape(teacher, 24)
-            try:
-                kind(Setting(Classes(2), student, taught_by, 0.5))
-                if kind.assisted:
-                    _refuse_without_assistant(layers, teacher)
-            except SpecError:
-                refused = True
-            else:
-                refused = False
-            assert (misfit(method, layers, teacher) is not None) == refused, (layers, teacher)
-    assert misfit(method, 2, None) is None
-
-
-def _refuse_without_assistant(layers: int, teacher: int) -> None:
-    class Shaped:
-        def __init__(self, count: int) -> None:
-            self.shape = NetworkShape(count, 24)
-
-    spec = TaskDistillationSpec(task="RTE", methods=("takd",))
-    assistant_choice(spec, Shaped(layers), Shaped(teacher))  # type: ignore[arg-type]
 
 
 def test_long_names_are_cut(database: Database) -> None:

@@ -232,6 +232,18 @@ def report_order(client: TestClient) -> list[str]:
         ({"task": "RTE", "student": "STUDENTS/a"}, "students/a' does not exist; check the path"),
         ({"task": "RTE", "assistant": "STUDENTS/a"}, "does not exist"),
         ({"task": "RTE", "teacher": "STUDENTS/a"}, "does not exist"),
+        (
+            {"task": "RTE", "data_dir": "GLUE", "methods": ["universal-kd-ca"]},
+            "student 'first-layers:3': universal-kd-ca is for students that are no Transformers",
+        ),
+        (
+            {"task": "RTE", "data_dir": "GLUE", "student": "bilstm"},
+            "student 'bilstm': universal-kd-il is for students that are Transformers",
+        ),
+        (
+            {"task": "RTE", "data_dir": "GLUE", "student": "first-layers:1", "methods": ["pkd"]},
+            "pkd teaches the inner layers of a student, and it has none",
+        ),
         ({"task": "CoLA", "data_dir": "GLUE"}, "CoLA"),
         ({"task": "mine", "own": {"kind": "tagging"}, "data_dir": "GLUE"}, "tagging"),
     ],
@@ -274,7 +286,9 @@ def test_folders_in_a_request_are_written_whole(
     student = settings.home / "students" / "mine"
     student.mkdir(parents=True)
     for given in (str(student), "bilstm", "3,12,384,384,gelu", "layers:1,3"):
-        asked = {"task": "rte", "data_dir": f"{glue}/../glue", "student": given}
+        asked: dict[str, object] = {"task": "rte", "student": given}
+        asked["data_dir"] = f"{glue}/../glue"
+        asked["methods"] = ["vanilla-kd"]  # any student can learn by it
         made = client.post(PATH, json=asked)
         assert made.status_code == 202, made.text
         assert made.json()["student"] == given
