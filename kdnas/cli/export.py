@@ -105,7 +105,9 @@ def _lines(folder: Path, figures: Mapping[str, Any]) -> list[str]:
     facts = {
         "model": f"{figures['model']}: {figures['family']}, {figures['layers']} layers of "
         f"{figures['hidden']}, up to {figures['longest_sequence']} tokens",
-        "verified": agreement_text(figures["agreement"], figures["output"]),
+        "gives": f"{', '.join(figures['outputs'])} ({figures['kind']}), of "
+        f"{', '.join(figures['inputs'])}",
+        "verified": agreement_text(figures["agreement"]),
         "int8": int8 and int8_text(int8),
     }
     doubts = [doubt_text(int8), slow_text(timed)] if int8 else []

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_KINDS = {
+    "encoder": ("An encoder", "feature-extraction"),
+    "classification": ("A classifier", "text-classification"),
+    "regression": ("A regression", "text-classification"),
+    "tagging": ("A tagger", "token-classification"),
+    "span": ("A model that finds answers", "question-answering"),
+}
+"""What a graph is, and what the hub calls its purpose."""
 _RUNTIMES = {"pytorch": "PyTorch", "onnx": "ONNX", "int8": "ONNX int8"}
 
 
-def agreement_text(agreement: Mapping[str, Any], output: str) -> str:
-    """Say how near float32 comes to PyTorch in an output: states of tokens, or logits of texts."""
-    of = "texts" if output == "logits" else "tokens"
+def agreement_text(agreement: Mapping[str, Any]) -> str:
+    """Say how near float32 comes to PyTorch."""
     return (
         f"largest difference {agreement['max_difference']:.1e} from PyTorch (allowed "
         f"{agreement['allowed']:.1e}; values up to {agreement['largest_value']:.1f}; "
-        f"{agreement['tokens']} {of})"
+        f"{agreement['compared']} {agreement['of']}, single ones and pairs)"
     )
 
 
@@ -70,14 +77,13 @@ def slow_text(latency: Mapping[str, Any] | None) -> str | None:
 
 def export_card(figures: Mapping[str, Any]) -> str:
     """Write the README of an exported folder, with the hub's metadata block."""
-    output, int8 = figures["output"], ""
-    what, purpose = "An encoder", "feature-extraction"
-    if output == "logits":
-        what, purpose = "A student with a task's head,", "text-classification"
+    int8 = ""
+    what, purpose = _KINDS[figures["kind"]]
     if "int8" in figures:
         slow = slow_text(figures.get("latency"))
         words = [int8_text(figures["int8"]), *([slow] if slow else [])]
         int8 = f"\n\n`model.int8.onnx`, on the same texts: {'; '.join(words)}."
+    results = ", ".join(figures["outputs"]) + ("," if len(figures["outputs"]) == 1 else "")
     return f"""---
 library_name: onnx
 tags:
@@ -93,7 +99,7 @@ for sequences of up to {figures["longest_sequence"]} tokens. Exported by kdnas
 {figures["versions"]["kdnas"]} (opset {figures["opset"]}, model fingerprint
 `{figures["fingerprint"]}`).
 
-`model.onnx`: {agreement_text(figures["agreement"], output)}.{int8}
+`model.onnx`: {agreement_text(figures["agreement"])}.{int8}
 
 {_latency_table(figures.get("latency"))}
 
@@ -106,10 +112,27 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 session = onnxruntime.InferenceSession("path/to/this/folder/model.onnx")
 encoded = tokenizer(["a sentence", "another one"], padding=True, return_tensors="np")
-inputs = {{name: encoded[name] for name in ("input_ids", "attention_mask")}}
-({output},) = session.run(None, inputs)
+inputs = {{name: encoded[name] for name in {list(figures["inputs"])}}}
+{results} = session.run(None, inputs)
 ```
-"""
+{_meaning(figures["kind"])}"""
+
+
+def _meaning(kind: str) -> str:
+    """Say how outputs are read."""
+    if kind in ("classification", "tagging"):
+        of = "text" if kind == "classification" else "token"
+        return (
+            f"\nThe largest of a {of}'s logits is its class, by `id2label` of `config.json`; their "
+            "softmax are\nprobabilities.\n"
+        )
+    if kind == "regression":
+        return "\nThe logit of a text is the number.\n"
+    if kind == "span":
+        return (
+            "\nAn answer reaches from a token with a large start logit to one with a large end.\n"
+        )
+    return ""
 
 
 def _latency_table(latency: Mapping[str, Any] | None) -> str:

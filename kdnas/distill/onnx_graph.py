@@ -15,6 +15,47 @@ from kdnas.distill.onnx_lstm import with_onnx_lstms
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE
 from kdnas.errors import StoreError
 
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""What graphs may take, in this order; all int64 (B, T)."""
+
+
+class Traced(nn.Module):
+    """A model as a function of tensors that returns some of its outputs.
+
+    Args:
+        model: in eval mode; its output has them by name.
+        outputs: their names.
+    """
+
+    def __init__(self, model: nn.Module, outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = model, tuple(outputs)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return the outputs."""
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        output = self.model(**inputs)
+        return tuple(output[name] for name in self.outputs)
+
+
+def traced_inputs(names: Sequence[str], length: int = 8) -> dict[str, Tensor]:
+    """Make a small batch, (2, T) each, to trace a model with; padding and both types are in it.
+
+    Args:
+        names: of :data:`INPUTS`.
+        length: T.
+    """
+    ids = torch.full((2, length), 5)
+    mask, types = torch.ones_like(ids), torch.zeros_like(ids)
+    mask[1, -2:] = 0
+    types[:, length // 2 :] = 1
+    values = dict(zip(INPUTS, (ids, mask, types), strict=True))
+    return {name: values[name] for name in names}
+
 
 def write_graph(
     module: nn.Module,

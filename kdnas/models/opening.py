@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import TeacherError
+from kdnas.models.heads import kind_of_head, load_with_head
 from kdnas.models.sequence.saved import SequenceHandle, sequence_at
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, teacher_at, with_layers
 from kdnas.models.teacher_files import locate
@@ -64,6 +65,17 @@ def load_model(handle: ModelHandle) -> nn.Module:
     if isinstance(handle, TeacherHandle):
         return load_teacher_model(handle)
     return SequenceClassifier.from_pretrained(handle.folder, handle.ref).requires_grad_(False)
+
+
+def load_served_model(handle: ModelHandle) -> nn.Module:
+    """Load a model as it is served: as :func:`load_model` does, with its head where it has one.
+
+    Raises:
+        TeacherError: the weights do not load.
+    """
+    if isinstance(handle, TeacherHandle) and kind_of_head(handle.config) is not None:
+        return load_with_head(handle)
+    return load_model(handle)
 
 
 def load_tokenizer(handle: ModelHandle, **options: Any) -> PreTrainedTokenizerFast:

@@ -267,7 +267,7 @@ class _Model:
             return self.graphs[runtime]
         if not scratch.is_dir():
             on_step(f"making graphs of {self.candidate.name}")
-            export_onnx(self.candidate.ref, scratch, int8=True)
+            export_onnx(self.candidate.ref, scratch, int8=True, head=False)
         return scratch / GRAPHS[runtime]
 
     def disk_bytes(self, subject: Subject) -> int:

@@ -105,6 +105,8 @@ def _onnx(subject: Subject, file: Path) -> Loaded:
     def bind(batch: int) -> Callable[[], object]:
         ids = subject.ids(batch)
         inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        if "token_type_ids" in graph.inputs:
+            inputs["token_type_ids"] = np.zeros_like(ids)
         return lambda: graph(inputs)
 
     return Loaded(bind, cpu_clock(subject.threads), graph_bytes(file), peak_memory)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
-from kdnas.distill.onnx_graph import quantise, write_graph
+from kdnas.distill.onnx_graph import INPUTS, Traced, quantise, traced_inputs, write_graph
 from kdnas.distill.onnx_session import FLOAT_FILE, INT8_FILE, OnnxGraph, require_packages
 from kdnas.evaluation.finetuning.model import TaskModel
 from kdnas.models.teacher import TeacherHandle
@@ -34,23 +34,6 @@ class GraphModel(nn.Module):
         arrays = {name: inputs[name].cpu().numpy() for name in self._graph.inputs}
         values = map(torch.from_numpy, self._graph.run(arrays))
         return dict(zip(self._outputs, values, strict=True))
-
-
-class _Traced(nn.Module):
-    """A model as a function of tensors that returns tensors."""
-
-    def __init__(self, model: nn.Module, outputs: tuple[str, ...]) -> None:
-        super().__init__()
-        self._model, self._outputs = model, outputs
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if token_type_ids is not None:
-            inputs["token_type_ids"] = token_type_ids
-        output = self._model(**inputs)
-        return tuple(output[name] for name in self._outputs)
 
 
 @contextmanager
@@ -73,15 +56,11 @@ def in_int8(
         StoreError: the model cannot be exported.
     """
     require_packages()
-    names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in inputs]
-    ids = torch.full((2, 8), 5)
-    mask = torch.ones_like(ids)
-    mask[1, -2:] = 0
-    values = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    example = traced_inputs([name for name in INPUTS if name in inputs])
     with TemporaryDirectory(prefix="kdnas-int8-") as scratch:
         folder = Path(scratch)
-        traced = _Traced(model.cpu().eval(), outputs).eval()
-        write_graph(traced, {n: values[n] for n in names}, outputs, folder / FLOAT_FILE, name)
+        traced = Traced(model.cpu().eval(), outputs).eval()
+        write_graph(traced, example, outputs, folder / FLOAT_FILE, name)
         quantise(folder)
         graph = OnnxGraph(folder / INT8_FILE, torch.get_num_threads())
         yield GraphModel(graph, outputs).eval(), folder / INT8_FILE

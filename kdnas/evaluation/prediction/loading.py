@@ -12,7 +12,8 @@ from torch import nn
 from kdnas.distill.numerics import choose_device
 from kdnas.errors import RequestError
 from kdnas.evaluation.prediction.inputs import example_of
-from kdnas.evaluation.prediction.predictor import Answer, Predictor, find_saved, kind_of_head
+from kdnas.evaluation.prediction.predictor import Answer, Predictor, find_saved
+from kdnas.models.heads import kind_of_head
 from kdnas.models.opening import load_model, load_tokenizer, prepare_model
 
 if TYPE_CHECKING:

@@ -22,18 +22,13 @@ from kdnas.evaluation.scoring.answers import apply_threshold
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task
+from kdnas.models.heads import kind_of_head
 from kdnas.models.opening import ModelHandle, prepare_model
 from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.models.teacher import quiet_transformers
 
 CHUNK = 1024
 """Examples in memory at a time; within a chunk the longest are done first."""
-KINDS = {
-    "ForSequenceClassification": "classification",
-    "ForTokenClassification": "tagging",
-    "ForQuestionAnswering": "span",
-}
-"""End of the name of an architecture → what is predicted."""
 _LIKE = {
     "classification": "SST-2",
     "regression": "STS-B",
@@ -253,17 +248,6 @@ def _numbered(chunk: Sequence[SpanExample]) -> list[SpanExample]:
         SpanExample(str(i), e.question, e.context, (), (), impossible=False)
         for i, e in enumerate(chunk)
     ]
-
-
-def kind_of_head(config: Any) -> str | None:
-    """Say what a model with this configuration predicts; None of an encoder without a head."""
-    names: Sequence[str] = config.architectures or ()
-    for name in names:
-        for end, kind in KINDS.items():
-            if name.endswith(end):
-                single = kind == "classification" and config.num_labels == 1
-                return "regression" if single else kind
-    return None
 
 
 def _kind_of(handle: ModelHandle) -> str:

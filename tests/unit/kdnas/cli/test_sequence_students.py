@@ -36,7 +36,7 @@ def test_they_are_timed_and_exported(program: Program) -> None:
     assert len(done.json["models"]) == 6, done.json
     exported = program.run("export", "cnn", "--format", "onnx", "--sequence-length", "8", "--json")
     assert exported.code == 0, exported.err
-    assert exported.json["output"] == "logits"
+    assert exported.json["outputs"] == ["logits"]
     assert (program.folder / "cnn-onnx" / "model.onnx").is_file()
     again = program.run("benchmark-model", "cnn-onnx", "--length", "8", "--runtime", "onnx")
     assert again.code == 0, again.err

@@ -4,22 +4,26 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from transformers import AutoTokenizer
+import transformers
+from transformers import AutoConfig, AutoTokenizer
 
 from kdnas.distill.onnx_card import doubt_text, export_card, slow_text
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
+from kdnas.distill.onnx_graph import INPUTS
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
+from kdnas.models.making import MAKING_MODELS
 from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
 from kdnas.models.sequence.config import KINDS
-from kdnas.models.teacher import load_teacher_model, prepare_teacher
+from kdnas.models.teacher import load_teacher_model, prepare_teacher, quiet_transformers
 from kdnas.testing.small_disk import small_disk
 from kdnas.testing.tiny_sequence import make_tiny_sequence
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -47,14 +51,97 @@ def agrees(folder: Path, source: Path) -> None:
     encoder = load_teacher_model(prepare_teacher(str(source)))
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    for texts in (["a b c"], ["x", "one two three four, five"], ["hello"] * 7):
+    for texts in (["a b c"], ["x", "one two three four, five"], ["hello"] * 7, [("a b", "c d e")]):
         encoded = tokenizer(texts, padding=True, return_tensors="pt")
-        inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+        inputs = {value.name: encoded[value.name] for value in session.get_inputs()}
         (found,) = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
         with torch.inference_mode():
             expected = encoder(**inputs).last_hidden_state
         real = inputs["attention_mask"].bool()
         assert torch.allclose(torch.from_numpy(found)[real], expected[real], atol=1e-5)
+
+
+HEADS = {
+    "classification": "ForSequenceClassification",
+    "regression": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+}
+
+
+def with_head(source: Path, kind: str, folder: Path) -> Any:
+    """Save an encoder with a head at random; return the model, in eval mode."""
+    shutil.copytree(source, folder)
+    config = AutoConfig.from_pretrained(folder)
+    if kind != "span":
+        config.num_labels = 1 if kind == "regression" else 3
+    with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
+        torch.manual_seed(1)
+        made = getattr(transformers, f"AutoModel{HEADS[kind]}").from_pretrained(
+            folder, config=config
+        )
+        for name, parameter in made.named_parameters():
+            if not name.startswith(made.base_model_prefix) and parameter.ndim == 2:
+                parameter.data.mul_(20)
+        made.save_pretrained(folder)
+    return made.eval()
+
+
+def says_the_same(folder: Path, model: Any) -> None:
+    """Check a graph with a head against transformers, on texts and pairs of many shapes."""
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    names = [value.name for value in session.get_outputs()]
+    for texts in (
+        ["a b c"],
+        [("one two", "three")],
+        [("a", "b c d e f g"), ("one two three four five six", "x")],
+        [("w " * length, "v " * (length % 3 + 1)) for length in range(1, 12)],
+    ):
+        encoded = tokenizer(texts, padding=True, return_tensors="pt")
+        inputs = {value.name: encoded[value.name] for value in session.get_inputs()}
+        found = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
+        with torch.inference_mode():
+            expected = model(**inputs)
+        real = inputs["attention_mask"].bool()
+        for name, values in zip(names, found, strict=True):
+            ours, theirs = torch.from_numpy(values), expected[name]
+            if ours.shape[:2] == real.shape:
+                ours, theirs = ours[real], theirs[real]
+            assert torch.allclose(ours, theirs, atol=1e-4), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "compared"),
+    [
+        ("classification", ["logits"], "texts"),
+        pytest.param("regression", ["logits"], "texts", marks=pytest.mark.slow),
+        pytest.param("tagging", ["logits"], "tokens", marks=pytest.mark.slow),
+        ("span", ["start_logits", "end_logits"], "tokens"),
+    ],
+)
+def test_a_fine_tuned_model_keeps_its_head(
+    kind: str, outputs: list[str], compared: str, model: Path, tmp_path: Path
+) -> None:
+    tuned = with_head(model, kind, tmp_path / "tuned")
+    done = export_onnx(str(tmp_path / "tuned"), tmp_path / "onnx", time_side_by_side, int8=True)
+    says_the_same(done.folder, tuned)
+    figures = json.loads((done.folder / "export.json").read_text("utf-8"))
+    assert (figures["kind"], figures["outputs"]) == (kind, outputs)
+    assert figures["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert figures["agreement"]["of"] == compared
+    assert figures["parameters"] == sum(p.numel() for p in tuned.parameters())
+    assert 0.9 < figures["int8"]["mean_cosine"] <= 1
+    card = (done.folder / "README.md").read_text("utf-8")
+    assert "for name in ['input_ids', 'attention_mask', 'token_type_ids']}" in card
+    assert f"{', '.join(outputs)}{',' if len(outputs) == 1 else ''} = session.run" in card
+
+
+def test_a_head_can_be_left_out(model: Path, tmp_path: Path) -> None:
+    with_head(model, "classification", tmp_path / "tuned")
+    done = export_onnx(str(tmp_path / "tuned"), tmp_path / "onnx", head=False)
+    assert (done.figures["kind"], done.figures["outputs"]) == ("encoder", ("last_hidden_state",))
+    agrees(done.folder, tmp_path / "tuned")
 
 
 def test_the_folder_serves_with_onnxruntime_alone(exported: Path, model: Path) -> None:
@@ -70,8 +157,9 @@ def test_the_folder_serves_with_onnxruntime_alone(exported: Path, model: Path) -
     }
     assert [p.name for p in exported.parent.iterdir()] == ["onnx"]
     session = onnxruntime.InferenceSession(str(exported / "model.onnx"))
-    assert [i.name for i in session.get_inputs()] == ["input_ids", "attention_mask"]
-    assert [i.shape for i in session.get_inputs()] == [["batch", "sequence"]] * 2
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    assert [i.name for i in session.get_inputs()] == names
+    assert [i.shape for i in session.get_inputs()] == [["batch", "sequence"]] * 3
     (output,) = session.get_outputs()
     assert (output.name, output.shape) == ("last_hidden_state", ["batch", "sequence", 24])
 
@@ -85,9 +173,9 @@ def test_a_student_that_is_no_transformer_has_its_logits(
     model = make_tiny_sequence(tmp_path / "student", kind, labels, dropout=0.5)
     done = export_onnx(str(tmp_path / "student"), tmp_path / "onnx", int8=True)
     figures = done.figures
-    assert (figures["family"], figures["output"]) == (model.config.model_type, "logits")
+    assert (figures["family"], figures["outputs"]) == (model.config.model_type, ("logits",))
     assert (figures["layers"], figures["hidden"]) == (model.config.layers, 24)
-    assert figures["agreement"]["tokens"] == 1 + 4 + 1 + 3
+    assert figures["agreement"]["compared"] == 1 + 4 + 1 + 3 + 1 + 3
     assert figures["agreement"]["max_difference"] <= 1e-4
     session = onnxruntime.InferenceSession(str(done.folder / "model.onnx"))
     assert [i.name for i in session.get_inputs()] == ["input_ids", "attention_mask"]
@@ -105,9 +193,9 @@ def test_a_student_that_is_no_transformer_has_its_logits(
         np.testing.assert_allclose(session.run(None, inputs)[0], expected, atol=1e-4)
         np.testing.assert_allclose(small.run(None, inputs)[0], expected, atol=0.1)
     card = (done.folder / "README.md").read_text("utf-8")
-    assert "(logits,) = session.run(None, inputs)" in card
+    assert "logits, = session.run(None, inputs)" in card
     assert "pipeline_tag: text-classification" in card
-    assert f"{1 + 4 + 1 + 3} texts)" in card
+    assert f"{1 + 4 + 1 + 3 + 1 + 3} texts, single ones and pairs)" in card
 
 
 def test_how_sentences_are_embedded_comes_along(model: Path, tmp_path: Path) -> None:
@@ -137,8 +225,8 @@ def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -
     agreement = figures["agreement"]
     assert 0 < agreement["max_difference"] < 1e-5 < agreement["allowed"]
     assert agreement["mean_cosine"] > 1 - 1e-6
-    batches = check_batches(handle)
-    assert agreement["tokens"] == sum(int(b["attention_mask"].sum()) for b in batches)
+    batches = check_batches(handle, figures["inputs"])
+    assert agreement["compared"] == sum(int(b["attention_mask"].sum()) for b in batches)
     assert figures["int8"]["max_difference"] > agreement["max_difference"]
     assert 0.9 < figures["int8"]["mean_cosine"] < 1
     latency = figures["latency"]
@@ -154,24 +242,28 @@ def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -
 
 def test_batches_are_uneven_and_reach_the_longest(model: Path) -> None:
     handle = prepare_teacher(str(model))
-    batches = check_batches(handle)
+    batches = check_batches(handle, INPUTS)
     lengths = [batch["attention_mask"].sum(1).tolist() for batch in batches]
-    assert lengths == [[3], [17, 4, 30, 9], [64], [32, 64, 21]]
+    assert lengths[:4] == [[3], [17, 4, 30, 9], [64], [32, 64, 21]]
+    assert all(batch["token_type_ids"].any() for batch in batches[4:])
+    assert not any(batch["token_type_ids"].any() for batch in batches[:4])
     assert all((b["input_ids"][~b["attention_mask"].bool()] == 0).all() for b in batches)
 
 
 def test_padding_is_not_compared(model: Path) -> None:
     handle = prepare_teacher(str(model))
-    batches = check_batches(handle)
+    batches = check_batches(handle, INPUTS[:2])
 
-    def reference(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return input_ids[..., None].float() + 1
+    def reference(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor]:
+        return (input_ids[..., None].float() + 1,)
 
-    def graph(inputs: dict[str, np.ndarray]) -> np.ndarray:
-        states = inputs["input_ids"][..., None] + 1.5
-        return np.where(inputs["attention_mask"][..., None] == 1, states, 1e6).astype(np.float32)
+    class Graph:
+        def run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            states = inputs["input_ids"][..., None] + 1.5
+            real = inputs["attention_mask"][..., None] == 1
+            return [np.where(real, states, 1e6).astype(np.float32)]
 
-    found = compare(reference, graph, batches)  # type: ignore[arg-type]
+    found = compare(reference, Graph(), batches, None)  # type: ignore[arg-type]
     assert found.max_difference == 0.5
     assert found.mean_cosine == pytest.approx(1)
 
@@ -184,10 +276,10 @@ def test_a_graph_that_differs_is_not_kept(model: Path, tmp_path: Path) -> None:
 
 
 def test_the_tolerance_grows_with_the_values() -> None:
-    assert Agreement(1e-3, 20.0, 1.0, 5).within(1e-4)
-    assert not Agreement(1e-3, 5.0, 1.0, 5).within(1e-4)
-    assert not Agreement(1.5e-4, 0.01, 1.0, 5).within(1e-4)
-    assert not Agreement(float("nan"), 1.0, 1.0, 5).within(1e-4)
+    assert Agreement(1e-3, 20.0, 1.0, 5, "texts").within(1e-4)
+    assert not Agreement(1e-3, 5.0, 1.0, 5, "texts").within(1e-4)
+    assert not Agreement(1.5e-4, 0.01, 1.0, 5, "texts").within(1e-4)
+    assert not Agreement(float("nan"), 1.0, 1.0, 5, "texts").within(1e-4)
 
 
 def test_a_doubtful_int8_model_is_warned_of() -> None:
@@ -230,6 +322,9 @@ def test_every_family_can_be_exported(model_type: str, tmp_path: Path) -> None:
     model = make_tiny_teacher(tmp_path / "model", model_type, max_positions=160)
     export_onnx(str(model), tmp_path / "out")
     agrees(tmp_path / "out", model)
+    tuned = with_head(model, "classification", tmp_path / "tuned")
+    export_onnx(str(tmp_path / "tuned"), tmp_path / "tuned-onnx")
+    says_the_same(tmp_path / "tuned-onnx", tuned)
 
 
 def test_a_slow_int8_model_is_warned_of() -> None:

@@ -1,0 +1,72 @@
+"""Models with a head for a task: what they predict, and loading them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+from kdnas.errors import TeacherError
+from kdnas.models.making import MAKING_MODELS
+from kdnas.models.teacher import TeacherHandle, quiet_transformers
+
+if TYPE_CHECKING:
+    from torch import nn
+
+KINDS: Final[Mapping[str, str]] = {
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tagging",
+    "ForQuestionAnswering": "span",
+}
+"""End of the name of an architecture → what is predicted."""
+
+
+def kind_of_head(config: Any) -> str | None:
+    """Say what a model with this configuration predicts; None of an encoder without a head."""
+    names: Sequence[str] = config.architectures or ()
+    for name in names:
+        for end, kind in KINDS.items():
+            if name.endswith(end):
+                single = kind == "classification" and config.num_labels == 1
+                return "regression" if single else kind
+    return None
+
+
+def load_with_head(handle: TeacherHandle) -> nn.Module:
+    """Load a fine-tuned model in float32, frozen and in eval mode, with the head that it has.
+
+    Raises:
+        TeacherError: it has none, or the weights do not load, or lack something.
+    """
+    import torch
+    import transformers
+    from safetensors import SafetensorError
+
+    ends = [end for n in handle.config.architectures or () for end in KINDS if n.endswith(end)]
+    if not ends:
+        raise TeacherError(f"model {handle.ref!r} has no head; fine-tune it for a task first")
+    auto_class: Any = getattr(transformers, f"AutoModel{ends[0]}")
+    try:
+        with MAKING_MODELS, quiet_transformers():
+            model, report = auto_class.from_pretrained(
+                handle.folder,
+                config=deepcopy(handle.config),  # loading writes into it
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise TeacherError(
+            f"the weights of model {handle.ref!r} do not load ({reason}); save the model again "
+            "with save_pretrained"
+        ) from None
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise TeacherError(
+            f"the weights of model {handle.ref!r} lack {len(missing)} tensors, {missing[0]} first; "
+            "give a complete checkpoint"
+        )
+    module: nn.Module = model
+    return module.eval().requires_grad_(False)
