@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from kdnas.evaluation.finetuning.identity import data_fingerprint
+from kdnas.evaluation.finetuning.text import mean_number
 from kdnas.evaluation.results import Metrics, main_score
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import TaskFacts
 from kdnas.taskspecific.grid import TRIED
+from kdnas.taskspecific.methods.registry import method_named
 from kdnas.taskspecific.teacher_outputs import KeptTeacher
 from workers.task.parts import Judge, Part
 from workers.task.request import CheckedTask
@@ -93,9 +96,36 @@ def task_facts(
         layers=tuple(layers),
         student=_student(checked),
         settings={**settings, "device": checked.device, "dtype": checked.dtype},
-        warnings=checked.warnings,
+        warnings=(*checked.warnings, *of_mute_layers(checked, judged, held_out)),
         grids=checked.grids(model.fingerprint, fingerprint),
     )
+
+
+def of_mute_layers(checked: CheckedTask, judged: Judge, held_out: Heard) -> list[str]:
+    """Warn of teacher layers that know nothing of the task, where methods learn from them."""
+    learning = [n for n in checked.spec.methods if method_named(n).needs_teacher_layers]
+    if not learning:
+        return []
+    examples = held_out.part.examples
+    same = max(judged.main(examples, said) for said in _one_answer_each(checked, len(examples)))
+    layers = range(checked.teacher_shape.layers)
+    mute = [n + 1 for n in layers if judged.main(examples, held_out.layer(n)) <= same]
+    if not mute:
+        return []
+    which = f"layer {mute[0]}" if len(mute) == 1 else f"layers {', '.join(map(str, mute))}"
+    return [
+        f"{which} of the teacher's {len(layers)} can do no more on held-out examples than one "
+        f"answer for all, so that what {', '.join(learning)} take from there says nothing of the "
+        "task; compare with vanilla-kd"
+    ]
+
+
+def _one_answer_each(checked: CheckedTask, examples: int) -> list[Tensor]:
+    """Logits (E, K) of those who say the same of everything: each class, or the mean number."""
+    labels = checked.data.labels
+    if labels is None:
+        return [torch.full((examples, 1), mean_number(checked.tuning))]
+    return [row.expand(examples, -1) for row in torch.eye(len(labels))]
 
 
 def _student(checked: CheckedTask) -> dict[str, object]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, texts_of, transformers_says
@@ -15,6 +17,7 @@ from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 from workers.task import ready as ready_module
 from workers.task import teacher as task_teacher
+from workers.task.facts import Heard, of_mute_layers
 from workers.task.ready import ReadyTask, prepare_for_task
 
 
@@ -49,6 +52,28 @@ def test_facts_say_what_is_taught_and_by_whom(classes: ReadyTask, numbers: Ready
         assert all(math.isfinite(row["main"]) for row in facts.layers)
     assert classes.facts.labels == LABELS
     assert numbers.facts.labels == ()
+
+
+@pytest.mark.parametrize("knowing", [(), (2,), (1, 3, 4), (1, 2, 3, 4)])
+def test_layers_that_know_nothing_are_warned_of(
+    classes: ReadyTask, numbers: ReadyTask, knowing: tuple[int, ...]
+) -> None:
+    for ready in (classes, numbers):
+        right = ready.held_out.tokens.labels
+        perfect = torch.eye(2)[right] if ready is classes else right[:, None]
+        layers = torch.zeros(len(right), 4, perfect.shape[1])
+        for layer in knowing:
+            layers[:, layer - 1] = perfect
+        heard = Heard(ready.held_out, replace(ready.seen, layers=layers))
+        found = of_mute_layers(ready.checked, ready.judged, heard)
+        mute = [str(layer) for layer in range(1, 5) if layer not in knowing]
+        word = "layer" if len(mute) == 1 else "layers"
+        assert [text.partition(" of the teacher's 4 ")[0] for text in found] == (
+            [f"{word} {', '.join(mute)}"] if mute else []
+        )
+        assert all("what universal-kd-il take" in text for text in found)
+        alone = ready.checked.spec.model_copy(update={"methods": ("vanilla-kd",)})
+        assert of_mute_layers(replace(ready.checked, spec=alone), ready.judged, heard) == []
 
 
 def test_a_given_teacher_is_not_tuned(
