@@ -34,6 +34,9 @@ class OutputSpace(Protocol):
     def output_loss(self, teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
         """L_KD of Eq. 1, from the logits of both, (B, K): (B,)."""
 
+    def annealed(self, logits: Tensor, share: float) -> Tensor:
+        """Logits (…, K) that are nearer to one answer for all, the more the smaller a share."""
+
     def label_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """L_CE of Eq. 1, from logits (…, K) and labels (…): (…)."""
 
@@ -51,6 +54,7 @@ class Classes:
     * answers f = σ(z)
     * divergence KL(p ‖ σ(z)) = Σ_k p_k (log p_k − log σ(z)_k) (Eq. 3 and 6)
     * output loss T² KL(σ(z^t / T) ‖ σ(z^s / T)) (Eq. 1)
+    * annealed φz
     * label loss −log σ(z)_y (Eq. 1)
     * similarity f^t · f^s (Eq. 4)
     * label distance ‖1_y − f‖₂ (§5.6, Fig. 3)
@@ -78,6 +82,10 @@ class Classes:
         target = self.answers(teacher.float() / temperature)
         return temperature**2 * self.divergence(target, student.float() / temperature)
 
+    def annealed(self, logits: Tensor, share: float) -> Tensor:
+        """Logits nearer to 0, which is each class alike."""
+        return share * logits.float()
+
     def label_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross entropy."""
         rows = logits.float().flatten(0, -2)  # (R, K)
@@ -103,6 +111,8 @@ class Numbers:
     * answers f = z
     * divergence, output loss and label loss (a − b)²; a temperature would only scale the output
       loss, and counts for nothing
+    * annealed m + φ(z − m), with m the mean of the labels: to scale the number itself would move
+      the mean from epoch to epoch, and students would learn little but to follow it
     * similarity −(f^t − f^s)² / s² with s the deviation of the labels, so that weights do not
       depend on the unit of what is predicted: a difference of one deviation is e times less. A
       product of numbers would attend to whatever layer says the largest one.
@@ -110,9 +120,11 @@ class Numbers:
 
     Attributes:
         deviation: s, of the labels that are learned from.
+        centre: m, their mean.
     """
 
     deviation: float
+    centre: float = 0.0
     size: int = 1
 
     def __post_init__(self) -> None:
@@ -130,6 +142,10 @@ class Numbers:
     def output_loss(self, teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
         """Squared error."""
         return self.divergence(teacher.float(), student)
+
+    def annealed(self, logits: Tensor, share: float) -> Tensor:
+        """Numbers nearer to the mean."""
+        return self.centre + share * (logits.float() - self.centre)
 
     def label_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Squared error."""

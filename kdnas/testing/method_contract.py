@@ -30,7 +30,7 @@ BETA, TEMPERATURE, SHARE = 0.2, 2.5, 0.6
 SPACES: dict[str, OutputSpace] = {
     "two classes": Classes(2),
     "three classes": Classes(3),
-    "a number": Numbers(1.5),
+    "a number": Numbers(1.5, centre=0.8),
 }
 LEARN_FROM_LABELS = {"none", "mhkd"}
 """Methods whose first stage looks at the labels too, so that imitation alone is not perfect."""
@@ -189,6 +189,7 @@ class MethodContract:
             beta=BETA,
             temperature=TEMPERATURE,
             deviation=made.space.deviation if isinstance(made.space, Numbers) else None,
+            centre=made.space.centre if isinstance(made.space, Numbers) else 0.0,
             matched=SKIPPED,
             chosen=tuple(range(1, n + 1)),
             maps=numbers(maps[0]) if maps else None,

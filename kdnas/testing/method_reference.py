@@ -35,6 +35,7 @@ class Case:
         beta: β.
         temperature: T.
         deviation: s of a regression; None of a classification.
+        centre: mean of the labels of a regression; 0 of a classification.
         matched: teacher layer of each inner layer, from 1 on.
         chosen: teacher layers, from 1 on.
         maps: (M - 1, D_S, D_T) to the teacher's width; None where both are the same.
@@ -51,6 +52,7 @@ class Case:
     beta: float
     temperature: float
     deviation: float | None
+    centre: float
     matched: tuple[int, ...]
     chosen: tuple[int, ...]
     maps: Array | None = None
@@ -170,7 +172,8 @@ def _dih(case: Case, b: int) -> float:
 
 
 def _annealing_kd(case: Case, b: int) -> float:
-    return float(((case.logits[b] - case.share * case.teacher_logits[b]) ** 2).sum())
+    target = case.centre + case.share * (case.teacher_logits[b] - case.centre)
+    return float(((case.logits[b] - target) ** 2).sum())
 
 
 def _universal_inner(case: Case, b: int) -> float:

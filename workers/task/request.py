@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import pstdev
+from statistics import fmean, pstdev
 from typing import Any, Literal
 
 from kdnas.distill.numerics import Device, choose_device, choose_dtype
@@ -221,7 +221,8 @@ def space_of(data: TaskData) -> OutputSpace:
     """Return the space of a task's outputs."""
     if data.labels is not None:
         return Classes(len(data.labels))
-    return Numbers(pstdev(numbers_of(data)))
+    numbers = numbers_of(data)
+    return Numbers(pstdev(numbers), fmean(numbers))
 
 
 def numbers_of(data: TaskData) -> list[float]:

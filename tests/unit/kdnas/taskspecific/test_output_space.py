@@ -70,6 +70,16 @@ def test_a_difference_of_one_deviation_weighs_e_times_less() -> None:
     assert float(weights[0, 0, 0] / weights[0, 0, 1]) == pytest.approx(np.e)
 
 
+def test_what_is_annealed_is_near_to_one_answer_for_all() -> None:
+    logits = draw(5, 3)
+    assert torch.equal(CLASSES.annealed(logits, 1.0), logits)
+    assert torch.equal(CLASSES.annealed(logits, 0.25), logits / 4)
+    numbers = Numbers(2.0, centre=3.0)
+    said = torch.tensor([[3.0], [5.0], [-1.0]])
+    assert torch.equal(numbers.annealed(said, 1.0), said)
+    assert numbers.annealed(said, 0.25).flatten().tolist() == [3.0, 3.5, 2.0]
+
+
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
 def test_weights_do_not_depend_on_the_unit(unit: float) -> None:
     theirs, own = draw(2, 4, 1), draw(2, 3, 1, seed=1)
