@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from kdnas.errors import TeacherError
-from kdnas.models.making import MAKING_MODELS
-from kdnas.models.teacher import TeacherHandle, quiet_transformers
+from kdnas.models.teacher import TeacherHandle, load_weights
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,35 +36,15 @@ def load_with_head(handle: TeacherHandle) -> nn.Module:
     Raises:
         TeacherError: it has none, or the weights do not load, or lack something.
     """
-    import torch
     import transformers
-    from safetensors import SafetensorError
 
     ends = [end for n in handle.config.architectures or () for end in KINDS if n.endswith(end)]
     if not ends:
         raise TeacherError(f"model {handle.ref!r} has no head; fine-tune it for a task first")
-    auto_class: Any = getattr(transformers, f"AutoModel{ends[0]}")
-    try:
-        with MAKING_MODELS, quiet_transformers():
-            model, report = auto_class.from_pretrained(
-                handle.folder,
-                config=deepcopy(handle.config),  # loading writes into it
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise TeacherError(
-            f"the weights of model {handle.ref!r} do not load ({reason}); save the model again "
-            "with save_pretrained"
-        ) from None
-    missing = sorted(report["missing_keys"])
+    model, missing = load_weights(getattr(transformers, f"AutoModel{ends[0]}"), handle)
     if missing:
         raise TeacherError(
             f"the weights of model {handle.ref!r} lack {len(missing)} tensors, {missing[0]} first; "
             "give a complete checkpoint"
         )
-    module: nn.Module = model
-    return module.eval().requires_grad_(False)
+    return model.eval().requires_grad_(False)

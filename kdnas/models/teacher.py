@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kdnas.artefact import MANIFEST, Manifest
 from kdnas.errors import TeacherError
@@ -203,23 +203,49 @@ def load_teacher_model(handle: TeacherHandle) -> nn.Module:
     Raises:
         TeacherError: the weights do not load, or lack a part of the encoder.
     """
-    import torch
-    from safetensors import SafetensorError
     from transformers import AutoModel
 
     from kdnas.models.families import family_of
 
     family = family_of(handle.shape.model_type)
+    model, missing = load_weights(AutoModel, handle, **family.model_options())
+    if missing:
+        raise TeacherError(
+            f"the weights of teacher {handle.ref!r} lack {len(missing)} tensors of the encoder, "
+            f"{missing[0]} first; give a complete {family.title} checkpoint"
+        )
+    return model.eval().requires_grad_(False)
+
+
+def load_weights(
+    auto_class: Any, handle: TeacherHandle, **options: Any
+) -> tuple[nn.Module, list[str]]:
+    """Load a model by a class of transformers, in float32.
+
+    Args:
+        auto_class: such as ``AutoModel``.
+        handle: of the model.
+        options: of the model's constructor.
+
+    Returns:
+        The model, and the tensors that its files lack, by name.
+
+    Raises:
+        TeacherError: the weights do not load.
+    """
+    import torch
+    from safetensors import SafetensorError
+
     try:
         with MAKING_MODELS, quiet_transformers():
-            model, report = AutoModel.from_pretrained(
+            model, report = auto_class.from_pretrained(
                 handle.folder,
                 config=deepcopy(handle.config),  # loading writes into it
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **family.model_options(),
+                **options,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:160]
@@ -227,14 +253,7 @@ def load_teacher_model(handle: TeacherHandle) -> nn.Module:
             f"the weights of teacher {handle.ref!r} do not load ({reason}); save the model again "
             "with save_pretrained"
         ) from None
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise TeacherError(
-            f"the weights of teacher {handle.ref!r} lack {len(missing)} tensors of the encoder, "
-            f"{missing[0]} first; give a complete {family.title} checkpoint"
-        )
-    module: nn.Module = model
-    return module.eval().requires_grad_(False)
+    return model, sorted(report["missing_keys"])
 
 
 def mask_token(handle: TeacherHandle) -> tuple[int, frozenset[int]]:
