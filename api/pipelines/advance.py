@@ -17,7 +17,11 @@ import structlog
 
 from api.inputs.pairs import evaluation_pairs
 from api.pipelines.choice import choose
-from api.pipelines.second_step import ask_for_task_distillations, is_taught
+from api.pipelines.second_step import (
+    ask_for_task_distillations,
+    is_taught,
+    is_teacher_unknown,
+)
 from kdnas.architecture import Architecture
 from kdnas.db.engine import Database, Session
 from kdnas.db.exploration import explored
@@ -57,6 +61,7 @@ class MemberState:
         undistilled: whether it is a student as it starts, which is no answer by itself.
         is_taught: whether it is to be distilled for the tasks.
         task_distillations: none until they are asked for.
+        waits: whether it is to be distilled for them as soon as more is known of its teacher.
     """
 
     distillation: SearchStatus | None
@@ -64,6 +69,7 @@ class MemberState:
     undistilled: bool = False
     is_taught: bool = False
     task_distillations: tuple[SearchStatus, ...] = ()
+    waits: bool = False
 
     @property
     def wants_evaluations(self) -> bool:
@@ -74,7 +80,8 @@ class MemberState:
     def wants_task_distillations(self) -> bool:
         """Whether its student is there, and the distillations for tasks were not asked for."""
         is_there = self.distillation == "succeeded"
-        return self.is_taught and is_there and not self.task_distillations
+        ready = is_there and not self.waits
+        return self.is_taught and ready and not self.task_distillations
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ def advance(session: Session, pipeline_id: str) -> PipelineRecord:
         _evaluate(session, record, spec, members[position])
     for position in step.teach:
         ran = _search_spec(spec, search)
-        ask_for_task_distillations(session, record, spec, ran, members[position])
+        ask_for_task_distillations(session, record, spec, ran, members[position], members)
     if step.status == "failed":
         reason = reason or _failures(record, search, members)
     if step.stage != record.stage:
@@ -271,12 +278,14 @@ class _Parts:
         members: none before the search has chosen them.
         method: of its second step; None if it has none.
         teacher_layers: where there is a second step, and they are known.
+        tunes_teacher: whether the evaluation chooses how a model learns a task from a grid.
     """
 
     search: SearchRecord | None
     members: Sequence[MemberRecord]
     method: str | None
     teacher_layers: int | None
+    tunes_teacher: bool
 
 
 def _parts(session: Session, record: PipelineRecord) -> _Parts:
@@ -287,12 +296,14 @@ def _parts(session: Session, record: PipelineRecord) -> _Parts:
     method = (record.spec.get("task_distill") or {}).get("method")
     facts = search and method and searches.search_facts(session, search.id)
     layers = facts.teacher["layers"] if facts else None
-    return _Parts(search, pipelines.list_members(session, record.id), method, layers)
+    tunes = (record.spec.get("evaluation") or {}).get("grid") is not None
+    return _Parts(search, pipelines.list_members(session, record.id), method, layers, tunes)
 
 
 def _next_step(record: PipelineRecord, parts: _Parts) -> Step:
     """What comes next; to stay as it is, of one that does not go on."""
     search, members = parts.search, parts.members
+    waits = parts.tunes_teacher and is_teacher_unknown(members)
     made: dict[str, SearchStatus] = {  # one that was deleted counts as one that was cancelled
         member.id: member.distillation.status if member.distillation else "cancelled"
         for member in members
@@ -305,6 +316,7 @@ def _next_step(record: PipelineRecord, parts: _Parts) -> Step:
             member.role == "undistilled",
             is_taught(member, parts.method, parts.teacher_layers),
             tuple(one.status for one in member.task_distillations),
+            waits,
         )
         for member in members
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from api.inputs.methods import misfit
 from kdnas.db.engine import Session
@@ -15,6 +16,8 @@ from kdnas.specs.parts import ModelSpec
 from kdnas.specs.pipeline import PipelineSpec, file_name
 from kdnas.specs.search import SearchSpec
 
+CHOSEN: Final = ("learning_rate", "epochs")
+"""By the grid of an evaluation."""
 LONGEST_NAME: Final = 76
 """Of a distillation, before what tells it from others of the same name."""
 
@@ -39,12 +42,35 @@ def is_taught(member: MemberRecord, method: str | None, teacher_layers: int | No
     return misfit(method, member.architecture.layers, teacher_layers) is None
 
 
+def is_teacher_unknown(members: Sequence[MemberRecord]) -> bool:
+    """Whether it is still open what the evaluation's grid chooses for the teacher.
+
+    What has failed may be tried again; what somebody has cancelled is waited for no more.
+    """
+    statuses = [one.status for m in members if m.role == "teacher" for one in m.evaluations]
+    has_teacher = any(member.role == "teacher" for member in members)
+    return has_teacher and not (statuses and {*statuses} <= {"succeeded", "cancelled"})
+
+
+def chosen_for_teacher(members: Sequence[MemberRecord], task: str) -> dict[str, Any]:
+    """Return learning rate and epochs that the evaluation's grid chose for the teacher on a task.
+
+    All seeds share them. Nothing is returned where it was not scored.
+    """
+    for member in members:
+        for one in member.evaluations if member.role == "teacher" else ():
+            if one.task == task and one.status == "succeeded":
+                return {key: one.metrics["settings"][key] for key in CHOSEN}
+    return {}
+
+
 def ask_for_task_distillations(
     session: Session,
     record: PipelineRecord,
     spec: PipelineSpec,
     search: SearchSpec,
     member: MemberRecord,
+    members: Sequence[MemberRecord],
 ) -> None:
     """Ask for the distillations of a member's student, which is there, a task each.
 
@@ -54,6 +80,7 @@ def ask_for_task_distillations(
         spec: its request.
         search: as the search ran.
         member: whose student it is.
+        members: all of the pipeline's.
     """
     made = member.distillation
     assert made is not None  # it has succeeded
@@ -61,7 +88,8 @@ def ask_for_task_distillations(
     for task in tasks_of(spec)[0]:
         wanted = f"{made.name}-for-{file_name(task.name)}"[:LONGEST_NAME]
         name = names.free_name(session, TaskDistillation, wanted)
-        request = spec.task_distillation_of(task.name, made.student, search, name)
+        chosen = {} if spec.evaluation.grid is None else chosen_for_teacher(members, task.name)
+        request = spec.task_distillation_of(task.name, made.student, search, name, chosen)
         task_distillations.create_task_distillation(
             session,
             request.to_json(),

@@ -309,7 +309,12 @@ class PipelineSpec(Spec):
         return EvaluationSpec.model_validate({**plan, **(variant or {}), "model": model.to_json()})
 
     def task_distillation_of(
-        self, task: str, student: str, search: SearchSpec, name: str
+        self,
+        task: str,
+        student: str,
+        search: SearchSpec,
+        name: str,
+        chosen: Mapping[str, Any] | None = None,
     ) -> TaskDistillationSpec:
         """Return the request for the second step of a student on a task.
 
@@ -321,10 +326,12 @@ class PipelineSpec(Spec):
             student: folder of the student.
             search: as it ran, with its teacher pinned.
             name: of the distillation.
+            chosen: learning rate and epochs that the evaluation's grid has chosen for the teacher.
         """
         step, plan = self.task_distill, self.evaluation
         assert step is not None
         taught = {key: getattr(plan, key) for key in ("learning_rate", "epochs", "batch_size")}
+        taught |= chosen or {}
         alike = {key: getattr(plan, key) for key in ("data_dir", "device", "dtype", "threads")}
         if plan.max_length is not None:
             alike["max_length"] = plan.max_length

@@ -385,13 +385,20 @@ def add_evaluations(
     return ids[0]
 
 
-def score(session: Session, evaluation_id: str, model: str, value: float) -> None:
-    """Finish a queued evaluation with a score."""
+def score(
+    session: Session,
+    evaluation_id: str,
+    model: str,
+    value: float,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Finish a queued evaluation with a score; ``settings`` take the place of published ones."""
     found = evaluations.get_evaluation(session, evaluation_id)
     about = {"key": found.id, "model": {"ref": model}, "data": found.task, "settings": {}}
     evaluations.note_prepared(session, found.id, about)
     jobs.set_status(session, found.id, "running")
     result = _task_result(found, value)
+    result = replace(result, settings=replace(result.settings, **(settings or {})))
     evaluations.set_figures(session, found.id, result.to_json())
 
 

@@ -21,6 +21,7 @@ MEMBERS = st.lists(
         st.booleans(),
         st.booleans(),
         st.lists(ANY, max_size=2).map(tuple),
+        st.booleans(),
     ),
     min_size=1,
     max_size=4,
@@ -104,6 +105,7 @@ TEACHER = MemberState(None, ("succeeded",))
 TAUGHT = MemberState(
     "succeeded", ("succeeded",), is_taught=True, task_distillations=("succeeded", "cancelled")
 )
+WAITING = replace(TAUGHT, task_distillations=(), waits=True)
 OPEN_ONE: tuple[SearchStatus, ...] = ("succeeded", "queued")
 RESTING: tuple[SearchStatus, ...] = ("succeeded", "paused")
 FAILED: tuple[SearchStatus, ...] = ("succeeded", "failed")
@@ -171,6 +173,14 @@ FAILED: tuple[SearchStatus, ...] = ("succeeded", "failed")
         ),
         (
             PipelineState("running", "succeeded", (replace(TAUGHT, task_distillations=FAILED),)),
+            Step("failed", "evaluation"),
+        ),
+        (  # its teacher is still to choose how to learn
+            PipelineState("running", "succeeded", (MemberState(None, OPEN_ONE), WAITING)),
+            Step("running", "evaluation"),
+        ),
+        (  # it could not, and is to be told so rather than be replaced by what is published
+            PipelineState("running", "succeeded", (MemberState(None, FAILED), WAITING)),
             Step("failed", "evaluation"),
         ),
         (PipelineState("running", "succeeded", (TAUGHT,)), Step("succeeded", "done")),

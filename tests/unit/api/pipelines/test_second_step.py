@@ -72,6 +72,15 @@ def end_scores(database: Database, pipeline_id: str) -> PipelineRecord:
     return move_on(database, pipeline_id)
 
 
+def end_scores_but(database: Database, pipeline_id: str, left: str) -> PipelineRecord:
+    for member in members_of(database, pipeline_id):
+        for one in member.evaluations:
+            if one.id != left:
+                with database.write() as session:
+                    demo_data.score(session, one.id, one.model, 0.9)
+    return move_on(database, pipeline_id)
+
+
 def end_steps(database: Database, pipeline_id: str, failing: str | None = None) -> PipelineRecord:
     """End the distillations for tasks that are queued; that of a task fails."""
     for one in steps_of(database, pipeline_id):
@@ -154,6 +163,69 @@ def test_the_teacher_and_the_student_learn_as_the_evaluation_has_it(database: Da
     assert (spec.data_dir, spec.max_length, spec.threads, spec.device) == ("/data", 64, 2, "cpu")
     assert (spec.seeds, spec.max_steps, spec.learning_rate) == ((3,), 40, None)
     assert (spec.teacher.max_steps, spec.teacher.learning_rate) == (40, 1e-4)
+
+
+def score_teacher(
+    database: Database, pipeline_id: str, settings: dict[str, Any], tasks: set[str] | None = None
+) -> PipelineRecord:
+    """End the teacher's evaluations that are queued, all of them or those on some tasks."""
+    (teacher,) = [one for one in members_of(database, pipeline_id) if one.role == "teacher"]
+    for one in teacher.evaluations:
+        if one.status == "queued" and (tasks is None or one.task in tasks):
+            with database.write() as session:
+                demo_data.score(session, one.id, one.model, 0.9, settings)
+    return move_on(database, pipeline_id)
+
+
+GRID = {"suite": "glue", "tasks": ["RTE", "SST-2"], "grid": {}, "seeds": 1, "batch_size": 24}
+
+
+def test_the_teacher_learns_as_the_grid_of_the_evaluation_chose(database: Database) -> None:
+    record = begun(database, choose=1, evaluation=GRID)
+    end_students(database, record.id)
+    assert steps_of(database, record.id) == []  # though the student is there
+    score_teacher(database, record.id, {"learning_rate": 3e-4, "epochs": 7.0}, {"RTE"})
+    assert steps_of(database, record.id) == []
+    score_teacher(database, record.id, {"learning_rate": 2e-5, "epochs": 4.0})
+    found = {
+        one.task: TaskDistillationSpec.read(dict(one.spec), "the step").teacher
+        for one in steps_of(database, record.id)
+    }
+    assert (found["RTE"].learning_rate, found["RTE"].epochs) == (3e-4, 7.0)
+    assert (found["SST-2"].learning_rate, found["SST-2"].epochs) == (2e-5, 4.0)
+    assert {teacher.batch_size for teacher in found.values()} == {24}
+
+
+def test_a_teacher_whose_grid_has_failed_is_waited_for(
+    client: TestClient, database: Database
+) -> None:
+    record = begun(database, choose=1, evaluation=GRID)
+    end_students(database, record.id)
+    with database.write() as session:
+        (teacher,) = [one for one in members_of(database, record.id) if one.role == "teacher"]
+        jobs.set_status(session, teacher.evaluations[0].id, "running")
+        jobs.set_status(session, teacher.evaluations[0].id, "failed", "all trials diverged")
+    failed = end_scores_but(database, record.id, teacher.evaluations[0].id)
+    assert (failed.status, steps_of(database, record.id)) == ("failed", [])
+    client.patch(f"{PIPELINES}/taught", json={"action": "resume"})
+    score_teacher(database, record.id, {"learning_rate": 3e-4, "epochs": 7.0})
+    assert len(steps_of(database, record.id)) == 2
+
+
+@pytest.mark.parametrize("why", ["cancelled", "not asked for"])
+def test_a_teacher_that_is_not_scored_learns_as_published(database: Database, why: str) -> None:
+    record = begun(database, choose=1, evaluation=GRID | {"teacher": why == "cancelled"})
+    if why == "cancelled":
+        move_on(database, record.id)
+        with database.write() as session:
+            (teacher,) = [one for one in members_of(database, record.id) if one.role == "teacher"]
+            for one in teacher.evaluations:
+                jobs.set_status(session, one.id, "cancelled")
+    end_students(database, record.id)
+    for step in steps_of(database, record.id):
+        spec = TaskDistillationSpec.read(dict(step.spec), "the step")
+        assert (spec.teacher.learning_rate, spec.teacher.epochs) == (None, None)
+    assert len(steps_of(database, record.id)) == 2
 
 
 def test_both_steps_are_scored_by_what_evaluations_report(
