@@ -3,193 +3,30 @@
     python benchmarks/task_page.py --data-dir ./glue \
         --results docs/results/task_specific_runs.jsonl --output docs/results/task_specific
 
-Every difference is between runs of the same seeds and of the same examples. Its interval has both
-in it: which examples there are (drawn anew), and how the seeds turned out (Student's t).
+How methods are compared is in ``task_comparison.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from quality_page import DRAWS, interval
 from study_files import JsonLines, publish
+from task_comparison import AGAINST, Difference, Looked, Runs, difference, looked_at
 from task_study import PARTS, TEACHER_EPOCHS, TEACHER_RATE, Part, trials_of
 
 from kdnas.evaluation.data.loading import load_task
-from kdnas.evaluation.scoring.tally import Tally, average, tally
 from kdnas.evaluation.tasks.examples import TextExample
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import METRIC_NAMES
 from kdnas.taskspecific.grid import GRID_SEED, TaskPoint, TaskTrial, best_task_trial
-
-Floats = NDArray[np.float64]
-AGAINST: Final = "vanilla-kd"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper predicts.
-
-    Attributes:
-        better: the method that is to be ahead.
-        worse: of this one.
-        source: where it says so.
-        parts: where that can be looked at here.
-        published: task → the difference that it prints, in points, where it prints one.
-    """
-
-    better: str
-    worse: str
-    source: str
-    parts: tuple[str, ...]
-    published: dict[str, float]
-
-
-TRANSFORMERS: Final = ("RTE", "CoLA", "STS-B")
-SEQUENCES: Final = ("bilstm", "gated-cnn")
-_TABLE_2: Final = (
-    ("vanilla-kd", "none", (3.6, -1.8, 0.2)),
-    ("universal-kd-il", "vanilla-kd", (2.6, 5.0, 0.4)),
-    ("universal-kd-il", "pkd", (2.2, 2.1, 0.6)),
-    ("universal-kd-il", "mhkd", (1.5, 1.4, 0.4)),
-    ("universal-kd-il", "alp-kd", (0.7, 1.1, 0.3)),
-)
-_TABLE_4: Final = (
-    ("dih", "takd", (0.8, 0.3, -0.3)),
-    ("annealing-kd", "takd", (1.8, 0.5, 0.0)),
-    ("annealing-kd", "dih", (1.0, 0.2, 0.3)),
-    ("universal-kd-cg", "vanilla-kd", (2.9, 2.0, 1.0)),
-    ("universal-kd-cg", "annealing-kd", (0.4, 1.3, 0.9)),
-    ("universal-kd-cg", "dih", (1.4, 1.5, 1.2)),
-)
-
-
-def _claims(rows: Any, source: str) -> list[Claim]:
-    return [
-        Claim(better, worse, source, TRANSFORMERS, dict(zip(TRANSFORMERS, printed, strict=True)))
-        for better, worse, printed in rows
-    ]
-
-
-CLAIMS: Final = (
-    *_claims(_TABLE_2, "Table 2"),
-    *_claims(_TABLE_4, "Table 4"),
-    Claim("universal-kd-cg", "universal-kd-weighted", "Table 6", TRANSFORMERS, {"RTE": 1.4}),
-    Claim("universal-kd-weighted", "dih", "Table 6", TRANSFORMERS, {"RTE": 0.0}),
-    Claim("vanilla-kd", "none", "Table 5", SEQUENCES, {"bilstm": -0.4, "gated-cnn": 0.8}),
-    Claim("universal-kd-ca", "vanilla-kd", "Table 5", SEQUENCES, {"bilstm": 0.8, "gated-cnn": 0.2}),
-)
-"""Differences of the paper are those of its tables' rows for the same task, on development sets:
-12-layer BERT to 4 layers (Table 2), RoBERTa-large to 6 (Tables 4 and 6), BERT to the two others
-(Table 5, SST-2). Of takd beside vanilla-kd the paper says that they are alike (§5.4), which no
-interval can show."""
-
-
-class Runs:
-    """The runs of a part.
-
-    Args:
-        part: of the study.
-        rows: of it.
-        truth: labels of the examples that are reported, in order.
-    """
-
-    def __init__(
-        self, part: Part, rows: list[dict[str, Any]], truth: Sequence[str | float | None]
-    ) -> None:
-        self.part, self.truth = part, truth
-        self.by_method = {
-            method: {row["seed"]: row for row in rows if row["method"] == method}
-            for method in part.methods
-        }
-        self.metric = str(rows[0]["metric"])
-        # The same draws for all that is scored on the same examples, and others for other tasks.
-        self._often = np.random.default_rng(list(part.task.encode())).multinomial(
-            len(truth), np.full(len(truth), 1 / len(truth)), DRAWS
-        )
-
-    def scores(self, method: str, seeds: Sequence[int]) -> list[float]:
-        """Scores of a method's runs."""
-        return [float(self.by_method[method][seed]["main"]) for seed in seeds]
-
-    def seeds(self, method: str) -> list[int]:
-        """Seeds that it has."""
-        return sorted(self.by_method[method])
-
-    def drawn(self, method: str, seeds: Sequence[int]) -> Floats:
-        """Mean score over seeds, on examples drawn anew: (DRAWS,)."""
-        runs = average([self._tally(method, seed) for seed in seeds])
-        return runs.measure(self._often @ runs.parts)
-
-    def _tally(self, method: str, seed: int) -> Tally:
-        (said,) = self.by_method[method][seed]["predictions"].values()
-        return tally(self.metric, said, self.truth)
-
-    def mean(self, method: str) -> tuple[float, float, float]:
-        """A method's mean in per cent with its interval."""
-        seeds = self.seeds(method)
-        scores = self.scores(method, seeds)
-        centre = statistics.fmean(scores)
-        return 100 * centre, *interval(centre, self.drawn(method, seeds), scores)
-
-    def paired(self, method: str, other: Runs, second: str) -> list[int]:
-        """Seeds that both have, taught by the same teacher."""
-        mine, theirs = self.by_method.get(method, {}), other.by_method.get(second, {})
-        return sorted(
-            seed
-            for seed in set(mine) & set(theirs)
-            if mine[seed]["teacher"]["fingerprint"] == theirs[seed]["teacher"]["fingerprint"]
-        )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How much better one is than another, paired by seed and by example.
-
-    Attributes:
-        draws: of the difference, on examples drawn anew: (DRAWS,).
-        seeds: difference of the scores, a seed each.
-    """
-
-    draws: Floats
-    seeds: tuple[float, ...]
-
-    @property
-    def points(self) -> tuple[float, float, float]:
-        """The mean with its interval."""
-        centre = statistics.fmean(self.seeds)
-        return 100 * centre, *interval(centre, self.draws, self.seeds)
-
-    def __str__(self) -> str:
-        return "{:+.1f} ({:+.1f} to {:+.1f})".format(*self.points)
-
-
-def difference(first: Runs, method: str, second: Runs, other: str) -> Difference | None:
-    """Compare two methods on the seeds that both have; None if there is none.
-
-    Args:
-        first: runs of the one.
-        method: its name.
-        second: runs of the other, on the same examples.
-        other: its name.
-    """
-    seeds = first.paired(method, second, other)
-    if not seeds:
-        return None
-    pairs = zip(first.scores(method, seeds), second.scores(other, seeds), strict=True)
-    return Difference(
-        first.drawn(method, seeds) - second.drawn(other, seeds),
-        tuple(one - two for one, two in pairs),
-    )
 
 
 @cache
@@ -234,74 +71,6 @@ def shown(found: Difference | None) -> str:
     return "" if found is None else str(found)
 
 
-@dataclass(frozen=True)
-class Looked:
-    """What is found of a claim in a part, or in all of them.
-
-    Attributes:
-        claim: of the paper.
-        where: names of the parts.
-        found: the difference in each.
-    """
-
-    claim: Claim
-    where: tuple[str, ...]
-    found: tuple[Difference, ...]
-
-    @property
-    def points(self) -> tuple[float, float, float]:
-        """The difference, or the mean over parts, with its interval.
-
-        What the examples have in it is drawn for all parts together, since some share them; what
-        the seeds have adds up as variances do.
-        """
-        centre = statistics.fmean(statistics.fmean(one.seeds) for one in self.found)
-        draws = np.mean([one.draws for one in self.found], axis=0)
-        scaled = ([d / len(self.found) for d in one.seeds] for one in self.found)
-        return 100 * centre, *interval(centre, draws, *scaled)
-
-    @property
-    def fewest(self) -> int:
-        """Seeds of the part that has the fewest."""
-        return min(len(one.seeds) for one in self.found)
-
-    @property
-    def printed(self) -> float | None:
-        """The paper's difference."""
-        known = [self.claim.published.get(part) for part in self.where]
-        return statistics.fmean(k for k in known if k is not None) if None not in known else None
-
-    @property
-    def verdict(self) -> str:
-        """Whether the interval is on the side of 0 on which the paper's difference is.
-
-        Of one seed no interval says how other seeds would turn out.
-        """
-        _, low, high = self.points
-        if self.fewest < 2:
-            return "one seed"
-        if low <= 0 <= high:
-            return "not decided"
-        as_printed = low > 0 if (self.printed or 0.0) >= 0 else high < 0
-        return "holds" if as_printed else "the reverse"
-
-
-def looked_at(parts: dict[str, Runs]) -> list[Looked]:
-    """Each claim of the paper in each part that has runs, and over all of its parts."""
-    looked = []
-    for claim in CLAIMS:
-        known = {
-            name: one
-            for name in claim.parts
-            if name in parts
-            and (one := difference(parts[name], claim.better, parts[name], claim.worse))
-        }
-        looked += [Looked(claim, (name,), (one,)) for name, one in known.items()]
-        if len(known) == len(claim.parts):
-            looked.append(Looked(claim, tuple(known), tuple(known.values())))
-    return looked
-
-
 def claim_table(looked: Sequence[Looked]) -> list[str]:
     """What the paper predicts, and what is here."""
     lines = [
@@ -342,7 +111,7 @@ def summary(looked: Sequence[Looked]) -> str:
 
 
 def teacher_lines(runs: Runs) -> list[str]:
-    """The teacher and its pseudo-classifiers; several teachers where machines differed."""
+    """The teacher and its pseudo-classifiers; another on each machine."""
     rows = [row for rows in runs.by_method.values() for row in rows.values()]
     lines = []
     for fingerprint in dict.fromkeys(row["teacher"]["fingerprint"] for row in rows):
@@ -354,6 +123,13 @@ def teacher_lines(runs: Runs) -> list[str]:
             f"on {layers}."
         )
     return lines
+
+
+def formats(rows: Sequence[dict[str, Any]]) -> str:
+    """In what number formats runs have learned, and on what."""
+    counts = Counter((row["settings"]["dtype"], row["machine"]) for row in rows)
+    said = (f"{dtype} on {machine} ({count} runs)" for (dtype, machine), count in counts.items())
+    return "Computed in " + ", ".join(said)
 
 
 def beside_lines(parts: dict[str, Runs], name: str, beside: str, what: str) -> list[str]:
@@ -466,7 +242,6 @@ def page(
     planned = sum(part.seeds * len(part.methods) for part in PARTS)
     steps = sum(row["steps"] for row in all_rows)
     looked = looked_at(parts)
-    first = all_rows[0]
     epochs = ", ".join(f"{count} ({task})" for task, count in TEACHER_EPOCHS.items())
     lines = [
         "# Distillation for one task: what each method is worth",
@@ -476,14 +251,15 @@ def page(
         "are in per cent, on the development part; epochs (and of `RTE-grid` batch size, rate and "
         "β) are chosen on a held-out tenth of the training part, and nothing else is chosen. "
         "Intervals (95 %) hold for other examples and, of more than one seed, for other seeds; not "
-        "for another teacher, other pseudo-classifiers or another tenth, of which there is one "
-        "each. Differences are between runs of the same seeds on the same examples.",
+        "for another held-out tenth, of which there is one, or another teacher: there is one a "
+        "machine that the study ran on. Differences are between runs of the same seed and teacher "
+        "on the same examples.",
         "",
         "The teacher is `minilm` (6 layers, 384 wide), fine-tuned with a rate of "
         f"{TEACHER_RATE:g}, for {epochs} epochs; the student its first 3 layers. The paper's "
         "teachers have 12 and 24 layers and are many times larger, and its students have learned "
         "for 20 + 10 epochs with settings of a grid; here it is fewer, with those published but in "
-        f"`RTE-grid` (Tables 7 and 9). Format {first['settings']['dtype']}, {first['machine']}.",
+        f"`RTE-grid` (Tables 7 and 9). {formats(all_rows)}.",
         "",
         "## What the paper predicts",
         "",
