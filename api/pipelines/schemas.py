@@ -88,6 +88,10 @@ class SecondStepShape(Shape):
     done: int | None
     total: int | None
     score: float | None = Field(description="Mean of the runs that are done, a fraction.")
+    metric: str | None = Field(
+        description="Of the score: the one that distillations for a task go by. Evaluations, and "
+        "the report of the pipeline, may go by another: of MRPC and QQP by F1."
+    )
     error: str | None
 
 

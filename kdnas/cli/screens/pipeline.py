@@ -206,7 +206,11 @@ def _taught(steps: Sequence[Mapping[str, Any]]) -> str:
     return (
         ", ".join(
             f"{step['task']} "
-            + (step["status"] if step["score"] is None else f"{100 * step['score']:.1f}")
+            + (
+                step["status"]
+                if step["score"] is None
+                else f"{100 * step['score']:.1f} {step['metric']}"
+            )
             for step in steps
         )
         or "-"

@@ -28,7 +28,7 @@ _SCORE: Final = ("id", "suite", "task", "seed", "status", "done", "total", "erro
 """What a member tells of each of its evaluations, besides the score."""
 
 _STEP: Final = ("id", "name", "task", "status", "done", "total", "error")
-"""What a member tells of each distillation for a task, besides method and score."""
+"""What a member tells of each distillation for a task, besides method, score and metric."""
 
 Found = aliased(Job, flat=True)
 
@@ -140,8 +140,9 @@ def _steps(session: Session, pipeline_id: str) -> dict[str | None, list[Row]]:
     found: dict[str | None, list[Row]] = defaultdict(list)
     for row in rows:
         step = {name: getattr(row, name) for name in _STEP}
-        method = row.requested["methods"][0]
-        found[row.student].append({**step, "method": method, "score": scores.get(row.id)})
+        step["method"] = row.requested["methods"][0]
+        step["metric"] = None if row.facts is None else row.facts["metric"]
+        found[row.student].append({**step, "score": scores.get(row.id)})
     return found
 
 

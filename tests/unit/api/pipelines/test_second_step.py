@@ -138,6 +138,7 @@ def test_what_the_search_chose_is_distilled_for_each_task(
     assert found[0]["method"] == "universal-kd-il"
     runs = [task_run("universal-kd-il", seed).main or 0.0 for seed in (0, 1)]
     assert found[0]["score"] == pytest.approx(sum(runs) / 2)
+    assert found[0]["metric"] == "accuracy"
     listed = client.get(PIPELINES).json()["items"]
     assert listed[0]["num_task_distillations"] == 6
     again = client.get("/api/v1/task-distillations", params={"student": first.student}).json()

@@ -100,10 +100,10 @@ function distillation(made) {
 
 /** The distillations of a student, a task each: how far it is, then its score. */
 function secondSteps(steps) {
-  return steps.map(({ id, name, task, status, done, total, score: mean, error }) =>
+  return steps.map(({ id, name, task, status, done, total, score: mean, metric, error }) =>
     el(
       "div",
-      { title: error },
+      { title: error ?? metric },
       el("a", { href: `/task-distillations/${id}` }, task), " ",
       status === "succeeded" && mean != null ? fixed(100 * mean, 1) : chip(status),
       status === "running" && total ? bar(done / total, `Progress of ${name}`, true) : null,
