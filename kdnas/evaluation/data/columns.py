@@ -1,93 +1,347 @@
-"""Words and tags in columns, as CoNLL's shared tasks keep them, and schemes of span tags."""
+"""Words and tags in columns, as CoNLL's shared tasks keep them: which column is what is found out.
+
+People's files have columns of numbers before the words, parts of speech and chunks between, a
+second layer of tags behind, and comments. What a column is, is told by what is in it, and never by
+its place alone; where that leaves a choice, it is refused rather than made.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.tables import read_text
+from kdnas.evaluation.data.tag_schemes import TagScheme, is_marked, scheme_of
 from kdnas.evaluation.tasks.examples import TaggedExample
+from kdnas.evaluation.tasks.task import ColumnChoice
 from kdnas.reach import ANYWHERE, Reach
 
-DOCUMENT_MARK = "-DOCSTART-"
-_COMMENT = re.compile(r"#\s+(id\b|sent_id\b|text\b|newdoc\b|newpar\b|global\.columns\b|doc\b)")
-_SPAN_TAG = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
+DOCUMENT_MARK: Final = "-DOCSTART-"
+MOST_WORDS: Final = 2000
+"""Of a file's only sentence; more are sentences with nothing between them."""
+NEARLY: Final = 0.8
+"""Share of a column's cells that are tags, from which on the others are mistakes."""
+_COMMENT = re.compile(r"#\s*(id\b|sent_id\b|text\b|newdoc\b|newpar\b|doc\b|[\w.:-]+\s*=\s)")
+_NUMBER = re.compile(r"\d+")
+_JOINED = re.compile(r"\d+[-.]\d+")
+"""CoNLL-U's numbers of tokens that are several words, and of words that are not written."""
+_LANGUAGE = re.compile(r"([a-z]{2,3}(?:-[a-z]+)?):")
+_WORD_NAMES = frozenset({"word", "words", "token", "tokens", "form"})
+_TAG_NAMES = frozenset({"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob"})
+_ENGLISH_CHUNKS = "NP, VP, PP, ADVP, ADJP, SBAR, PRT, INTJ, CONJP, LST, UCP"
+_GERMAN_CHUNKS = "NC, VC, PC, NX, VX, PX"
+_CHUNKS = frozenset(f"{_ENGLISH_CHUNKS}, {_GERMAN_CHUNKS}".split(", "))
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadColumns:
+    """The sentences of a file.
+
+    Attributes:
+        examples: of them.
+        word: column of the words, from 1 on.
+        tag: column of the tags.
+        about: how the file was understood, in words.
+        notes: what was left out or chosen.
+    """
+
+    examples: list[TaggedExample]
+    word: int
+    tag: int
+    about: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    number: int
+    cells: tuple[str, ...]
 
 
 def read_columns(
-    path: Path, language: str | None = None, reach: Reach = ANYWHERE
-) -> list[TaggedExample] | None:
-    """Read sentences: a word a line, its tag in the last column, blank lines between sentences.
+    path: Path,
+    language: str | None = None,
+    reach: Reach = ANYWHERE,
+    choice: ColumnChoice = ColumnChoice(),
+) -> ReadColumns | None:
+    """Read sentences: a word a line, blank lines between sentences.
 
-    Columns are parted by tabs, or else by blanks; those between the first and the last are left
-    out, as are document marks and comments. Tags become IOB2. A prefix ``en:`` before every word,
-    as in the files of WikiANN, is taken off.
+    Columns are parted by tabs, or else by blanks. The tags are in the column that holds tags of
+    spans; of several that is not one of chunks, and the outer ones of nested spans. Tags become
+    IOB2. Document marks, comments, and numbers of words are left out. A prefix ``en:`` before every
+    word, as in the files of WikiANN, is taken off.
+
+    Args:
+        path: of the file.
+        language: that it is in, where its name says so.
+        reach: how it is opened.
+        choice: columns to take, whatever is in them.
 
     Returns:
-        The sentences, or None where the file has words without tags.
+        None where the file has words without tags.
 
     Raises:
         RequestError: the file is out of reach.
-        TaskDataError: there is no sentence, or only some lines have a tag.
+        TaskDataError: there is no sentence, only some lines have a tag, or it is not clear which
+            column holds the tags; names file, line and option.
     """
-    sentences: list[list[tuple[str, str | None]]] = [[]]
-    bare: int | None = None
-    tagged = False
-    for number, line in enumerate(read_text(path, reach).split("\n"), 1):
-        if not line.strip():
-            sentences.append([])
-            continue
-        if line.startswith(DOCUMENT_MARK) or _is_comment(line, sentences[-1]):
-            continue
-        cells = line.split("\t") if "\t" in line else line.split()
-        word, tag = cells[0].strip(), cells[-1].strip() if len(cells) > 1 else None
-        tagged, bare = tagged or tag is not None, bare or (number if tag is None else None)
-        sentences[-1].append((word, tag))
-    sentences = [sentence for sentence in sentences if sentence]
-    if not sentences:
-        raise TaskDataError(f"{path} holds no sentence; write a word and its tag a line")
-    if not tagged:
-        return None
-    if bare is not None:
-        raise TaskDataError(f"{path}, line {bare} has no tag; write a word and its tag a line")
-    prefix = f"{language}:"
-    if language and all(word.startswith(prefix) for words in sentences for word, _ in words):
-        sentences = [[(w.removeprefix(prefix), t) for w, t in words] for words in sentences]
-    return [
-        TaggedExample(str(n), tuple(w for w, _ in words), to_iob2([t or "O" for _, t in words]))
-        for n, words in enumerate(sentences)
-    ]
+    return _File(path, read_text(path, reach)).read(language, choice)
 
 
-def is_span_scheme(tags: Iterable[str]) -> bool:
-    """True if the tags mark spans (``O``, ``B-PER`` …), False if they are one a word, as in POS."""
-    return all(tag == "O" or _SPAN_TAG.fullmatch(tag) for tag in tags)
+class _File:
+    """A file of columns.
 
-
-def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Write the spans of IOB1, IOB2, IOBES or BILOU tags in IOB2; other tags stay as they are.
-
-    A span begins at B, S or U, and where an inside tag does not go on with the type before it.
+    Args:
+        path: for messages.
+        text: of it.
     """
-    if not is_span_scheme(tags):
-        return tuple(tags)
-    changed: list[str] = []
-    open_type: str | None = None
-    for tag in tags:
-        match = _SPAN_TAG.fullmatch(tag)
-        if match is None:
-            changed.append(tag)
-            open_type = None
-            continue
-        position, kind = match.groups()
-        begins = position in "BSU" or open_type != kind
-        changed.append(f"{'B' if begins else 'I'}-{kind}")
-        open_type = None if position in "ESLU" else kind
-    return tuple(changed)
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1)]
+        written = [line for _, line in lines if line.strip()]
+        # Only blanks and tabs part words: others, as those in numbers of French, belong to them.
+        self.tabs = 2 * sum("\t" in line for line in written) > len(written)
+        self.sentences = list(self._sentences(lines))
+        if not self.sentences:
+            raise TaskDataError(f"{path} holds no sentence; write a word and its tag a line")
+        self._take_header()
+        self.has_numbers = self._leave_numbers()
+        self.width = min(len(row.cells) for row in self.rows())
+        self.widest = max(len(row.cells) for row in self.rows())
+
+    def _sentences(self, lines: Sequence[tuple[int, str]]) -> Iterator[list[_Row]]:
+        """Rows of words between blank lines, without comments."""
+        sentence: list[_Row] = []
+        found: list[list[_Row]] = []
+        for number, line in [*lines, (0, "")]:
+            if not line.strip(" \t"):
+                if sentence:
+                    found.append(sentence)
+                sentence = []
+                continue
+            if line.startswith(DOCUMENT_MARK) or (not sentence and _COMMENT.match(line)):
+                continue
+            row = _Row(number, self._cells(line))
+            if not any(row.cells):
+                continue
+            sentence.append(row)
+        yield from self._without_comments(found)
+
+    def _without_comments(self, sentences: list[list[_Row]]) -> Iterator[list[_Row]]:
+        """Leave out first lines of sentences that begin with ``#`` and are no words.
+
+        A word may begin with it, too: such a line is one if it is built as the others are.
+        """
+        sure = [
+            row
+            for sentence in sentences
+            for place, row in enumerate(sentence)
+            if place or not row.cells[0].startswith("#")
+        ]
+        numbered = bool(sure) and _are_numbers([row.cells[0] for row in sure])
+        shapes = {len(row.cells) for row in sure}
+        last = {row.cells[-1] for row in sure}
+
+        def is_comment(row: _Row) -> bool:
+            if not row.cells[0].startswith("#"):
+                return False
+            *_, end = row.cells
+            tagged = end in last or any(map(is_marked, row.cells[1:])) or len(row.cells) == 1
+            return numbered or (bool(sure) and not (tagged and len(row.cells) in shapes))
+
+        for sentence in sentences:
+            start = 0
+            while start < len(sentence) and is_comment(sentence[start]):
+                start += 1
+            if sentence[start:]:
+                yield sentence[start:]
+
+    def _cells(self, line: str) -> tuple[str, ...]:
+        cells = line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
+        return tuple(cell.strip() for cell in cells)
+
+    def rows(self) -> Iterator[_Row]:
+        """All rows, in order."""
+        for sentence in self.sentences:
+            yield from sentence
+
+    def _take_header(self) -> None:
+        """Leave out a first line that names columns."""
+        first = self.sentences[0][0]
+        names = {cell.lower() for cell in first.cells}
+        if names & _WORD_NAMES and names & _TAG_NAMES:
+            self.notes.append(f"line {first.number} of {self.path.name} is a header, and left out")
+            self.sentences[0] = self.sentences[0][1:]
+            self.sentences = [sentence for sentence in self.sentences if sentence]
+            if not self.sentences:
+                raise TaskDataError(f"{self.path} holds no sentence below its header")
+
+    def _leave_numbers(self) -> bool:
+        """Say whether the first column numbers the words; rows that are no words are left out."""
+        if min(len(row.cells) for row in self.rows()) < 2:
+            return False
+        if not _are_numbers([row.cells[0] for row in self.rows()]):
+            return False
+        kept = [[r for r in s if _NUMBER.fullmatch(r.cells[0])] for s in self.sentences]
+        self.sentences = [sentence for sentence in kept if sentence]
+        return True
+
+    def column(self, place: int) -> list[str]:
+        """The cells of a column, counted from 0; a negative one from the end."""
+        return [row.cells[place] for row in self.rows()]
+
+    def read(self, language: str | None, choice: ColumnChoice) -> ReadColumns | None:
+        """Find the columns, and make examples of them."""
+        for name, wanted in (("word", choice.word), ("tag", choice.tag)):
+            if wanted is not None and wanted > self.widest:
+                raise TaskDataError(
+                    f"{self.path} has {self.widest} columns, not {wanted}; give another "
+                    f"--{name}-column"
+                )
+        first = 1 if self.has_numbers else 0
+        if choice.tag is None and choice.word is None and self.widest == first + 1:
+            return None
+        tag = self._tag_column(first) if choice.tag is None else choice.tag - 1
+        word = self._word_column(first, tag) if choice.word is None else choice.word - 1
+        if word == tag:
+            raise TaskDataError(
+                f"{self.path}: words and tags cannot both be in column {tag + 1}; give another "
+                "--word-column or --tag-column"
+            )
+        self._check(max(word, tag))
+        tags = self.column(tag)
+        scheme = scheme_of(set(tags))
+        words = self._words(word, language)
+        examples, done = [], 0
+        for number, sentence in enumerate(self.sentences):
+            end = done + len(sentence)
+            own = tuple(tags[done:end]) if scheme is None else scheme.to_iob2(tags[done:end])
+            examples.append(TaggedExample(str(number), tuple(words[done:end]), own))
+            done = end
+        if len(examples) == 1 and done > MOST_WORDS:
+            raise TaskDataError(
+                f"{self.path} holds one sentence of {done} words; part sentences by blank lines"
+            )
+        return ReadColumns(
+            examples, word + 1, tag + 1, self._about(word, tag, scheme), tuple(self.notes)
+        )
+
+    def _about(self, word: int, tag: int, scheme: TagScheme | None) -> str:
+        parted = "tabs" if self.tabs else "blanks"
+        kind = "a tag a word" if scheme is None else scheme.name
+        return (
+            f"words in column {word + 1}, tags in column {tag + 1} ({kind}) of {self.width}, "
+            f"parted by {parted}"
+        )
+
+    def _check(self, last: int) -> None:
+        for row in self.rows():
+            if len(row.cells) <= last or not row.cells[last]:
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has no tag: it has {len(row.cells)} "
+                    f"column{'' if len(row.cells) == 1 else 's'}, and {last + 1} are needed; write "
+                    "a word and its tag a line"
+                )
+
+    def _words(self, place: int, language: str | None) -> list[str]:
+        """The words, without the language that a prefix of all of them names."""
+        words = self.column(place)
+        found = _LANGUAGE.match(words[0])
+        prefix = f"{language}:" if language else found and found[0]
+        if prefix and len(words) > 1 and all(word.startswith(prefix) for word in words):
+            self.notes.append(f"{prefix!r} was taken off all words of {self.path.name}")
+            return [word.removeprefix(prefix) for word in words]
+        return words
+
+    def _word_column(self, first: int, tag: int) -> int:
+        return first if tag != first else first + 1
+
+    def _tag_column(self, first: int) -> int:
+        """Find the column of the tags, from 0 on."""
+        places = range(first, self.width)
+        if self.width == first + 1:  # some lines have words alone
+            bare = next(row for row in self.rows() if len(row.cells) == self.width)
+            raise TaskDataError(
+                f"{self.path}, line {bare.number} has no tag; write a word and its tag a line"
+            )
+        columns = {place: self.column(place) for place in places}
+        marked = [place for place in places if all(map(is_marked, columns[place]))]
+        spans = [place for place in marked if set(columns[place]) - {"O"}]
+        without_chunks = [p for p in spans if not _types(columns[p]) <= _CHUNKS]
+        spans = without_chunks or spans
+        if len(spans) == 1:
+            return spans[0]
+        if spans:
+            return self._outer(spans, columns)
+        self._refuse_mistakes(columns)
+        if marked:  # no word is in a span
+            return marked[-1]
+        schemes = {p: scheme_of(set(columns[p])) for p in places if p != first}
+        inside = [place for place, scheme in schemes.items() if scheme is not None]
+        if len(inside) == 1:
+            return inside[0]
+        if not inside and self.width == first + 2 == self.widest:
+            return first + 1  # a tag a word, such as a part of speech
+        raise self._unclear(inside, columns)
+
+    def _outer(self, spans: list[int], columns: dict[int, list[str]]) -> int:
+        """Of nested spans the outer ones, which hold all the others."""
+        outer, *others = spans
+        for place in others:
+            pairs = zip(columns[outer], columns[place], strict=True)
+            if any(tag == "O" and other != "O" for tag, other in pairs):
+                raise self._unclear(spans, columns)
+        listed = " and ".join(str(place + 1) for place in spans)
+        self.notes.append(
+            f"columns {listed} of {self.path.name} hold tags, the latter within spans of the "
+            f"first; column {outer + 1} is taken (--tag-column takes another)"
+        )
+        return outer
+
+    def _refuse_mistakes(self, columns: dict[int, list[str]]) -> None:
+        """Refuse a column of tags with something else in it."""
+        for place, cells in columns.items():
+            tags = sum(map(is_marked, cells))
+            if NEARLY * len(cells) <= tags and any(is_marked(c) and c != "O" for c in cells):
+                row = next(row for row in self.rows() if not is_marked(row.cells[place]))
+                usual = next(cell for cell in cells if is_marked(cell) and cell != "O")
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has {row.cells[place]!r} in column "
+                    f"{place + 1}, where tags such as O and {usual} stand; mend it, or name "
+                    "another column with --tag-column"
+                )
+
+    def _unclear(self, places: list[int], columns: dict[int, list[str]]) -> TaskDataError:
+        held = ", ".join(
+            f"{place + 1} ({', '.join(list(dict.fromkeys(cells))[:_SHOWN])}, …)"
+            for place, cells in columns.items()
+        )
+        listed = " and ".join(str(place + 1) for place in places)
+        what = f"columns {listed} may hold the tags" if places else "no column holds tags of spans"
+        return TaskDataError(
+            f"{self.path}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
+            "with --tag-column"
+        )
 
 
-def _is_comment(line: str, sentence: Sequence[object]) -> bool:
-    """A comment stands before a sentence; a word may begin with ``#`` anywhere."""
-    return not sentence and _COMMENT.match(line) is not None
+def _types(tags: Sequence[str]) -> set[str]:
+    scheme = scheme_of(set(tags))
+    parts = map(scheme.parted, set(tags)) if scheme is not None else ()
+    return {part[1] for part in parts if part is not None}
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether cells number words: each sentence anew, or all of them."""
+    numbers = [cell for cell in cells if not _JOINED.fullmatch(cell)]
+    if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
+        return False
+    counted = [int(number) for number in numbers]
+    pairs = zip([0, *counted], counted, strict=False)
+    return all(after in {0, 1, before + 1} for before, after in pairs)

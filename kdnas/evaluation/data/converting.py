@@ -27,10 +27,14 @@ class Converted:
     Attributes:
         examples: language, or None where there is none → labelled examples.
         notes: a sentence each.
+        about: how the file was understood, in words.
+        columns: of words and tags, where it is a file of columns.
     """
 
     examples: Mapping[str | None, Sequence[Example]]
     notes: tuple[str, ...] = ()
+    about: str = ""
+    columns: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return sum(len(examples) for examples in self.examples.values())

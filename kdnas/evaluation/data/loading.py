@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.columns import is_span_scheme, read_columns
+from kdnas.evaluation.data.columns import read_columns
 from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
 from kdnas.evaluation.data.finding import Found, find_files
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import read_squad
 from kdnas.evaluation.data.tables import read_table
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaskData, TextExample
+from kdnas.evaluation.data.tag_schemes import is_span_scheme
+from kdnas.evaluation.tasks.examples import Example, Reading, SpanExample, TaskData, TextExample
 from kdnas.evaluation.tasks.registry import TASKS, TYDIQA_LANGUAGES
 from kdnas.evaluation.tasks.task import Task
 from kdnas.reach import ANYWHERE, Reach
@@ -36,13 +37,29 @@ class _Parts:
     sources: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unlabelled: list[str] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    columns: tuple[str, tuple[int, int]] | None = None
 
-    def add(self, part: str, key: str | None, read: Converted, sources: Iterable[str]) -> None:
+    def add(self, part: str, key: str | None, read: Converted, sources: Sequence[str]) -> None:
         for language, examples in read.examples.items():
             name = language or key or ""
             self.parts.setdefault(part, {}).setdefault(name, []).extend(examples)
         self.sources.setdefault(part, []).extend(sources)
         self.notes += read.notes
+        self.readings.append(Reading(", ".join(sources), part, len(read), read.about))
+        self._check_columns(", ".join(sources), read.columns)
+
+    def _check_columns(self, source: str, columns: tuple[int, int] | None) -> None:
+        """Refuse parts of which one has its words and tags in other columns than another."""
+        if columns is None:
+            return
+        self.columns = self.columns or (source, columns)
+        first, known = self.columns
+        if known != columns:
+            raise TaskDataError(
+                f"{first} has words in column {known[0]} and tags in column {known[1]}, {source} "
+                f"in {columns[0]} and {columns[1]}; name them with --word-column and --tag-column"
+            )
 
 
 def load_task(
@@ -101,6 +118,7 @@ def load_task(
         sources=tuple(dict.fromkeys(found.sources.get("train", []) + found.sources.get(name, []))),
         notes=tuple(dict.fromkeys(found.notes)),
         tuning=_tuning_part(task, found) if official and name == "test" else (),
+        readings=tuple(found.readings),
     )
 
 
@@ -119,15 +137,18 @@ def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[st
 
 
 def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
-    """Refuse labels of a user's task that cannot be what he means by them."""
-    if task.suite != OWN_SUITE or labels is None:
+    """Refuse labels that cannot be what a user means by them."""
+    if labels is None:
         return
     if task.kind == "tagging":
         if task.metrics != ("accuracy",) and not is_span_scheme(labels):
             raise TaskDataError(
                 f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
-                "no spans with B- and I-; score words with --metrics accuracy"
+                "no spans with B- and I-; score words with --suite own --kind tagging --metrics "
+                "accuracy, or name another column with --tag-column"
             )
+    elif task.suite != OWN_SUITE:
+        return
     elif len(labels) < 2:
         raise TaskDataError(
             f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "
@@ -196,8 +217,11 @@ def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
         questions = read_squad(file.path, reach)
         return None if questions is None else _checked(task, file, questions)
     if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
-        sentences = read_columns(file.path, file.key, reach)
-        return None if sentences is None else Converted({None: sentences})
+        columns = read_columns(file.path, file.key, reach, task.layout.choice)
+        if columns is None:
+            return None
+        places = (columns.word, columns.tag)
+        return Converted({None: columns.examples}, columns.notes, columns.about, places)
     table = read_table(file.path, task.layout, reach)
     if not table.labelled:
         if task.suite == OWN_SUITE and file.part != "test":

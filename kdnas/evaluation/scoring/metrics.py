@@ -14,7 +14,7 @@ from scipy import stats
 from seqeval import metrics as spans
 from sklearn import metrics
 
-from kdnas.evaluation.data.columns import is_span_scheme
+from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.scoring.answers import score_spans
 from kdnas.evaluation.tasks.task import Task
 

@@ -76,6 +76,23 @@ Example: TypeAlias = TextExample | TaggedExample | SpanExample
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """How a file, or a part of a data set, was read.
+
+    Attributes:
+        source: which.
+        part: ``train``, ``dev`` or ``test``.
+        examples: with a label, that are in it.
+        about: how it was understood, in words; empty where its layout leaves no choice.
+    """
+
+    source: str
+    part: str
+    examples: int
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskData:
     """What a task is trained on and evaluated on.
 
@@ -91,6 +108,7 @@ class TaskData:
         notes: what a reader of the scores should know, a sentence each.
         tuning: the development part where the test part is scored; ``data.splitting.for_tuning``
             holds out something else where this is empty.
+        readings: of all that was read, used or not.
     """
 
     task: Task
@@ -101,3 +119,4 @@ class TaskData:
     sources: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
     tuning: Sequence[Example] = ()
+    readings: tuple[Reading, ...] = ()

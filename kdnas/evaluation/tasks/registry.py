@@ -33,7 +33,7 @@ _GLUE = ("nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c")
 _CONVERTED = "refs/convert/parquet"
 _TABLES = (".tsv", ".txt")
 _COLUMN_FILES = (
-    *(".tsv", ".txt", ".conll", ".iob", ".iob2", ".bio", ".annotated"),
+    *(".tsv", ".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio", ".annotated"),
     *(".train", ".dev", ".test", ".testa", ".testb", ""),
 )
 _ENTAILMENT = ("entailment", "not_entailment")

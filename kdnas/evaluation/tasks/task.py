@@ -46,6 +46,14 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnChoice:
+    """Which columns of a file of words and tags to take, counted from 1; None finds it out."""
+
+    word: int | None = None
+    tag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HubPart:
     """A split of a configuration of a hub data set."""
 
@@ -89,6 +97,7 @@ class LocalLayout:
         languages: codes or names in file names → code; empty for a task in one language.
         skip: file names that belong to another task of the same folder.
         advice: what to do about a table that lacks a column, for messages.
+        choice: columns of words and tags that a user has named.
     """
 
     folders: tuple[str, ...]
@@ -99,6 +108,7 @@ class LocalLayout:
     languages: Mapping[str, str] = field(default_factory=dict)
     skip: str | None = None
     advice: str = ""
+    choice: ColumnChoice = ColumnChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +165,8 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
 _OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (("accuracy", "f1"), ("matthews", "precision", "recall")),
     "regression": (("pearson", "spearman"), ()),
@@ -178,7 +190,7 @@ def own_task(
     Args:
         name: what reports call it.
         kind: classification, regression or tagging. A tagging task keeps lists of words and tags
-            in JSON Lines or Parquet; files of CoNLL columns are the task ``NER``.
+            in JSON Lines or Parquet, or words and tags in columns.
         text: column of the text, or of the words.
         pair: column of a second text.
         label: column of the class, the number, or the tags.
@@ -207,7 +219,7 @@ def own_task(
         main_metric=chosen[0],
         layout=LocalLayout(
             (simple(name),),
-            (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"),
+            _TABLES + (_COLUMNS if kind == "tagging" else ()),
             ("train.csv", "dev.csv", "test.jsonl"),
             (Columns(text, pair, label),),
             advice="; name the columns with --text, --pair and --label, or in own of the spec",

@@ -1,3 +1,5 @@
+"""Files of words and tags as people have them; the columns are found by what is in them."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,13 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seqeval.metrics.sequence_labeling import get_entities
-from seqeval.scheme import BILOU, IOBES, Entities
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.columns import is_span_scheme, read_columns, to_iob2
-
-TYPES = st.sampled_from(["PER", "LOC"])
+from kdnas.evaluation.data.columns import ReadColumns, read_columns
+from kdnas.evaluation.tasks.task import ColumnChoice
 
 
 def written(path: Path, text: str) -> Path:
@@ -19,90 +18,183 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_columns_with_document_marks_and_extra_columns(tmp_path: Path) -> None:
-    text = (
-        "-DOCSTART- -X- -X- O\r\n\r\nEU NNP I-NP I-ORG\r\nrejects VBZ I-VP O\r\n\r\n\r\n"
-        "Peter NNP I-NP I-PER\r\nBlackburn NNP I-NP I-PER\r\n"
+def read(path: Path, text: str, **choice: int) -> ReadColumns:
+    found = read_columns(written(path / "train.conll", text), choice=ColumnChoice(**choice))
+    assert found is not None
+    return found
+
+
+def said(found: ReadColumns) -> list[list[tuple[str, str]]]:
+    return [list(zip(one.tokens, one.tags, strict=True)) for one in found.examples]
+
+
+HOUSE = [[("Anna", "B-PER"), ("saw", "O"), ("New", "B-LOC"), ("York", "I-LOC"), (".", "O")]]
+"""What each of these files says."""
+LAYOUTS = {
+    "CoNLL-2003": (
+        "-DOCSTART- -X- -X- O\n\nAnna NNP B-NP I-PER\nsaw VBD B-VP O\nNew NNP B-NP I-LOC\n"
+        "York NNP I-NP I-LOC\n. . O O\n"
+    ),
+    "CoNLL-2003 in German": (
+        "Anna Anna NE B-NC I-PER\nsaw sehen VVFIN B-VC O\nNew New NE B-NC I-LOC\n"
+        "York York NE I-NC I-LOC\n. . $. O O\n"
+    ),
+    "GermEval": (
+        "#\thttp://news [2011-01-01]\n1\tAnna\tB-PER\tO\n2\tsaw\tO\tO\n3\tNew\tB-LOC\tB-LOC\n"
+        "4\tYork\tI-LOC\tO\n5\t.\tO\tO\n"
+    ),
+    "numbers of CoNLL-U with a range": (
+        "# sent_id = 1\n# text = Anna\n1\tAnna\tB-PER\t_\tann1\n2-3\tsawn\t_\t_\tann1\n"
+        "2\tsaw\tO\t_\tann1\n3\tNew\tB-LOC\t_\tann1\n3.1\tx\t_\t_\t_\n4\tYork\tI-LOC\t_\tann1\n"
+        "5\t.\tO\t_\tann1\n"
+    ),
+    "trailing comments": "Anna B-PER\nsaw O  # sic\nNew B-LOC\nYork I-LOC\n. O\n",
+    "numbers of the whole file": "0 Anna B-PER\n1 saw O\n2 New B-LOC\n3 York I-LOC\n4 . O\n",
+    "tags first": "B-PER\tAnna\nO\tsaw\nB-LOC\tNew\nI-LOC\tYork\nO\t.\n",
+    "IO": "Anna PER\nsaw O\nNew LOC\nYork LOC\n. O\n",
+    "BILOU": "Anna\tU-PER\nsaw\tO\nNew\tB-LOC\nYork\tL-LOC\n.\tO\n",
+    "BIOES": "Anna\tS-PER\nsaw\tO\nNew\tB-LOC\nYork\tE-LOC\n.\tO\n",
+    "marks behind": "Anna\tPER-B\nsaw\tO\nNew\tLOC-B\nYork\tLOC-I\n.\tO\n",
+    "WikiANN": "en:Anna\tB-PER\nen:saw\tO\nen:New\tB-LOC\nen:York\tI-LOC\nen:.\tO\n",
+    "a header": "Token\tTag\nAnna\tB-PER\nsaw\tO\nNew\tB-LOC\nYork\tI-LOC\n.\tO\n",
+    "CR LF": "Anna B-PER\r\nsaw O\r\nNew B-LOC\r\nYork I-LOC\r\n. O\r\n\r\n",
+    "a last cell of nothing": "Anna\tB-PER\t\nsaw\tO\t\nNew\tB-LOC\t\nYork\tI-LOC\t\n.\tO\t\n",
+    "a comment before": "# made by hand\nAnna\tB-PER\nsaw\tO\nNew\tB-LOC\nYork\tI-LOC\n.\tO\n",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_people_have_is_read_for_what_it_is(tmp_path: Path, layout: str) -> None:
+    assert said(read(tmp_path, LAYOUTS[layout])) == HOUSE
+
+
+def test_how_it_was_understood_is_told(tmp_path: Path) -> None:
+    found = read(tmp_path, LAYOUTS["GermEval"])
+    assert (found.word, found.tag) == (2, 3)
+    assert found.about == "words in column 2, tags in column 3 (IOB) of 4, parted by tabs"
+    assert found.notes == (
+        "columns 3 and 4 of train.conll hold tags, the latter within spans of the first; column 3 "
+        "is taken (--tag-column takes another)",
     )
-    first, second = read_columns(written(tmp_path / "eng.train", text)) or []
-    assert (first.tokens, first.tags) == (("EU", "rejects"), ("B-ORG", "O"))
-    assert (second.tokens, second.tags) == (("Peter", "Blackburn"), ("B-PER", "I-PER"))
+    assert "line 1 of train.conll is a header, and left out" in (
+        read(tmp_path, LAYOUTS["a header"]).notes
+    )
+    assert read(tmp_path, LAYOUTS["IO"]).about == (
+        "words in column 1, tags in column 2 (IO) of 2, parted by blanks"
+    )
+
+
+def test_columns_can_be_chosen(tmp_path: Path) -> None:
+    inner = read(tmp_path, LAYOUTS["GermEval"], tag=4)
+    assert said(inner) == [
+        [("Anna", "O"), ("saw", "O"), ("New", "B-LOC"), ("York", "O"), (".", "O")]
+    ]
+    lemmas = read(tmp_path, LAYOUTS["CoNLL-2003 in German"], word=2)
+    assert lemmas.examples[0].tokens == ("Anna", "sehen", "New", "York", ".")
+    speech = read(tmp_path, LAYOUTS["CoNLL-2003"], tag=2)
+    assert speech.examples[0].tags == ("NNP", "VBD", "NNP", "NNP", ".")
+    assert "(a tag a word)" in speech.about
 
 
 def test_words_may_hold_blanks_and_begin_with_a_hash(tmp_path: Path) -> None:
-    text = "#NFL\tO\nNew York\tB-location\n\t\n# id 7 domain=en\n# _ _ O\n"
-    path = written(tmp_path / "a.conll", text.replace("# _ _ O\n", "#\tO\n"))
-    first, second = read_columns(path) or []
+    text = "#NFL\tO\nNew York\tB-location\n\t\n# id 7 domain=en\n#\tO\n"
+    first, second = read(tmp_path, text).examples
     assert first.tokens == ("#NFL", "New York")
     assert second.tokens == ("#",)
 
 
-def test_a_prefix_of_the_language_is_taken_off(tmp_path: Path) -> None:
+def test_blanks_of_other_kinds_are_no_borders(tmp_path: Path) -> None:
+    found = read(tmp_path, "10\u00a0000 O\n\u3000 O\nParis B-LOC\n")
+    assert found.examples[0].tokens == ("10\u00a0000", "", "Paris")
+
+
+def test_another_language_than_the_files_is_no_prefix(tmp_path: Path) -> None:
     path = written(tmp_path / "dev", "sw:Khartoum\tB-LOC\nsw::\tO\n")
-    [sentence] = read_columns(path, "sw") or []
-    assert sentence.tokens == ("Khartoum", ":")
-    [untouched] = read_columns(path, "de") or []
-    assert untouched.tokens == ("sw:Khartoum", "sw::")
+    known, other = read_columns(path, "sw"), read_columns(path, "de")
+    assert known is not None
+    assert other is not None
+    assert known.examples[0].tokens == ("Khartoum", ":")
+    assert other.examples[0].tokens == ("sw:Khartoum", "sw::")
 
 
-def test_a_file_without_tags_has_no_labels(tmp_path: Path) -> None:
+def test_a_file_of_words_alone_has_no_labels(tmp_path: Path) -> None:
     assert read_columns(written(tmp_path / "test", "EU\nrejects\n\nPeter\n")) is None
+    assert read_columns(written(tmp_path / "test", "1\tEU\n2\trejects\n\n1\tPeter\n")) is None
+
+
+def test_a_part_in_which_nothing_is_a_span_is_read(tmp_path: Path) -> None:
+    assert said(read(tmp_path, "EU NNP O\nrejects VBZ O\n")) == [[("EU", "O"), ("rejects", "O")]]
+
+
+CONLLU = (
+    "# sent_id = 1\n"
+    "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_\n"
+    "2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no sentence"),
+        ("", "holds no sentence; write a word and its tag a line"),
         ("-DOCSTART- O\n\n", "holds no sentence"),
+        ("Token\tTag\n", "holds no sentence below its header"),
         ("EU\tB-ORG\nrejects\n", "line 2 has no tag"),
+        ("EU\tNNP\tB-ORG\nrejects\tVBZ\n", "no column holds tags of spans"),
+        ("EU B-ORG\nrejects O\nNew York B-LOC\na O\nb O\nc O\n", "line 3 has 'York' in column 2"),
+        ("a O\nb B-PER\nc O\nd O\ne 0\nf O\n", "line 5 has '0' in column 2, where tags such as O"),
+        (CONLLU, "its columns are 2 (The, cat, …), 3 (the, cat, …), 4 (DET, NOUN, …)"),
+        (CONLLU, "name one with --tag-column"),
+        (
+            "EU B-ORG O\nsaw O B-ACT\nit O O\n",
+            "columns 2 and 3 may hold the tags, such as B-PER, I-PER and O",
+        ),
+        ("a O PER\nb LOC O\n", "columns 2 and 3 may hold the tags"),
+        ("a O\n" * 2001, "holds one sentence of 2001 words; part sentences by blank lines"),
     ],
 )
-def test_what_is_no_file_of_columns_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(TaskDataError, match=message):
-        read_columns(written(tmp_path / "dev.txt", text))
+def test_what_is_not_clear_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TaskDataError) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+    assert "train.conll" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("tags", "iob2"),
+    ("choice", "message"),
     [
-        ("I-PER I-PER O I-LOC", "B-PER I-PER O B-LOC"),  # IOB1
-        ("I-PER B-PER I-LOC", "B-PER B-PER B-LOC"),  # IOB1, neighbours
-        ("B-PER I-PER O B-LOC", "B-PER I-PER O B-LOC"),  # IOB2
-        ("S-PER B-LOC E-LOC O", "B-PER B-LOC I-LOC O"),  # IOBES
-        ("U-PER U-PER B-LOC I-LOC L-LOC", "B-PER B-PER B-LOC I-LOC I-LOC"),  # BILOU
-        ("B-creative-work I-creative-work", "B-creative-work I-creative-work"),
-        ("NN VB", "NN VB"),
+        ({"tag": 5}, "has 4 columns, not 5; give another --tag-column"),
+        ({"word": 9}, "has 4 columns, not 9; give another --word-column"),
+        ({"word": 3, "tag": 3}, "words and tags cannot both be in column 3"),
     ],
 )
-def test_schemes_become_iob2(tags: str, iob2: str) -> None:
-    assert to_iob2(tags.split()) == tuple(iob2.split())
+def test_columns_that_are_not_there_are_refused(
+    tmp_path: Path, choice: dict[str, int], message: str
+) -> None:
+    with pytest.raises(TaskDataError) as caught:
+        read(tmp_path, LAYOUTS["GermEval"], **choice)
+    assert message in str(caught.value)
 
 
-@given(st.lists(st.one_of(st.just("O"), st.builds("{}-{}".format, st.sampled_from("BI"), TYPES))))
-def test_iob_keeps_its_spans(tags: list[str]) -> None:
-    converted = list(to_iob2(tags))
-    assert get_entities(converted) == get_entities(tags)
-    assert to_iob2(converted) == tuple(converted)
-    for before, tag in zip(["O", *converted], converted, strict=False):
-        assert not tag.startswith("I-") or before[2:] == tag[2:]
+WORDS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=6)
+TAGS = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
+SENTENCES = st.lists(
+    st.lists(st.tuples(WORDS, TAGS), min_size=1, max_size=5), min_size=1, max_size=5
+)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), TYPES), max_size=8), st.booleans())
-def test_iobes_and_bilou_keep_their_spans(pieces: list[tuple[int, str]], bilou: bool) -> None:
-    single, end = ("U", "L") if bilou else ("S", "E")
-    tags: list[str] = []
-    for length, kind in pieces:
-        if length == 0:
-            tags.append("O")
-        elif length == 1:
-            tags.append(f"{single}-{kind}")
-        else:
-            tags += [f"B-{kind}", *([f"I-{kind}"] * (length - 2)), f"{end}-{kind}"]
-    spans = Entities([tags], BILOU if bilou else IOBES).entities[0] if tags else []
-    wanted = [(e.tag, e.start, e.end - 1) for e in spans]
-    assert get_entities(list(to_iob2(tags))) == wanted
-
-
-def test_tags_of_words_are_no_scheme_of_spans() -> None:
-    assert is_span_scheme(["O", "B-PER", "I-PER", "S-LOC"])
-    assert not is_span_scheme(["NN", "O"])
+@given(SENTENCES, st.sampled_from(["{w}\t{t}", "{n}\t{w}\t{t}", "{w}\tX\t{t}\tann", "{n} {w} {t}"]))
+def test_every_sentence_comes_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    sentences: list[list[tuple[str, str]]],
+    line: str,
+) -> None:
+    sentences = [[("Anna", "B-PER"), ("is", "O")], *sentences]
+    text = "\n\n".join(
+        "\n".join(line.format(n=n, w=w, t=t) for n, (w, t) in enumerate(sentence, 1))
+        for sentence in sentences
+    )
+    found = read(tmp_path_factory.mktemp("columns"), text)
+    assert [list(one.tokens) for one in found.examples] == [[w for w, _ in s] for s in sentences]
+    for one, sentence in zip(found.examples, sentences, strict=True):
+        assert [tag[2:] for tag in one.tags] == [tag[2:] for _, tag in sentence]
