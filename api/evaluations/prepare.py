@@ -18,7 +18,7 @@ from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.finetuning.grid import grid_key
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
-from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.examples import Reading, TaskData
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.pooling import pooling_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
@@ -39,6 +39,7 @@ class PlannedTask:
         train_examples: examples to learn from.
         evaluation_examples: evaluation set → its examples.
         official_split: whether training and evaluation sets are the benchmark's own.
+        readings: how its files were understood.
     """
 
     task: Task
@@ -47,6 +48,7 @@ class PlannedTask:
     train_examples: int
     evaluation_examples: dict[str, int]
     official_split: bool
+    readings: tuple[Reading, ...] = ()
 
     def seeds(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Return the seeds to work with: where nothing is learned, there is nothing to draw."""
@@ -177,6 +179,7 @@ def prepare_evaluation(
                     train_examples=len(data.train),
                     evaluation_examples={n: len(part) for n, part in data.evaluations.items()},
                     official_split=data.official_split,
+                    readings=data.readings,
                 )
             )
     if not planned:

@@ -22,6 +22,7 @@ from kdnas.cli.screens.evaluation import (
 )
 from kdnas.cli.screens.interrupt import interruptible
 from kdnas.cli.screens.preparing import read_data_on_screen
+from kdnas.cli.screens.understood import show_understood
 from kdnas.cli.stored import stored
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import RequestError, SpecError, unknown_name
@@ -138,6 +139,24 @@ def evaluate(
     pair: Annotated[own_table.Pair, own_table.OF_A_SUITE.pair] = None,
     label: Annotated[own_table.Label, own_table.OF_A_SUITE.label] = None,
     metrics: Annotated[own_table.Metrics, own_table.OF_A_SUITE.metrics] = None,
+    word_column: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="ner: column of the words, from 1 on.  [default: found by what is in it]",
+        ),
+        At("columns.word"),
+    ] = None,
+    tag_column: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="ner: column of the tags, from 1 on.  [default: found by what is in it]",
+        ),
+        At("columns.tag"),
+    ] = None,
     task_name: Annotated[
         str | None,
         typer.Option(
@@ -230,6 +249,14 @@ def evaluate(
             "[default: what the machine, or the cluster of KDNAS_RAY_ADDRESS, has room for]",
         ),
     ] = None,
+    show_data: Annotated[
+        bool,
+        typer.Option(
+            "--show-data",
+            help="Only print how the data were understood: files, labels, examples. Needs no "
+            "MODEL, and trains nothing.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
@@ -242,8 +269,13 @@ def evaluate(
     that were finished before are looked up, so an interrupted command goes on when it is run again.
     """
     given = locals()
-    from kdnas.specs.evaluation import EvaluationSpec
+    from kdnas.specs.evaluation import EvaluationPlanSpec, EvaluationSpec
 
+    if show_data:
+        wanted = request_of(evaluate, given)
+        plan = {key: wanted[key] for key in wanted if key in EvaluationPlanSpec.model_fields}
+        show_understood(EvaluationPlanSpec.read(plan, "evaluate"), as_json)
+        return
     if model is None and teacher is None:
         raise RequestError("name a MODEL to evaluate, a --teacher, or both")
     evaluated, beside = (teacher, None) if model is None else (model, teacher)

@@ -23,6 +23,8 @@ from kdnas.specs.ranges import (
 OWN_SUITE = "own"
 MOST_POINTS = 100
 """Of a grid."""
+TAGGED_SUITE = "ner"
+Column = Annotated[int, Field(ge=1, le=1000)]
 
 
 def seeds_from_count(value: Any) -> Any:
@@ -93,6 +95,18 @@ class OwnTaskSpec(Spec):
     metrics: tuple[str, ...] = ()
 
 
+class ColumnsSpec(Spec):
+    """Which columns of files of words and tags are taken, counted from 1.
+
+    Attributes:
+        word: of the words; None finds it out.
+        tag: of the tags; None finds it out.
+    """
+
+    word: Column | None = None
+    tag: Column | None = None
+
+
 class TimedSpec(Spec):
     """How the latency of a report is measured: of one sequence, on the CPU.
 
@@ -131,6 +145,8 @@ class EvaluationPlanSpec(Spec):
             end.
         grid: of which learning rate and epochs are taken; None takes them as they are given.
         own: the task of the suite ``own``, whose table is ``data_dir``.
+        columns: of the suite ``ner``, or of an own task of kind ``tagging`` in columns, those that
+            are taken; None finds them out.
         latency: how fast the model is, for the report; None leaves it out.
         card: put the scores into the model card of a student that kdnas has made.
     """
@@ -151,6 +167,7 @@ class EvaluationPlanSpec(Spec):
     early_stopping: int | None = Field(None, ge=1, le=10**6)
     grid: GridSpec | None = None
     own: OwnTaskSpec | None = None
+    columns: ColumnsSpec | None = None
     latency: TimedSpec | None = TimedSpec()
     card: bool = True
 
@@ -165,6 +182,12 @@ class EvaluationPlanSpec(Spec):
             raise ValueError(
                 f"kind and columns are of a task of your own, not of suite {self.suite!r}; take "
                 f"suite {OWN_SUITE!r}"
+            )
+        tags = self.suite == TAGGED_SUITE or (self.own is not None and self.own.kind == "tagging")
+        if self.columns is not None and not tags:
+            raise ValueError(
+                f"columns are of files of words and tags, not of suite {self.suite!r}; take suite "
+                f"{TAGGED_SUITE!r}, or {OWN_SUITE!r} with kind tagging"
             )
         if self.suite == OWN_SUITE and self.data_dir is None:
             raise ValueError("a task of your own needs data_dir, its file or folder")

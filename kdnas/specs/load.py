@@ -146,7 +146,7 @@ _SHORTHAND = {
 }
 _NAMED = {"objective": DEFAULT_OBJECTIVE, "strategy": DEFAULT_STRATEGY}
 _WHOLE = {"space", "mapping", "choose"}
-_OF_A_SUITE = {"suite", "tasks", "data_dir", "own"}
+_OF_A_SUITE = {"suite", "tasks", "data_dir", "own", "columns"}
 _REPLACES = (
     ("epochs", "steps"),
     ("latency_price", "alpha"),

@@ -9,9 +9,12 @@ from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.tables.formats import as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from api.evaluations.prepare import PreparedEvaluation
     from api.evaluations.run import FinishedPair
     from kdnas.evaluation.reports.report import Report
+    from kdnas.evaluation.tasks.examples import Reading
 
 
 def say_inputs(prepared: PreparedEvaluation) -> None:
@@ -39,12 +42,22 @@ def say_inputs(prepared: PreparedEvaluation) -> None:
             if planned.task.fine_tuned
             else f"task       {planned.task.name}: {parts}, as the model is"
         )
+        say_each(reading_lines(planned.readings))
     say_each(
         f"left out   {reason.partition(': looked for')[0]}" for reason in prepared.absent.values()
     )
     drawn = {seed: None for planned in prepared.tasks for seed in planned.seeds(spec.seeds)}
     dtype = prepared.tasks[0].settings.dtype
     say(f"seeds      {', '.join(map(str, drawn))}; {prepared.device}, {dtype}")
+
+
+def reading_lines(readings: Sequence[Reading]) -> Iterator[str]:
+    """How files were understood, and the first thing that they say."""
+    chosen = [one for one in readings if one.about]
+    for one in chosen:
+        yield f"read       {one.source}: {one.about}"
+    if chosen:
+        yield f"first      {chosen[0].first}"
 
 
 def say_finished(pair: FinishedPair) -> None:

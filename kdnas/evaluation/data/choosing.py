@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from kdnas.errors import SpecError, TaskDataError, unknown_name
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.loading import available_tasks
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
-from kdnas.evaluation.tasks.task import Task, own_task
+from kdnas.evaluation.tasks.task import ColumnChoice, Task, own_task
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
@@ -20,6 +21,10 @@ def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     Raises:
         SpecError: an unknown suite, or a task that does not belong to it.
     """
+    return tuple(_with_columns(task, spec) for task in _chosen(spec))
+
+
+def _chosen(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     suite = spec.suite
     if suite == OWN_SUITE:
         return (_own(spec),)
@@ -32,6 +37,14 @@ def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     if stray is not None:
         raise SpecError(unknown_name(f"task of suite {suite}", stray, SUITES[suite]))
     return tuple(find_task(name) for name in tasks)
+
+
+def _with_columns(task: Task, spec: EvaluationPlanSpec) -> Task:
+    """Return a task whose files are read by the columns that the request names."""
+    if spec.columns is None:
+        return task
+    choice = ColumnChoice(spec.columns.word, spec.columns.tag)
+    return replace(task, layout=replace(task.layout, choice=choice))
 
 
 def _own(spec: EvaluationPlanSpec) -> Task:

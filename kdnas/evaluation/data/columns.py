@@ -256,7 +256,8 @@ class _File:
         found = _LANGUAGE.match(words[0])
         prefix = f"{language}:" if language else found and found[0]
         if prefix and len(words) > 1 and all(word.startswith(prefix) for word in words):
-            self.notes.append(f"{prefix!r} was taken off all words of {self.path.name}")
+            if not language:
+                self.notes.append(f"{prefix!r} was taken off all words of {self.path.name}")
             return [word.removeprefix(prefix) for word in words]
         return words
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.columns import to_iob2
 from kdnas.evaluation.data.squad import distinct_ids, span_example
 from kdnas.evaluation.data.tables import Row
+from kdnas.evaluation.data.tag_schemes import scheme_of
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.task import Task
 
@@ -66,9 +66,29 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
         else:
             examples.append(example)
     kept = {language: examples for language, examples in by_language.items() if examples}
+    if task.kind == "tagging":
+        kept = in_iob2(kept)
     rows_left = f"{unlabelled} row{'' if unlabelled == 1 else 's'}"
     notes = (f"{rows_left} of {name} without a label left out",) if unlabelled and kept else ()
     return Converted(kept, notes)
+
+
+def in_iob2(examples: Mapping[str | None, list[Example]]) -> dict[str | None, list[Example]]:
+    """Write the spans of all sentences in IOB2, by the scheme that their tags follow together.
+
+    Tags that follow none stay as they are.
+    """
+    tagged = [one for part in examples.values() for one in part if isinstance(one, TaggedExample)]
+    scheme = scheme_of({tag for one in tagged for tag in one.tags})
+    if scheme is None:
+        return dict(examples)
+    return {
+        language: [
+            replace(one, tags=scheme.to_iob2(one.tags)) if isinstance(one, TaggedExample) else one
+            for one in part
+        ]
+        for language, part in examples.items()
+    }
 
 
 def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
@@ -139,7 +159,7 @@ def _tagged(row: Row, id_: str) -> TaggedExample | None:
         raise TaskDataError(f"{row.where} has {len(words)} words and {len(tags)} tags; mend it")
     if not words:
         return None
-    return TaggedExample(id_, tuple(map(str, words)), to_iob2([str(tag) for tag in tags]))
+    return TaggedExample(id_, tuple(map(str, words)), tuple(map(str, tags)))
 
 
 def _number(row: Row) -> float | None:

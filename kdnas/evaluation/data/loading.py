@@ -15,6 +15,7 @@ from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import read_squad
 from kdnas.evaluation.data.tables import read_table
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
+from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Example, Reading, SpanExample, TaskData, TextExample
 from kdnas.evaluation.tasks.registry import TASKS, TYDIQA_LANGUAGES
 from kdnas.evaluation.tasks.task import Task
@@ -46,8 +47,11 @@ class _Parts:
             self.parts.setdefault(part, {}).setdefault(name, []).extend(examples)
         self.sources.setdefault(part, []).extend(sources)
         self.notes += read.notes
-        self.readings.append(Reading(", ".join(sources), part, len(read), read.about))
-        self._check_columns(", ".join(sources), read.columns)
+        source = ", ".join(sources)
+        first = next((one for examples in read.examples.values() for one in examples), None)
+        said = "" if first is None else in_words(first)
+        self.readings.append(Reading(source, part, len(read), read.about, said))
+        self._check_columns(source, read.columns)
 
     def _check_columns(self, source: str, columns: tuple[int, int] | None) -> None:
         """Refuse parts of which one has its words and tags in other columns than another."""
@@ -228,7 +232,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
             raise TaskDataError(table.lacking)
         return None
     converted = from_rows(task, table.rows, file.path.name)
-    return Converted(converted.examples, (*table.notes, *converted.notes))
+    return Converted(converted.examples, (*table.notes, *converted.notes), table.about)
 
 
 def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:

@@ -58,12 +58,14 @@ class Table:
         labelled: there is a column of labels.
         notes: what was left out.
         lacking: what to say where a column of labels must be and is not.
+        about: which columns were taken, in words.
     """
 
     rows: Sequence[Row]
     labelled: bool
     notes: tuple[str, ...] = ()
     lacking: str = ""
+    about: str = ""
 
 
 def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
@@ -142,12 +144,15 @@ def _from_cells(
     if columns is not None:
         text, label = header.index(columns.text.lower()), _index(header, columns.label)
         pair, language = _index(header, columns.pair), _index(header, columns.language)
+        about = _about(first[1], text, pair, label)
     elif layout.positions is not None:
         text, pair, label = layout.positions
         language = None
         if len(header) <= label:
             label = None
         cells = chain([first], cells)
+        numbers = [str(n) for n in range(1, len(header) + 1)]
+        about = _about(numbers, text, pair, label, "no header; ")
     else:
         raise TaskDataError(_lacking(path, first[1], layout))
     needed = 1 + max(n for n in (text, pair, label, language) if n is not None)
@@ -175,7 +180,7 @@ def _from_cells(
         )
     lines = "line" if len(torn) == 1 else "lines"
     notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
-    return Table(rows, label is not None, notes, _lacking(path, first[1], layout))
+    return Table(rows, label is not None, notes, _lacking(path, first[1], layout), about)
 
 
 def _from_records(
@@ -202,7 +207,8 @@ def _from_records(
         )
 
     rows = [row(number, record) for number, record in records]
-    return Table(rows, label is not None, (), _lacking(path, names, layout))
+    about = _about(names, *(None if n is None else names.index(n) for n in (text, pair, label)))
+    return Table(rows, label is not None, (), _lacking(path, names, layout), about)
 
 
 def second_text(value: Any) -> Any:
@@ -255,6 +261,15 @@ def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
     return list(enumerate(records))
+
+
+def _about(
+    names: Sequence[str], text: int | None, pair: int | None, label: int | None, before: str = ""
+) -> str:
+    """Which columns were taken, in words."""
+    taken = {"text": text, "second text": pair, "label": label}
+    said = (f"{what} in {names[n].strip()!r}" for what, n in taken.items() if n is not None)
+    return before + ", ".join(said)
 
 
 def _index(names: Sequence[str], wanted: str | None) -> int | None:

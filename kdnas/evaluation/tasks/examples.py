@@ -83,13 +83,15 @@ class Reading:
         source: which.
         part: ``train``, ``dev`` or ``test``.
         examples: with a label, that are in it.
-        about: how it was understood, in words; empty where its layout leaves no choice.
+        about: how it was understood, in words; empty where its layout leaves nothing to find out.
+        first: its first example, in words.
     """
 
     source: str
     part: str
     examples: int
     about: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)

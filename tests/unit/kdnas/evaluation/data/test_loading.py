@@ -334,6 +334,41 @@ def test_panx_is_trained_on_english_and_scored_in_all(tmp_path: Path) -> None:
     assert data.notes == ("no training part in en: sw taken",)
 
 
+def test_tags_of_words_are_refused_before_anything_is_learned(tmp_path: Path) -> None:
+    for name in ("train.conll", "test.conll"):
+        file(tmp_path / name, "EU\tNNP", "rejects\tVBZ")
+    with pytest.raises(TaskDataError, match="'NNP', mark no spans with B- and I-; score words"):
+        load_task(TASKS["ner"], tmp_path)
+    by_word = own_task("speech", "tagging", metrics=("accuracy",))
+    assert load_task(by_word, tmp_path).labels == ("NNP", "VBZ")
+
+
+def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
+    file(tmp_path / "train.conll", "EU B-ORG", "rejects O")
+    file(tmp_path / "test.conll", "EU NNP B-ORG", "rejects VBZ O")
+    with pytest.raises(TaskDataError) as caught:
+        load_task(TASKS["ner"], tmp_path)
+    assert "train.conll has words in column 1 and tags in column 2" in str(caught.value)
+    assert "test.conll in 1 and 3; name them with --word-column and --tag-column" in (
+        str(caught.value)
+    )
+
+
+def test_tags_without_marks_are_spans_in_lists_too(tmp_path: Path) -> None:
+    rows = [
+        {"words": ["New", "York", "is"], "tags": ["LOC", "LOC", "O"]},
+        {"words": ["so"], "tags": ["O"]},
+    ]
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.jsonl", *(json.dumps(row) for row in rows))
+    data = load_task(own_task("mine", "tagging", text="words", label="tags"), tmp_path)
+    assert [e.tags for e in data.train if isinstance(e, TaggedExample)] == [
+        ("B-LOC", "I-LOC", "O"),
+        ("O",),
+    ]
+    assert data.labels == ("O", "B-LOC", "I-LOC")
+
+
 def test_a_folder_of_columns_is_a_task_whatever_its_tags(tmp_path: Path) -> None:
     file(
         tmp_path / "wnut17" / "train.conll", "a B-drug", "", "b O", "", "c O", "", "d O", "", "e O"

@@ -1,0 +1,66 @@
+"""How data were understood, before anything is trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdnas.cli.screens.console import bar, say, show_results
+from kdnas.cli.tables.answers import print_json
+from kdnas.errors import TaskDataError
+
+if TYPE_CHECKING:
+    from kdnas.specs.evaluation import EvaluationPlanSpec
+
+
+def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
+    """Read the data of a request's tasks, and say what was understood.
+
+    Tasks that were named must have data; of a whole suite those that have some are shown.
+
+    Raises:
+        SpecError: an unknown suite or task.
+        TaskDataError: data that are not there or cannot be read.
+    """
+    from kdnas.evaluation.data.choosing import chosen_tasks
+    from kdnas.evaluation.data.loading import load_task
+    from kdnas.evaluation.data.understood import understood
+
+    found: list[dict[str, Any]] = []
+    absent: list[TaskDataError] = []
+    tasks = chosen_tasks(spec)
+    folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
+    with bar("reading data", unit="tasks") as shown:
+        for number, task in enumerate(tasks):
+            shown.at(number, note=task.name)
+            try:
+                found.append(understood(load_task(task, folder)))
+            except TaskDataError as error:
+                if spec.tasks or len(tasks) == 1:
+                    raise
+                absent.append(error)
+    if not found:
+        raise absent[0]
+    if as_json:
+        print_json({"tasks": found})
+        return
+    for error in absent:
+        say(f"left out   {str(error).partition(': looked for')[0]}")
+    for one in found:
+        show_results(as_json)("\n".join(_lines(one)))
+
+
+def _lines(one: Mapping[str, Any]) -> Iterator[str]:
+    split = "" if one["official_split"] else "; not the official split"
+    yield f"task       {one['task']}: {one['kind']}, by {', '.join(one['metrics'])}{split}"
+    for file in one["files"]:
+        about = f"; {file['about']}" if file["about"] else ""
+        yield f"read       {file['source']}: {file['part']}, {file['examples']} examples{about}"
+    for part in one["parts"]:
+        labels = ", ".join(f"{label} {count:g}" for label, count in part["labels"].items())
+        yield f"{part['part']:10} {part['examples']} examples" + (f": {labels}" if labels else "")
+        for example in part["first"]:
+            yield f"           {example}"
+    for note in one["notes"]:
+        yield f"note       {note}"
