@@ -14,7 +14,7 @@ from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
-from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.data.loading import load_task, what_is_amiss
 from kdnas.evaluation.finetuning.grid import grid_key
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
@@ -160,7 +160,8 @@ def prepare_evaluation(
         require_packages()
     device = choose_device(spec.device)
     dtype = choose_dtype(spec.dtype, device)
-    planned, absent = [], {}
+    planned: list[PlannedTask] = []
+    absent: dict[str, TaskDataError] = {}
     for task in tasks:
         on_task(task.name)
         try:
@@ -168,7 +169,7 @@ def prepare_evaluation(
         except TaskDataError as error:
             if spec.tasks:
                 raise
-            absent[task.name] = str(error)
+            absent[task.name] = error
         else:
             settings = settings_for(task, spec, dtype)
             planned.append(
@@ -183,15 +184,17 @@ def prepare_evaluation(
                 )
             )
     if not planned:
-        raise TaskDataError(next(iter(absent.values())))
+        raise what_is_amiss(tasks, absent)
     # Plain NER means any columns in the folder: others that were found are those.
+    named = [one for one in planned if one.task.layout.folders]
+    planned = planned if spec.tasks else named or planned
     missed = [t.name for t in tasks if t.name in absent and t.layout.folders]
     pinned = spec.model.model_copy(update={"fingerprint": model.fingerprint, "ref": _name(model)})
     return PreparedEvaluation(
         spec.model_copy(update={"model": pinned, "tasks": tuple(p.task.name for p in planned)}),
         model,
         tuple(planned),
-        {name: absent[name] for name in missed},
+        {name: str(absent[name]) for name in missed},
         device,
         None if spec.variant else _distillation_of(model, reach),
         reach=reach,

@@ -24,30 +24,33 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
         TaskDataError: data that are not there or cannot be read.
     """
     from kdnas.evaluation.data.choosing import chosen_tasks
-    from kdnas.evaluation.data.loading import load_task
+    from kdnas.evaluation.data.loading import load_task, what_is_amiss
     from kdnas.evaluation.data.understood import understood
 
-    found: list[dict[str, Any]] = []
-    absent: list[TaskDataError] = []
+    found: dict[str, dict[str, Any]] = {}
+    absent: dict[str, TaskDataError] = {}
     tasks = chosen_tasks(spec)
     folder = Path(spec.data_dir).expanduser() if spec.data_dir else None
     with bar("reading data", unit="tasks") as shown:
         for number, task in enumerate(tasks):
             shown.at(number, note=task.name)
             try:
-                found.append(understood(load_task(task, folder)))
+                found[task.name] = understood(load_task(task, folder))
             except TaskDataError as error:
                 if spec.tasks or len(tasks) == 1:
                     raise
-                absent.append(error)
+                absent[task.name] = error
     if not found:
-        raise absent[0]
+        raise what_is_amiss(tasks, absent)
+    named = [task.name for task in tasks if task.layout.folders and task.name in found]
+    if named and not spec.tasks:  # plain NER means columns of no other task
+        found = {name: found[name] for name in named}
     if as_json:
-        print_json({"tasks": found})
+        print_json({"tasks": list(found.values())})
         return
-    for error in absent:
+    for error in absent.values():
         say(f"left out   {str(error).partition(': looked for')[0]}")
-    for one in found:
+    for one in found.values():
         show_results(as_json)("\n".join(_lines(one)))
 
 

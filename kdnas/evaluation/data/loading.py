@@ -11,6 +11,7 @@ from kdnas.evaluation.data.columns import read_columns
 from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
 from kdnas.evaluation.data.finding import Found, find_files
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
+from kdnas.evaluation.data.recognising import is_named, require_published
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import read_squad
 from kdnas.evaluation.data.tables import read_table
@@ -165,8 +166,24 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
         )
 
 
+def what_is_amiss(tasks: Sequence[Task], errors: Mapping[str, TaskDataError]) -> TaskDataError:
+    """Return what to tell where none of a suite's tasks can be read.
+
+    Of files that any folder may hold it is what the plainest task says, unless that finds none.
+
+    Args:
+        tasks: of the suite.
+        errors: task → what came of reading it; of each of them.
+    """
+    plain = [errors[task.name] for task in tasks if not task.layout.folders]
+    told = [error for error in plain if not str(error).startswith("no data of")]
+    return next(iter([*told, *errors.values()]))
+
+
 def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHERE) -> list[Task]:
-    """Those tasks whose files are found in a folder; plain ``NER`` only if no other is.
+    """Those tasks whose files are found in a folder, by their names; nothing is read.
+
+    Plain ``NER`` is one only if no other is.
 
     Raises:
         RequestError: a folder is out of reach.
@@ -175,11 +192,14 @@ def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHE
     tasks, found, why = list(tasks), [], []
     for task in tasks:
         try:
-            find_files(task, data_dir, reach)
+            files = find_files(task, data_dir, reach)
         except TaskDataError as error:
             why.append(str(error))
         else:
-            found.append(task)
+            if is_named(task, files):
+                found.append(task)
+            else:
+                why.append(f"nothing in {data_dir} is called {task.name}")
     if not found:
         raise TaskDataError("; ".join(why))
     named = [task for task in found if task.layout.folders]
@@ -224,6 +244,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
         columns = read_columns(file.path, file.key, reach, task.layout.choice)
         if columns is None:
             return None
+        require_published(task, file, columns.examples)
         places = (columns.word, columns.tag)
         return Converted({None: columns.examples}, columns.notes, columns.about, places)
     table = read_table(file.path, task.layout, reach)

@@ -1,0 +1,148 @@
+"""Whether files of words and tags are a published data set, told by what is in them.
+
+Any folder may hold files called ``train.conll`` and ``test.conll``. A figure bears the name of a
+benchmark only if the sentences, the words and the types of spans are as many and those that it was
+published with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.finding import Found
+from kdnas.evaluation.tasks.examples import TaggedExample
+from kdnas.evaluation.tasks.task import Task, simple
+
+NEAREST: Final = 3
+"""Folders above a file whose names may be the task's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a part.
+
+    Attributes:
+        sentences: in it, document marks left out.
+        words: in it; None where they are not told.
+    """
+
+    sentences: int
+    words: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSet:
+    """A data set as it was published.
+
+    Attributes:
+        types: of its spans.
+        sizes: part and language → size; the language is None of a set in one.
+        file_names: how files are called that are of this set by their names alone.
+    """
+
+    types: frozenset[str]
+    sizes: Mapping[tuple[str, str | None], Size]
+    file_names: str | None = None
+
+
+def _panx() -> dict[tuple[str, str | None], Size]:
+    """Balanced parts of WikiANN (Rahimi et al. 2019): the scored ones are of one size."""
+    languages = {
+        (
+            20000,
+            10000,
+        ): "en ar bg de el es fa fi fr he hu id it ja ko nl pl pt ro ru th tr uk vi zh",
+        (20000, 1000): "ms ur",
+        (15000, 10000): "et",
+        (15000, 1000): "ta",
+        (10000, 10000): "eu ka lt",
+        (10000, 1000): "az bn ml tl",
+        (5000, 1000): "af hi mr",
+        (1000, 1000): "kk sw te",
+        (100, 100): "gu jv my pa qu yo",
+    }
+    return {
+        (part, language): Size(train if part == "train" else scored)
+        for (train, scored), codes in languages.items()
+        for language in codes.split()
+        for part in ("train", "dev", "test")
+    }
+
+
+PUBLISHED: Final[Mapping[str, PublishedSet]] = {
+    "CoNLL-2003": PublishedSet(
+        frozenset({"LOC", "MISC", "ORG", "PER"}),
+        {
+            ("train", None): Size(14041, 203621),
+            ("dev", None): Size(3250, 51362),
+            ("test", None): Size(3453, 46435),
+        },
+        r"eng\.(train|testa|testb)",
+    ),
+    "WNUT-17": PublishedSet(
+        frozenset({"corporation", "creative-work", "group", "location", "person", "product"}),
+        {
+            ("train", None): Size(3394, 62730),
+            ("dev", None): Size(1009, 15733),
+            ("test", None): Size(1287, 23394),
+        },
+        r"wnut17train|emerging\.(dev|test)",
+    ),
+    "PAN-X": PublishedSet(frozenset({"LOC", "ORG", "PER"}), _panx()),
+}
+"""Tjong Kim Sang and De Meulder 2003, Derczynski et al. 2017, Rahimi et al. 2019."""
+
+
+def is_named(task: Task, files: Sequence[Found]) -> bool:
+    """Whether names alone say that files are of a task, and not of any other of its kind."""
+    known = PUBLISHED.get(task.name)
+    if known is None:
+        return True
+    for file in files:
+        if known.file_names and re.match(known.file_names, file.path.name, re.IGNORECASE):
+            return True
+        folders = [simple(folder.name) for folder in file.path.absolute().parents[:NEAREST]]
+        if any(folder.startswith(name) for folder in folders for name in task.layout.folders):
+            return True
+    return False
+
+
+def require_published(task: Task, file: Found, sentences: Sequence[TaggedExample]) -> None:
+    """Refuse a file that is not what a benchmark has published under its name.
+
+    Raises:
+        TaskDataError: it has other counts, or other types of spans.
+    """
+    known = PUBLISHED.get(task.name)
+    if known is None:
+        return
+    part = file.part or "test"
+    words = sum(len(one.tokens) for one in sentences)
+    types = {tag[2:] for one in sentences for tag in one.tags if tag != "O"}
+    wanted = known.sizes.get((part, file.key))
+    if wanted is None:
+        raise _other(task, file.path, part, "no language that it has is in the name")
+    if (len(sentences), wanted.words and words) != (wanted.sentences, wanted.words):
+        many = f"{wanted.sentences} sentences" + (f", {wanted.words} words" if wanted.words else "")
+        told = f"{len(sentences)} sentences and {words} words instead of {many}"
+        raise _other(task, file.path, part, told)
+    if types != known.types:
+        told = f"spans of {_listed(types)} instead of {_listed(known.types)}"
+        raise _other(task, file.path, part, told)
+
+
+def _other(task: Task, path: Path, part: str, told: str) -> TaskDataError:
+    return TaskDataError(
+        f"{path} is not the {part} part of {task.name} as published: {told}; evaluate it as NER "
+        "(--tasks NER)"
+    )
+
+
+def _listed(types: set[str] | frozenset[str], most: int = 8) -> str:
+    names = sorted(types)
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "") or "no type"
