@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.tables import suffix_of
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach
@@ -44,11 +46,15 @@ class Found:
         path: where it lies.
         part: what its name says it is; None where it says nothing.
         key: language or variant (``matched``) in its name; None where it names none.
+        passed_over: files that could be the same part, and are not taken.
+        together: whether it is one of several that make a part, none of which is passed over.
     """
 
     path: Path
     part: Part | None
     key: str | None
+    passed_over: tuple[Path, ...] = ()
+    together: bool = False
 
 
 def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
@@ -117,20 +123,27 @@ def _is_another_tasks(folder: Path, task: Task) -> bool:
 def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
     """Files directly in the folder, or in folders of it that are named after parts or languages."""
     places = [folder, *(p for p in _subfolders(folder, 1, reach) if _names_a_part(task.layout, p))]
-    found: dict[tuple[Part | None, str | None], Found] = {}
+    found: dict[tuple[Part | None, str | None, str], Found] = {}
     several: list[str] = []
+    passed: defaultdict[tuple[Part | None, str | None, str], list[Path]] = defaultdict(list)
     for path in (p for place in places for p in sorted(reach.children(place), key=_shortest_first)):
         if not path.is_file() or path.name.startswith("."):
             continue
         one = _recognised(task.layout, path, path.relative_to(folder))
         if one is None:
             continue
-        known = found.setdefault((one.part, one.key), one)
+        place = (one.part, one.key, path.name if one.together else "")
+        known = found.setdefault(place, one)
+        if known is not one:
+            passed[place].append(path)
         if known is not one and one.part is None and task.suite == OWN_SUITE:
             several.append(path.name)
+    for part, key, name in [place for place in found if place[2]]:
+        if (part, key, "") in found:  # a whole part has them in it
+            passed[part, key, ""].append(found.pop((part, key, name)).path)
     order = list(dict.fromkeys(task.layout.languages.values()))
     files = sorted(
-        found.values(),
+        (replace(file, passed_over=tuple(passed[place])) for place, file in found.items()),
         key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
     )
     with_part = [file for file in files if file.part]
@@ -156,7 +169,7 @@ def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
 
 
 def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix not in layout.suffixes:
         return None
     if layout.skip and re.search(layout.skip, path.name, re.IGNORECASE):
@@ -169,7 +182,8 @@ def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None
     if len(languages) > 1:
         return None  # Question and context in different languages.
     key = next(iter(languages), None) or next((w for w in words if w in _VARIANTS), None)
-    return Found(path, part, key)
+    together = layout.together is not None and re.search(layout.together, path.name, re.IGNORECASE)
+    return Found(path, part, key, together=bool(together))
 
 
 def _words(name: str) -> Sequence[str]:

@@ -14,7 +14,7 @@ from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import is_named, require_published
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import read_squad
-from kdnas.evaluation.data.tables import read_table
+from kdnas.evaluation.data.tables import read_table, suffix_of
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Example, Reading, SpanExample, TaskData, TextExample
@@ -28,7 +28,7 @@ SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
 _MOST_NAMED = 5
-ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+ROW_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
 
 
 @dataclass
@@ -41,11 +41,25 @@ class _Parts:
     unlabelled: list[str] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     columns: tuple[str, tuple[int, int]] | None = None
+    is_cut: bool = False
 
-    def add(self, part: str, key: str | None, read: Converted, sources: Sequence[str]) -> None:
+    def add(
+        self,
+        part: str,
+        key: str | None,
+        read: Converted,
+        sources: Sequence[str],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Add what was read of a part; ``again`` says that it may be one file of several."""
         for language, examples in read.examples.items():
             name = language or key or ""
-            self.parts.setdefault(part, {}).setdefault(name, []).extend(examples)
+            known = self.parts.setdefault(part, {}).setdefault(name, [])
+            # Of a part in several files each counts its rows from 0.
+            if known and again:
+                examples = [replace(e, id=str(len(known) + n)) for n, e in enumerate(examples)]
+            known += examples
         self.sources.setdefault(part, []).extend(sources)
         self.notes += read.notes
         source = ", ".join(sources)
@@ -74,9 +88,10 @@ def load_task(
 
     A part that is published without labels is not used. Scored is the development part where the
     labels of the test part are secret (GLUE, SQuAD, TyDiQA), elsewhere the test part; or the other
-    one, if that alone has labels or it has more languages. Where there is no training part, or
-    nothing labelled beside it, a fifth of what there is is held out by a seeded draw, and
-    ``official_split`` is False.
+    one, if that alone has labels or it has more languages. Where there is no training part, the
+    development part is trained on if the test part is scored. Otherwise, and where there is nothing
+    labelled beside the training part, a fifth of what there is is held out by a seeded draw. In
+    either case ``official_split`` is False.
 
     Args:
         task: the task.
@@ -98,9 +113,18 @@ def load_task(
             f"no labelled examples of {task.name} in {', '.join(found.unlabelled)}; labels are "
             "needed for training and scoring"
         )
-    official = bool(train) and bool(scored)
-    if official:
+    dev: Sequence[Example] = ()
+    if scored and name == "test":
+        dev = _tuning_part(task, found)
+    official = bool(train) and bool(scored) and not found.is_cut
+    learned = "train"
+    if train and scored:
         evaluations = _named(scored, name)
+    elif dev:
+        train, evaluations, learned, dev = dev, _named(scored, name), "dev", ()
+        found.notes.append(
+            "not the official split: there is no training part, so that the dev part is trained on"
+        )
     else:
         pool = _named(scored or found.parts["train"], "dev")
         train, evaluations = split(task, pool, seed)
@@ -120,9 +144,9 @@ def load_task(
         evaluations=evaluations,
         labels=labels,
         official_split=official,
-        sources=tuple(dict.fromkeys(found.sources.get("train", []) + found.sources.get(name, []))),
+        sources=tuple(dict.fromkeys(found.sources.get(learned, []) + found.sources.get(name, []))),
         notes=tuple(dict.fromkeys(found.notes)),
-        tuning=_tuning_part(task, found) if official and name == "test" else (),
+        tuning=dev,
         readings=tuple(found.readings),
     )
 
@@ -214,6 +238,13 @@ def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
         # Training parts of other languages may be large, and would not be used.
         if file.part != "train" or not own_language or file.key == task.train_language:
             _add_file(parts, task, file, file.part or "test", reach)
+    halves = [file for file in files if file.together]
+    if len(halves) == 1:
+        parts.is_cut = True
+        parts.notes.append(
+            f"not the official split: {halves[0].path.name} is one of two files of the "
+            f"{halves[0].part} part, and the other is not there"
+        )
     if task.train_from and not parts.parts.get("train"):
         other = TASKS[task.train_from]
         try:
@@ -232,7 +263,10 @@ def _add_file(parts: _Parts, task: Task, file: Found, part: str, reach: Reach) -
     if read is None or not len(read):
         parts.unlabelled.append(str(file.path))
         return
-    parts.add(part, file.key, read, [str(file.path)])
+    if file.passed_over:
+        names = ", ".join(path.name for path in file.passed_over)
+        parts.notes.append(f"{file.path.name} is taken as the {part} part, and not {names}")
+    parts.add(part, file.key, read, [str(file.path)], again=file.together)
 
 
 def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
@@ -240,7 +274,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
     if task.kind == "span":
         questions = read_squad(file.path, reach)
         return None if questions is None else _checked(task, file, questions)
-    if task.kind == "tagging" and file.path.suffix.lower() not in ROW_SUFFIXES:
+    if task.kind == "tagging" and suffix_of(file.path) not in ROW_SUFFIXES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice)
         if columns is None:
             return None

@@ -42,6 +42,12 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
         raise TaskDataError(f"{path} holds no question; check the file")
     if not any(answered for _, answered in found):
         return None
+    bare = [one.id for one, _ in found if not one.impossible and not one.answers]
+    if bare:
+        raise TaskDataError(
+            f"{path} says of {len(bare)} of {len(found)} questions, such as {bare[0]!r}, neither an "
+            "answer nor that there is none; add answers, or is_impossible: true"
+        )
     return distinct_ids(example for example, _ in found)
 
 
@@ -77,11 +83,14 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
         for paragraph in article["paragraphs"]:
             context = paragraph["context"]
             for qa in paragraph["qas"]:
-                answers = [
+                given = [
                     (str(answer["text"]), int(answer["answer_start"]))
                     for answer in qa.get("answers") or ()
                 ]
-                impossible = bool(qa.get("is_impossible", not answers))
+                # Some files write blank text for no answer, which nothing could ever be equal to.
+                answers = [(text, start) for text, start in given if text.strip()]
+                blank = bool(given) and not answers
+                impossible = blank or bool(qa.get("is_impossible", not answers))
                 example = span_example(
                     str(qa["id"]),
                     str(qa["question"]),
@@ -89,7 +98,7 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
                     () if impossible else answers,
                     impossible,
                 )
-                yield example, bool(answers) or "is_impossible" in qa
+                yield example, bool(given) or bool(qa.get("is_impossible"))
 
 
 def _located(context: str, text: str, start: int) -> int:

@@ -1,10 +1,12 @@
-"""Rows of a table: TSV as benchmarks publish it, CSV, JSON Lines, Parquet."""
+"""Rows of a table: TSV as benchmarks publish it, CSV, JSON, JSON Lines, Parquet; gzipped, too."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +23,12 @@ from kdnas.reach import ANYWHERE, Reach
 
 # Some published files hold a few torn lines; more than this share is a wrong layout.
 MAX_TORN_SHARE = 0.01
+MOST_BYTES = 4 << 30
+"""That a gzipped file unpacks to."""
+MOST_WORDS_OF_A_NAME = 4
+"""Of a column; more are a text."""
+MOST_OF_A_CELL = 40
+"""Characters that are shown of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,40 @@ class Table:
     about: str = ""
 
 
+def suffix_of(path: Path) -> str:
+    """The end of a file's name in lower case, without that of gzip: ``.csv`` of ``A.CSV.gz``."""
+    return Path(path.stem).suffix.lower() if is_gzipped(path) else path.suffix.lower()
+
+
+def is_gzipped(path: Path) -> bool:
+    """Whether a file's name says that it is gzipped."""
+    return path.suffix.lower() == ".gz"
+
+
+def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
+    """What is in a file, unpacked if it is gzipped.
+
+    Raises:
+        RequestError: it is out of reach.
+        TaskDataError: it cannot be read, or unpacks to more than ``MOST_BYTES``.
+    """
+    try:
+        with reach.open(path) as stream:
+            if not is_gzipped(path):
+                return stream.read()
+            with gzip.open(stream) as unpacked:
+                content = unpacked.read(MOST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise TaskDataError(f"{path} is not gzip, or cut off: {error}; check the file") from None
+    except OSError as error:
+        raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
+    if len(content) > MOST_BYTES:
+        raise TaskDataError(
+            f"{path} unpacks to more than {MOST_BYTES >> 30} GiB; unpack it, or take a part of it"
+        )
+    return content
+
+
 def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
     """A file's text, without a byte-order mark, its line ends as on Unix.
 
@@ -76,27 +118,30 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
         TaskDataError: it cannot be read, or is not UTF-8.
     """
     try:
-        with reach.open(path) as stream:
-            text = stream.read().decode("utf-8-sig")
-    except OSError as error:
-        raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
+        text = read_bytes(path, reach).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TaskDataError(
             f"{path} is not UTF-8 at byte {error.start}; convert it to UTF-8"
         ) from None
-    return text.replace("\r\n", "\n")
+    # Alone it ends lines in files of old Macs, and is a character of a text elsewhere.
+    return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
 def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Table:
-    """Read a file by its suffix; ``.tsv`` and ``.txt`` know no quotes, ``.csv`` does.
+    """Read a file by its suffix, which ``.gz`` may follow.
+
+    ``.tsv`` and ``.txt`` know no quotes, ``.csv`` does; ``.json`` is a list of objects, or an
+    object a line.
 
     Raises:
         RequestError: the file is out of reach.
         TaskDataError: the file cannot be read, or has none of the known headers.
     """
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix in (".jsonl", ".ndjson"):
         return _from_records(path, "line", _json_lines(path, reach), layout)
+    if suffix == ".json":
+        return _from_records(path, *_json(path, reach), layout)
     if suffix == ".parquet":
         return _from_records(path, "row", _parquet(path, reach), layout)
     if suffix == ".csv":
@@ -139,6 +184,7 @@ def _from_cells(
         raise TaskDataError(f"{path} is empty; check the file")
     header = [name.strip().lower() for name in first[1]]
     columns = known_columns(header, layout.columns)
+    _refuse_twice(path, header, columns)
     pair: int | None
     label: int | None
     if columns is not None:
@@ -153,6 +199,8 @@ def _from_cells(
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
         about = _about(numbers, text, pair, label, "no header; ")
+    elif _is_data(first[1]):
+        raise TaskDataError(_headless(path, first[1], layout))
     else:
         raise TaskDataError(_lacking(path, first[1], layout))
     needed = 1 + max(n for n in (text, pair, label, language) if n is not None)
@@ -181,6 +229,45 @@ def _from_cells(
     lines = "line" if len(torn) == 1 else "lines"
     notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
     return Table(rows, label is not None, notes, _lacking(path, first[1], layout), about)
+
+
+def _refuse_twice(path: Path, header: Sequence[str], columns: Columns | None) -> None:
+    """Refuse a header with two columns of a name that is wanted."""
+    wanted = () if columns is None else (columns.text, columns.pair, columns.label)
+    for name in (one.lower() for one in wanted if one is not None):
+        places = [str(n) for n, found in enumerate(header, 1) if found == name]
+        if len(places) > 1:
+            raise TaskDataError(
+                f"{path} has {len(places)} columns called {name!r}, {' and '.join(places)}; give "
+                "the one that is not meant another name in the header"
+            )
+
+
+def _is_data(cells: Sequence[str]) -> bool:
+    """Whether a first line looks like a row: a number or a long text names no column."""
+
+    def is_number(cell: str) -> bool:
+        return cell.strip().lstrip("+-").replace(".", "", 1).isdigit()
+
+    return any(is_number(cell) or len(cell.split()) > MOST_WORDS_OF_A_NAME for cell in cells)
+
+
+def _headless(path: Path, cells: Sequence[str], layout: LocalLayout) -> str:
+    """What to say where the first line is a row, with a header to paste."""
+    known = layout.columns[0]
+    names = [name for name in (known.text, known.pair, known.label) if name is not None]
+    names += [f"column{n}" for n in range(len(names) + 1, len(cells) + 1)]
+    shown = " | ".join(_short(cell) for cell in cells)
+    mark = {".csv": ","}.get(suffix_of(path), "\t")
+    return (
+        f"{path} has no header line, its first line is a row: {shown}; add {mark.join(names)!r} "
+        "above it, with the names in the order of your columns"
+    )
+
+
+def _short(cell: str) -> str:
+    cell = " ".join(cell.split())
+    return cell if len(cell) <= MOST_OF_A_CELL else f"{cell[: MOST_OF_A_CELL - 2]} …"
 
 
 def _from_records(
@@ -220,7 +307,11 @@ def second_text(value: Any) -> Any:
 
 
 def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[int, list[str]]]:
-    """Cells of CSV with real quotes; the delimiter is the one that makes the header known."""
+    """Cells of CSV with real quotes; the delimiter is the one that makes the header known.
+
+    A row is where it begins, however many lines it has. One of several lines that is longer or
+    shorter than the header has a quote that was not closed, and others in it.
+    """
     text = read_text(path, reach)
     header = text.partition("\n")[0]
     known = (
@@ -228,13 +319,38 @@ def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[
         for d in (",", ";", "\t")
         if known_columns(next(csv.reader([header], delimiter=d), []), layout.columns)
     )
-    reader = csv.reader(io.StringIO(text), delimiter=next(known, ","))
+    delimiter = next(known, ",")
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    width, start, last = None, 1, 1
     try:
-        yield from ((reader.line_num, cells) for cells in reader if any(cells))
+        for cells in reader:
+            width = len(cells) if width is None else width
+            if reader.line_num > start and any(cells) and len(cells) != width:
+                raise TaskDataError(_unclosed(path, start, f"runs on to line {reader.line_num}"))
+            if any(cells):
+                yield start, cells
+            start, last = reader.line_num + 1, start
     except csv.Error as error:
-        raise TaskDataError(
-            f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
-        ) from None
+        raise TaskDataError(f"{path}, line {start} is not CSV: {error}; check its quotes") from None
+    if _ends_in_quotes(text.split("\n")[last - 1 :], delimiter):
+        raise TaskDataError(_unclosed(path, last, "is not closed"))
+
+
+def _unclosed(path: Path, line: int, how: str) -> str:
+    return (
+        f"{path}, line {line} has a quote that {how}; close it, or double quotes that are of the "
+        "text"
+    )
+
+
+def _ends_in_quotes(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether the last row of a file is not over when the file is."""
+    try:
+        for _ in csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return False
 
 
 def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
@@ -251,6 +367,30 @@ def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]
             raise TaskDataError(f"{where} holds a {type(record).__name__}; write one object a line")
         records.append((number, record))
     return records
+
+
+def _json(path: Path, reach: Reach) -> tuple[str, list[tuple[int, Mapping[str, Any]]]]:
+    """Records of a list of objects, below ``data`` if there is such an entry, or of lines."""
+    text = read_text(path, reach)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if text.lstrip().startswith("["):
+            raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
+        return "line", _json_lines(path, reach)
+    if isinstance(content, dict) and isinstance(content.get("data"), list):
+        content = content["data"]
+    if isinstance(content, dict):
+        return "line", _json_lines(path, reach)  # of a single line
+    if not isinstance(content, list):
+        raise TaskDataError(f"{path} holds a {type(content).__name__}; write a list of objects")
+    records = list(enumerate(content, 1))
+    for number, record in records:
+        if not isinstance(record, dict):
+            raise TaskDataError(
+                f"{path}, entry {number} is a {type(record).__name__}; write a list of objects"
+            )
+    return "entry", records
 
 
 def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:

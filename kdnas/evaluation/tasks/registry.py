@@ -70,6 +70,7 @@ def _glue(
     files: tuple[str, ...] = ("train.tsv", "dev.tsv"),
     local: tuple[Columns, ...] = (),
     positions: tuple[int, int | None, int] | None = None,
+    together: str | None = None,
     evaluations: tuple[tuple[str, str], ...] = (("dev", "validation"),),
 ) -> Task:
     """A task of GLUE; the hub's columns are those of the files unless ``local`` says others."""
@@ -82,7 +83,12 @@ def _glue(
         metrics=metrics,
         main_metric=metrics[0],
         layout=LocalLayout(
-            (simple(name), *folders), _TABLES, files, local or (columns,), positions
+            (simple(name), *folders),
+            _TABLES,
+            files,
+            local or (columns,),
+            positions,
+            together=together,
         ),
         hub=HubSource(
             path,
@@ -151,7 +157,9 @@ _TASKS = (
         Columns("sentence", None, "label"),
         ("unacceptable", "acceptable"),
         ("matthews", "accuracy"),
+        files=("train.tsv", "dev.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv"),
         positions=(3, None, 1),
+        together=r"^(in|out_of)_domain_dev",  # GLUE's development part is both
     ),
     _glue(
         "SST-2", "sst2", Columns("sentence", None, "label"), ("negative", "positive"), ("accuracy",)

@@ -96,6 +96,7 @@ class LocalLayout:
         positions: columns of text, pair and label in a table without header.
         languages: codes or names in file names → code; empty for a task in one language.
         skip: file names that belong to another task of the same folder.
+        together: names of files that make one part with others of the same part.
         advice: what to do about a table that lacks a column, for messages.
         choice: columns of words and tags that a user has named.
     """
@@ -107,6 +108,7 @@ class LocalLayout:
     positions: tuple[int, int | None, int] | None = None
     languages: Mapping[str, str] = field(default_factory=dict)
     skip: str | None = None
+    together: str | None = None
     advice: str = ""
     choice: ColumnChoice = ColumnChoice()
 
@@ -165,7 +167,7 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
 _OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (("accuracy", "f1"), ("matthews", "precision", "recall")),

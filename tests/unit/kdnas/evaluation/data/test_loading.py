@@ -301,6 +301,57 @@ def test_tydiqa_without_a_part_to_score_is_cut_in_each_language(tmp_path: Path) 
     assert counts(data) == (32, {"en": 4, "sw": 4})
 
 
+def cola(folder: Path, *names: str) -> None:
+    for name in names:
+        file(folder / name, *(f"src\t{n % 2}\t\t{name} {n}." for n in range(4)))
+
+
+def test_both_files_of_the_development_part_of_cola_are_scored(tmp_path: Path) -> None:
+    cola(tmp_path / "CoLA", "train.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
+    data = load_task(TASKS["cola"], tmp_path)
+    assert counts(data) == (4, {"dev": 8})
+    assert data.official_split
+    assert [example.id for example in data.evaluations["dev"]] == [str(n) for n in range(8)]
+    assert {e.label for e in data.train if isinstance(e, TextExample)} == {
+        *("acceptable", "unacceptable")
+    }
+
+
+def test_half_of_the_development_part_of_cola_is_not_official(tmp_path: Path) -> None:
+    cola(tmp_path / "CoLA", "in_domain_train.tsv", "in_domain_dev.tsv")
+    data = load_task(TASKS["cola"], tmp_path)
+    assert counts(data) == (4, {"dev": 4})
+    assert not data.official_split
+    assert data.notes == (
+        "not the official split: in_domain_dev.tsv is one of two files of the dev part, and the "
+        "other is not there",
+    )
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+    cola(tmp_path / "CoLA", "train.tsv", "dev.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
+    data = load_task(TASKS["cola"], tmp_path)
+    assert counts(data) == (4, {"dev": 4})
+    assert data.official_split
+    assert data.notes == (
+        "dev.tsv is taken as the dev part, and not in_domain_dev.tsv, out_of_domain_dev.tsv",
+    )
+
+
+def test_without_a_training_part_the_development_part_is_learned_from(tmp_path: Path) -> None:
+    for part in ("dev", "test"):
+        file(tmp_path / f"{part}.csv", "text,label", *(f"{part} {n},{n % 2}" for n in range(10)))
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert counts(data) == (10, {"test": 10})
+    assert all(text.startswith("dev") for text in texts(data.train))
+    assert not data.official_split
+    assert data.tuning == ()
+    assert data.notes == (
+        "not the official split: there is no training part, so that the dev part is trained on",
+    )
+    assert [Path(source).name for source in data.sources] == ["dev.csv", "test.csv"]
+
+
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files of a few sentences be those of a benchmark; what it takes has tests of its own."""

@@ -77,3 +77,29 @@ def test_what_is_no_squad_is_refused(tmp_path: Path, content: str, message: str)
     (tmp_path / "dev.json").write_text(content)
     with pytest.raises(TaskDataError, match=message):
         read_squad(tmp_path / "dev.json")
+
+
+def test_blank_text_is_no_answer(tmp_path: Path) -> None:
+    blank, old = {"text": " ", "answer_start": 0}, {"text": "old", "answer_start": 34}
+    path = written(
+        tmp_path / "dev.json",
+        {"id": "1", "question": "a", "answers": [blank]},
+        {"id": "2", "question": "b", "answers": [blank, old], "is_impossible": False},
+    )
+    first, second = read_squad(path) or []
+    assert (first.answers, first.impossible) == ((), True)
+    assert (second.answers, second.starts, second.impossible) == (("old",), (34,), False)
+
+
+def test_a_question_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
+    old = {"text": "old", "answer_start": 34}
+    path = written(
+        tmp_path / "dev.json",
+        {"id": "1", "question": "a", "answers": [old], "is_impossible": False},
+        {"id": "2", "question": "b", "answers": [], "is_impossible": False},
+    )
+    with pytest.raises(TaskDataError) as caught:
+        read_squad(path)
+    assert "1 of 2 questions, such as '2', neither an answer nor that there is none" in (
+        str(caught.value)
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -136,6 +137,51 @@ def test_csv_has_real_quotes_and_any_usual_delimiter(tmp_path: Path) -> None:
     assert cells(table.rows) == [("x, y", "t", "c")]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv.gz", gzip.compress(b"body,title,class\na,t,1\nb,u,2\n")),
+        ("a.tsv.gz", gzip.compress(b"body\ttitle\tclass\na\tt\t1\nb\tu\t2\n")),
+        ("a.tsv", "body\ttitle\tclass\ra\tt\t1\rb\tu\t2\r"),
+        ("a.csv", "body,title,class\ra,t,1\rb,u,2"),
+        (
+            "a.json",
+            '[{"body": "a", "title": "t", "class": "1"},\n'
+            '{"body": "b", "title": "u", "class": "2"}]',
+        ),
+        (
+            "a.json",
+            '{"version": 1, "data": [{"body": "a", "title": "t", "class": "1"}, '
+            '{"body": "b", "title": "u", "class": "2"}]}',
+        ),
+        (
+            "a.json",
+            '{"body": "a", "title": "t", "class": "1"}\n'
+            '{"body": "b", "title": "u", "class": "2"}\n',
+        ),
+        (
+            "a.jsonl.gz",
+            gzip.compress(
+                b'{"body": "a", "title": "t", "class": "1"}\n'
+                b'{"body": "b", "title": "u", "class": "2"}\n'
+            ),
+        ),
+    ],
+)
+def test_tables_come_in_many_ways(tmp_path: Path, name: str, content: str | bytes) -> None:
+    table = read_table(written(tmp_path / name, content), OWN)
+    assert cells(table.rows) == [("a", "t", "1"), ("b", "u", "2")]
+    assert table.about == "text in 'body', second text in 'title', label in 'class'"
+
+
+def test_a_line_is_where_its_row_begins(tmp_path: Path) -> None:
+    text = 'body,title,class\n"a\n\nb",t,1\nc,u,2\n'
+    table = read_table(written(tmp_path / "a.csv", text), OWN)
+    assert [row.number for row in table.rows] == [2, 5]
+    inches = read_table(written(tmp_path / "b.csv", 'body,title,class\n5" pipe,t,1\n'), OWN)
+    assert inches.rows[0].text == '5" pipe'
+
+
 def test_json_lines_and_parquet(tmp_path: Path) -> None:
     lines = '{"body": "a", "title": "t", "class": true}\n\n{"body": "b", "title": "u"}\n'
     table = read_table(written(tmp_path / "a.jsonl", lines), OWN)
@@ -155,6 +201,29 @@ def test_json_lines_and_parquet(tmp_path: Path) -> None:
         ("a.jsonl", "[1]", r"line 1 holds a list; write one object a line"),
         ("a.jsonl", '{"text": 1}', r"has the columns text; it needs body and title and class"),
         ("a.parquet", "no", r"a\.parquet cannot be read as Parquet"),
+        ("a.json", "[1]", r"a\.json, entry 1 is a int; write a list of objects"),
+        ("a.json", '[{"body": 1},', r"a\.json is not JSON: "),
+        ("a.json", "3", r"a\.json holds a int; write a list of objects"),
+        ("a.csv.gz", "no", r"a\.csv\.gz is not gzip, or cut off: "),
+        ("a.csv.gz", gzip.compress(b"body,title,class")[:-9], r"is not gzip, or cut off: "),
+        ("a.csv", "body,title,class,Body\n", r"has 2 columns called 'body', 1 and 4; give the one"),
+        (
+            "a.tsv",
+            "It was good\tThe film was quite good\t1\n",
+            r"no header line, its first line is a row: It was good | The film was quite good | 1; "
+            r"add 'body\\ttitle\\tclass' above it, with the names in the order of your columns",
+        ),
+        ("a.csv", "good,film,5.0\n", r"add 'body,title,class' above it"),
+        (
+            "a.csv",
+            'body,title,class\na,b,c\nd,e,"f\ng,h,i\n',
+            r"a\.csv, line 3 has a quote that is not closed; close it, or double quotes",
+        ),
+        (
+            "a.csv",
+            'body,title,class\nd,"e,f\ng,h,i\nj,"k, and l",m\nn,o,p\n',
+            r"a\.csv, line 2 has a quote that runs on to line 4; close it",
+        ),
         ("a.tsv", b"caf\xe9\tx", r"a\.tsv is not UTF-8 at byte 3; convert it to UTF-8"),
     ],
 )
