@@ -45,8 +45,8 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
     bare = [one.id for one, _ in found if not one.impossible and not one.answers]
     if bare:
         raise TaskDataError(
-            f"{path} says of {len(bare)} of {len(found)} questions, such as {bare[0]!r}, neither an "
-            "answer nor that there is none; add answers, or is_impossible: true"
+            f"{path} says of {len(bare)} of {len(found)} questions, such as {bare[0]!r}, neither "
+            "an answer nor that there is none; add answers, or is_impossible: true"
         )
     return distinct_ids(example for example, _ in found)
 
