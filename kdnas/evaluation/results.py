@@ -30,6 +30,7 @@ class Prediction:
         reference: what is right, of the type of ``prediction``; None of answers, of which several
             may be right.
         denial: how strongly the model denies that the question has an answer, where it may.
+        probabilities: of a classification, label → how likely the model thinks it.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Prediction:
     score: float
     reference: str | float | tuple[str, ...] | None = None
     denial: float | None = None
+    probabilities: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,9 @@ class TableOptions:
         """How answers are scored."""
         tags = "; f1,precision,recall" if self.tagging else ""
         return self._option(
-            "accuracy, f1, matthews, precision, recall; pearson, spearman: the first counts.  "
-            f"[default: accuracy,f1; pearson,spearman{tags}]",
+            "accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, matthews, "
+            "balanced_accuracy, auc, ece; pearson, spearman, mse, rmse, mae, r2: the first counts."
+            f"  [default: accuracy,f1; pearson,spearman{tags}]",
             "LIST",
         )
 

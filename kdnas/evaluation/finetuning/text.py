@@ -71,7 +71,15 @@ class TextEncoding:
             right = _number(example)
             return Prediction(example.id, number, -abs(number - right), right)
         label = self._labels[int(logits.argmax())]
-        return Prediction(example.id, label, float(label == example.label), example.label)
+        # As many digits as float32 has: files of them are no longer than they need to be.
+        shares = [round(share, 7) for share in logits.double().softmax(-1).tolist()]
+        return Prediction(
+            example.id,
+            label,
+            float(label == example.label),
+            example.label,
+            probabilities=dict(zip(self._labels, shares, strict=True)),
+        )
 
     def token_ids(self, examples: Sequence[TextExample]) -> Mapping[str, list[list[int]]]:
         """Cut examples into tokens without padding: ``input_ids`` and whatever goes with them."""

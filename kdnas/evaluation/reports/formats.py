@@ -11,7 +11,7 @@ from itertools import count
 from kdnas.evaluation.model_figures import RUNTIME_NAMES
 from kdnas.evaluation.reports.report import Against, Cell, Report, Row
 from kdnas.evaluation.scoring.significance import Comparison
-from kdnas.evaluation.tasks.task import METRIC_NAMES
+from kdnas.evaluation.tasks.task import ERRORS, METRIC_NAMES
 
 ABSENT = "–"
 
@@ -124,14 +124,15 @@ def figures_line(report: Report) -> str | None:
 def metric_name(metric: str) -> str:
     """Name a metric as papers do: ``has_answer_exact_match`` is "has answer EM"."""
     scored = metric.removesuffix("_threshold")
-    key = next((k for k in METRIC_NAMES if scored == k or scored.endswith(f"_{k}")), "")
+    found = (k for k in METRIC_NAMES if scored.endswith(f"_{k}"))
+    key = scored if scored in METRIC_NAMES else next(found, "")
     head = scored.removesuffix(key).replace("_", " ")
     return f"{head}{METRIC_NAMES.get(key, key)}{' threshold' if scored != metric else ''}"
 
 
 def metric_text(metric: str, cell: Cell) -> str:
-    """Write a metric in per cent, and a threshold, which is a difference of logits, as it is."""
-    if not metric.endswith("_threshold"):
+    """Write a metric in per cent; errors, and thresholds of logits, as they are."""
+    if not metric.endswith("_threshold") and metric not in ERRORS:
         return cell_text(cell)
     spread = "" if cell.deviation is None else f"±{cell.deviation:.2f}"
     return f"{cell.mean:.2f}{spread}"

@@ -18,7 +18,9 @@ def judge(
     if task.kind == "span":
         return _judge_spans(task, predictions, examples)
     references = [e.tags if isinstance(e, TaggedExample) else _label(e) for e in examples]
-    return score(task, [p.prediction for p in predictions], references)
+    shares = [p.probabilities for p in predictions if p.probabilities is not None]
+    known = shares if len(shares) == len(predictions) else None
+    return score(task, [p.prediction for p in predictions], references, known)
 
 
 def _judge_spans(

@@ -1,6 +1,6 @@
 """Scores of predictions: classes, numbers and tags. Answers are scored in ``answers``.
 
-All values lie between 0 and 1, correlations between −1 and 1.
+All values lie between 0 and 1, correlations between −1 and 1; errors of numbers are in their unit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 from seqeval import metrics as spans
 from sklearn import metrics
@@ -21,23 +22,33 @@ from kdnas.evaluation.tasks.task import Task
 __all__ = ["score", "score_spans"]
 
 
-def score(task: Task, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+def score(
+    task: Task,
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    probabilities: Sequence[Mapping[str, float]] | None = None,
+) -> dict[str, float]:
     """Score the predictions of a text or tagging task with each of the task's metrics.
 
     Classes: F1 is that of the second label where the task names two, else the mean over the
-    classes (macro). A class correlation (Matthews) is 0 where one side is constant. Numbers:
-    Pearson and Spearman are 0 where one side is constant, since nothing goes with a constant.
-    Tags: precision, recall and F1 of whole spans, as seqeval counts them by default, which agrees
-    with CoNLL's own program; accuracy is of words.
+    classes (macro); ``f1_macro``, ``f1_micro`` and ``f1_weighted`` are over all classes in any
+    case. AUC is that of the second label, of more than two classes the mean of each against the
+    others; ECE is the expected calibration error of the likeliest class in 15 bins of equal width
+    (Guo et al. 2017), smaller where probabilities are truer. A class correlation (Matthews) is 0
+    where one side is constant. Numbers: so are Pearson and Spearman, since nothing goes with a
+    constant; R² is that of scikit-learn. Tags: precision, recall and F1 of whole spans, as seqeval
+    counts them by default, which agrees with CoNLL's own program; accuracy is of words.
 
     Args:
         task: says which metrics, and which label is the positive one.
         predictions: class names, numbers, or sequences of tags.
         references: what is right, as many and of the same type.
+        probabilities: label → how likely, of each prediction; what AUC and ECE need.
 
     Raises:
         ValueError: not as many predictions as references, none at all, numbers that are not
-            finite, or span scores of tags that mark no spans.
+            finite, span scores of tags that mark no spans, or probabilities are needed and not
+            given.
     """
     if len(predictions) != len(references) or not len(references):
         raise ValueError(f"{len(predictions)} predictions for {len(references)} references")
@@ -45,7 +56,14 @@ def score(task: Task, predictions: Sequence[Any], references: Sequence[Any]) -> 
         return _score_tags(task, predictions, references)
     if task.kind == "regression":
         return _score_numbers(task, predictions, references)
-    return {name: float(_CLASSES[name](task, predictions, references)) for name in task.metrics}
+    return {
+        name: float(
+            _LIKELY[name](task, _needed(task, probabilities), references)
+            if name in _LIKELY
+            else _CLASSES[name](task, predictions, references)
+        )
+        for name in task.metrics
+    }
 
 
 def _accuracy(task: Task, predictions: Sequence[str], references: Sequence[str]) -> float:
@@ -72,7 +90,70 @@ def _averaged(
     return scored
 
 
+def _over_classes(average: str) -> Callable[[Task, Sequence[str], Sequence[str]], float]:
+    def scored(_: Task, predictions: Sequence[str], references: Sequence[str]) -> float:
+        return float(metrics.f1_score(references, predictions, average=average, zero_division=0))
+
+    return scored
+
+
+def _balanced_accuracy(_: Task, predictions: Sequence[str], references: Sequence[str]) -> float:
+    """Mean recall of the classes that there are; those that are only said count for nothing."""
+    labels = sorted(set(references))
+    return float(
+        metrics.recall_score(
+            references, predictions, labels=labels, average="macro", zero_division=0
+        )
+    )
+
+
+def _needed(
+    task: Task, probabilities: Sequence[Mapping[str, float]] | None
+) -> Sequence[Mapping[str, float]]:
+    if probabilities is None:
+        raise ValueError(f"the metrics of {task.name} need the probabilities of its classes")
+    return probabilities
+
+
+def _auc(
+    task: Task, probabilities: Sequence[Mapping[str, float]], references: Sequence[str]
+) -> float:
+    """Area under the receiver's curve; 0.5 where no example is of a class, or all of it are."""
+    labels = list(probabilities[0])
+    positive = labels[1:] if len(labels) == 2 else labels
+    areas = []
+    for label in positive:
+        right = np.array([reference == label for reference in references])
+        shares = np.array([one[label] for one in probabilities])
+        if right.any() and not right.all():
+            areas.append(float(metrics.roc_auc_score(right, shares)))
+    return float(np.mean(areas)) if areas else 0.5
+
+
+def _ece(
+    task: Task, probabilities: Sequence[Mapping[str, float]], references: Sequence[str]
+) -> float:
+    """Expected calibration error: Σ_b (n_b / n) · |accuracy_b − confidence_b|."""
+    best = [max(one, key=lambda label: one[label]) for one in probabilities]
+    sure = np.array([one[label] for one, label in zip(probabilities, best, strict=True)])
+    right = np.array([b == r for b, r in zip(best, references, strict=True)], np.float64)
+    # Bins are open below and closed above, as in the paper's (m − 1)/M, m/M].
+    bins = np.clip(np.ceil(sure * BINS).astype(int) - 1, 0, BINS - 1)
+    gaps = np.bincount(bins, weights=right - sure, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(sure))
+
+
+BINS = 15
+"""Of probabilities, as in Guo et al. 2017."""
+_LIKELY: Mapping[str, Callable[[Task, Sequence[Mapping[str, float]], Sequence[str]], float]] = {
+    "auc": _auc,
+    "ece": _ece,
+}
 _CLASSES: Mapping[str, Callable[[Task, Sequence[str], Sequence[str]], float]] = {
+    "balanced_accuracy": _balanced_accuracy,
+    "f1_macro": _over_classes("macro"),
+    "f1_micro": _over_classes("micro"),
+    "f1_weighted": _over_classes("weighted"),
     "accuracy": _accuracy,
     "f1": _averaged(metrics.f1_score),
     "matthews": _matthews,
@@ -97,9 +178,15 @@ def _score_tags(
     return {
         name: float(spans.accuracy_score(wanted, predicted))
         if name == "accuracy"
-        else float(_SPANS[name](wanted, predicted, zero_division=0))
+        else float(_span_score(name, wanted, predicted))
         for name in task.metrics
     }
+
+
+def _span_score(name: str, wanted: list[list[str]], predicted: list[list[str]]) -> float:
+    measure, _, average = name.partition("_")
+    value: float = _SPANS[measure](wanted, predicted, average=average or "micro", zero_division=0)
+    return value
 
 
 _SPANS: Mapping[str, Callable[..., float]] = {
@@ -116,15 +203,32 @@ def _score_numbers(
     wanted = np.asarray(references, np.float64)
     if not (np.isfinite(predicted).all() and np.isfinite(wanted).all()):
         raise ValueError(f"predictions or references of {task.name} are not all finite")
-    if np.ptp(predicted) == 0 or np.ptp(wanted) == 0:
-        return dict.fromkeys(task.metrics, 0.0)
     with warnings.catch_warnings():
         # Nearly constant predictions are what an untrained model makes.
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return {name: float(_NUMBERS[name](predicted, wanted)[0]) for name in task.metrics}
+        return {name: _NUMBERS[name](predicted, wanted) for name in task.metrics}
 
 
-_NUMBERS: Mapping[str, Callable[..., tuple[float, float]]] = {
-    "pearson": stats.pearsonr,
-    "spearman": stats.spearmanr,
+def _correlated(
+    measure: Callable[..., Any],
+) -> Callable[[NDArray[np.float64], NDArray[np.float64]], float]:
+    def scored(predicted: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
+        constant = np.ptp(predicted) == 0 or np.ptp(wanted) == 0
+        return 0.0 if constant else float(measure(predicted, wanted)[0])
+
+    return scored
+
+
+def _explained(predicted: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
+    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²; 0 where all are alike, unless they are met."""
+    return float(metrics.r2_score(wanted, predicted)) if len(wanted) > 1 else 0.0
+
+
+_NUMBERS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
+    "mae": lambda predicted, wanted: float(np.abs(predicted - wanted).mean()),
+    "mse": lambda predicted, wanted: float(((predicted - wanted) ** 2).mean()),
+    "pearson": _correlated(stats.pearsonr),
+    "r2": _explained,
+    "rmse": lambda predicted, wanted: float(((predicted - wanted) ** 2).mean() ** 0.5),
+    "spearman": _correlated(stats.spearmanr),
 }

@@ -20,7 +20,7 @@ from kdnas.evaluation.scoring.significance import (
     paired_bootstrap,
     resampled_scores,
 )
-from kdnas.evaluation.scoring.tally import Tally, average, mean_of, tally
+from kdnas.evaluation.scoring.tally import SUMMED, Tally, average, mean_of, tally
 
 PREDICTIONS_FILE = "predictions.jsonl"
 """In an evaluation's folder: what was said about each example, a line each."""
@@ -228,7 +228,7 @@ class _Run:
         Which of a user's two classes F1 is of is in no file: it is the one that gives the score.
         """
         metric, sets = self.kept.metric, [self.lines.get(name, ()) for name in self.kept.sets]
-        if metric is None or not all(sets):
+        if metric is None or metric not in SUMMED or not all(sets):
             return None
         for positive in _positives(sets):
             found = tuple(_tally(metric, lines, positive) for lines in sets)

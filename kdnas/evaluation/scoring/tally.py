@@ -112,7 +112,22 @@ def _correlation(sums: Floats) -> Floats:
     return np.where(varies, (xy - x * y / n) / spread, 0.0)
 
 
+def _explained(predictions: Sequence[float], references: Sequence[float]) -> Tally:
+    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²; where all are alike 1 if they are met, else 0."""
+    wanted = np.asarray(references, np.float64)
+    y, missed = _centred(references), np.asarray(predictions, np.float64) - wanted
+
+    def measure(sums: Floats) -> Floats:
+        n, total, squares, errors = np.moveaxis(sums, -1, 0)
+        spread = squares - total * total / n
+        varies = spread > _ROUNDING * squares
+        return np.where(varies, 1 - errors / np.where(varies, spread, 1.0), errors == 0)
+
+    return Tally(np.stack([np.ones_like(y), y, y * y, missed * missed], 1), measure)
+
+
 _NUMBERS: Mapping[str, Callable[[Sequence[float], Sequence[float]], Tally]] = {
+    "r2": _explained,
     "pearson": _pearson,
     "spearman": _spearman,
 }
@@ -168,14 +183,37 @@ def _over_classes(values: Floats, counts: _Counts, positive: int | None) -> Floa
     if positive is not None:
         return np.asarray(values[..., positive])
     there = counts.said + counts.right > 0
-    return np.asarray((values * there).sum(-1) / there.sum(-1))
+    return _ratio((values * there).sum(-1), there.sum(-1))
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)
 
 
+def _macro(counts: _Counts, _: int | None) -> Floats:
+    return _f1(counts, None)
+
+
+def _micro(counts: _Counts, _: int | None) -> Floats:
+    """Of one class each example it is the accuracy."""
+    return _ratio(counts.both.sum(-1), counts.right.sum(-1))
+
+
+def _weighted(counts: _Counts, _: int | None) -> Floats:
+    values = _ratio(2 * counts.both, counts.said + counts.right)
+    return _ratio((values * counts.right).sum(-1), counts.right.sum(-1))
+
+
+def _balanced(counts: _Counts, _: int | None) -> Floats:
+    there = counts.right > 0
+    return _ratio((_ratio(counts.both, counts.right) * there).sum(-1), there.sum(-1))
+
+
 _CLASSES: Mapping[str, Callable[[_Counts, int | None], Floats]] = {
+    "balanced_accuracy": _balanced,
+    "f1_macro": _macro,
+    "f1_micro": _micro,
+    "f1_weighted": _weighted,
     "matthews": _matthews,
     "f1": _f1,
     "precision": _precision,
@@ -212,9 +250,41 @@ def _of_spans(
     return taken_apart
 
 
+def _of_types(
+    measure: Callable[[_Counts, int | None], Floats],
+) -> Callable[[Tags, Tags], Tally]:
+    """Spans by their types, each of which is a class."""
+
+    def taken_apart(predictions: Tags, references: Tags) -> Tally:
+        from seqeval.metrics.sequence_labeling import get_entities
+
+        spans = [
+            [set(get_entities(list(tags))) for tags in pair]
+            for pair in zip(predictions, references, strict=True)
+        ]
+        types = sorted({span[0] for pair in spans for tags in pair for span in tags})
+        rows = [
+            [
+                sum(span[0] == kind for span in found)
+                for found in (said & right, said, right)
+                for kind in types
+            ]
+            for said, right in spans
+        ]
+        parts = np.array(rows, np.float64).reshape(len(rows), 3 * len(types))
+        return Tally(parts, lambda sums: measure(_Counts(*np.split(sums, 3, axis=-1)), None))
+
+    return taken_apart
+
+
 _TAGS: Mapping[str, Callable[[Tags, Tags], Tally]] = {
     "accuracy": _words,
+    "f1_macro": _of_types(_macro),
+    "f1_weighted": _of_types(_weighted),
     "f1": _of_spans(_f1),
     "precision": _of_spans(_precision),
     "recall": _of_spans(_recall),
 }
+
+SUMMED = frozenset({"accuracy", "exact_match", *_NUMBERS, *_CLASSES})
+"""Metrics that are functions of sums over examples; AUC and errors of calibration are not."""

@@ -15,17 +15,31 @@ Kind = Literal["classification", "regression", "tagging", "span"]
 # Metrics as papers write them; the keys are those of ``scoring.metrics.score``.
 METRIC_NAMES: Mapping[str, str] = {
     "accuracy": "accuracy",
+    "auc": "AUC",
+    "balanced_accuracy": "balanced accuracy",
+    "ece": "ECE",
     "exact_match": "EM",
     "f1": "F1",
+    "f1_macro": "macro F1",
+    "f1_micro": "micro F1",
+    "f1_weighted": "weighted F1",
+    "mae": "MAE",
     "matthews": "Matthews",
+    "mse": "MSE",
     "pearson": "Pearson",
     "precision": "precision",
+    "r2": "R²",
     "recall": "recall",
+    "rmse": "RMSE",
     "spearman": "Spearman",
 }
 
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
-"""Metrics from -1 to 1; all others go from 0 on."""
+"""Metrics from -1 to 1."""
+ERRORS = frozenset({"mae", "mse", "rmse"})
+"""Metrics in the unit of what is predicted, or its square: not to be written per cent."""
+SMALLER_IS_BETTER = ERRORS | {"ece"}
+"""Metrics that models cannot be compared by, since of that more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +184,15 @@ def simple(name: str) -> str:
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
 _OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "classification": (("accuracy", "f1"), ("matthews", "precision", "recall")),
-    "regression": (("pearson", "spearman"), ()),
-    "tagging": (("f1", "precision", "recall"), ("accuracy",)),
+    "classification": (
+        ("accuracy", "f1"),
+        (
+            *("matthews", "precision", "recall", "f1_macro", "f1_micro", "f1_weighted"),
+            *("balanced_accuracy", "auc", "ece"),
+        ),
+    ),
+    "regression": (("pearson", "spearman"), ("mse", "rmse", "mae", "r2")),
+    "tagging": (("f1", "precision", "recall"), ("accuracy", "f1_macro", "f1_weighted")),
 }
 """Of each kind of a user's task the metrics that are usual, and the others that there are."""
 
@@ -200,7 +220,8 @@ def own_task(
         metrics: keys of ``METRIC_NAMES``, the main one first.
 
     Raises:
-        SpecError: the kind is ``span``, or a metric is not one of the kind.
+        SpecError: the kind is ``span``, a metric is not one of the kind, or the main one is an
+            error, which is smaller where a model is better.
     """
     if kind not in _OWN_METRICS:
         raise SpecError(
@@ -212,6 +233,11 @@ def own_task(
     if stray is not None:
         raise SpecError(unknown_name(f"metric of a {kind}", stray, usual + others))
     chosen = metrics or usual
+    if chosen[0] in SMALLER_IS_BETTER:
+        raise SpecError(
+            f"models are compared by the first metric, and {chosen[0]} is smaller where one is "
+            f"better; name it behind another, such as {usual[0]},{chosen[0]}"
+        )
     return Task(
         name=name,
         suite=OWN_SUITE,

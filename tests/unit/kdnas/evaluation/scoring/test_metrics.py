@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ from scipy import stats
 from seqeval import metrics as seqeval
 from sklearn import metrics as sklearn
 
+from kdnas.errors import SpecError
 from kdnas.evaluation.scoring.metrics import score
-from kdnas.evaluation.tasks.registry import TASKS, own_task
+from kdnas.evaluation.tasks.registry import TASKS, Kind, own_task
 
 FINITE = st.floats(-1e6, 1e6)
 TAG = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG"])
@@ -117,3 +119,105 @@ def test_what_cannot_be_scored_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         score(TASKS[task], predictions, references)
+
+
+EVERY_CLASS = ("f1_macro", "f1_micro", "f1_weighted", "balanced_accuracy", "accuracy")
+
+
+@given(pairs(st.sampled_from("abcd")))
+def test_averages_over_classes_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
+    predicted, wanted = map(list, zip(*rows, strict=True))
+    scores = score(own_task("mine", "classification", metrics=EVERY_CLASS[::-1]), predicted, wanted)
+    for average in ("macro", "micro", "weighted"):
+        f1 = sklearn.f1_score(wanted, predicted, average=average, zero_division=0)
+        assert scores[f"f1_{average}"] == f1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classes that are only said
+        balanced = sklearn.balanced_accuracy_score(wanted, predicted)
+    assert scores["balanced_accuracy"] == pytest.approx(balanced)
+
+
+SHARES = st.lists(st.integers(1, 99), min_size=3, max_size=3)
+
+
+def shares_of(weights: list[int], labels: str) -> dict[str, float]:
+    return {label: weight / sum(weights) for label, weight in zip(labels, weights, strict=True)}
+
+
+@given(st.lists(st.tuples(SHARES, st.sampled_from("abc")), min_size=3, max_size=40))
+def test_auc_is_that_of_scikit_learn(rows: list[tuple[list[int], str]]) -> None:
+    shares = [shares_of(weights, "abc") for weights, _ in rows]
+    wanted = [label for _, label in rows]
+    assume(len(set(wanted)) == 3)
+    predicted = [max(one, key=lambda label: one[label]) for one in shares]
+    task = own_task("mine", "classification", metrics=("auc",))
+    known = sklearn.roc_auc_score(
+        wanted, np.array([list(one.values()) for one in shares]), multi_class="ovr", labels=[*"abc"]
+    )
+    assert score(task, predicted, wanted, shares)["auc"] == pytest.approx(known)
+    two = [{"a": one["a"] + one["b"], "c": one["c"]} for one in shares]
+    sides = ["c" if label == "c" else "a" for label in wanted]
+    known = sklearn.roc_auc_score([side == "c" for side in sides], [one["c"] for one in two])
+    assert score(task, sides, sides, two)["auc"] == pytest.approx(known)
+
+
+def test_auc_of_a_single_class_tells_nothing() -> None:
+    task = own_task("mine", "classification", metrics=("auc",))
+    shares = [{"a": 0.3, "b": 0.7}] * 2
+    assert score(task, ["b", "b"], ["b", "b"], shares) == {"auc": 0.5}
+    with pytest.raises(ValueError, match="need the probabilities of its classes"):
+        score(task, ["b"], ["b"])
+
+
+@given(st.lists(st.tuples(SHARES, st.sampled_from("abc")), min_size=1, max_size=60))
+def test_calibration_is_the_gap_of_each_bin(rows: list[tuple[list[int], str]]) -> None:
+    shares = [shares_of(weights, "abc") for weights, _ in rows]
+    wanted = [label for _, label in rows]
+    predicted = [max(one, key=lambda label: one[label]) for one in shares]
+    task = own_task("mine", "classification", metrics=("accuracy", "ece"))
+    gaps = 0.0
+    for number in range(15):  # as the paper writes it, bin by bin
+        inside = [
+            (max(one.values()), p == w)
+            for one, p, w in zip(shares, predicted, wanted, strict=True)
+            if number / 15 < max(one.values()) <= (number + 1) / 15
+        ]
+        if inside:
+            right = np.mean([hit for _, hit in inside])
+            gaps += len(inside) * abs(right - np.mean([sure for sure, _ in inside]))
+    assert score(task, predicted, wanted, shares)["ece"] == pytest.approx(gaps / len(rows))
+
+
+@given(pairs(st.floats(-1e3, 1e3)))
+def test_errors_of_numbers_are_those_of_scikit_learn(rows: list[tuple[float, float]]) -> None:
+    predicted, wanted = (list(values) for values in zip(*rows, strict=True))
+    task = own_task("mine", "regression", metrics=("r2", "mse", "rmse", "mae"))
+    scores = score(task, predicted, wanted)
+    assert scores["mse"] == pytest.approx(sklearn.mean_squared_error(wanted, predicted))
+    assert scores["rmse"] == pytest.approx(sklearn.root_mean_squared_error(wanted, predicted))
+    assert scores["mae"] == pytest.approx(sklearn.mean_absolute_error(wanted, predicted))
+    if len(rows) > 1:
+        assert scores["r2"] == pytest.approx(sklearn.r2_score(wanted, predicted))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.tuples(TAG, TAG), min_size=1, max_size=9), min_size=1, max_size=9))
+def test_types_of_spans_are_averaged_as_seqeval_does(
+    sentences: list[list[tuple[str, str]]],
+) -> None:
+    predicted = [[p for p, _ in words] for words in sentences]
+    wanted = [[w for _, w in words] for words in sentences]
+    assume(any(tag != "O" for tags in (*predicted, *wanted) for tag in tags))
+    task = own_task("mine", "tagging", metrics=("f1_macro", "f1_weighted"))
+    scores = score(task, predicted, wanted)
+    for average in ("macro", "weighted"):
+        known = seqeval.f1_score(wanted, predicted, average=average, zero_division=0)
+        assert scores[f"f1_{average}"] == known
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("regression", "mse"), ("regression", "mae"), ("classification", "ece")]
+)
+def test_models_are_not_compared_by_errors(kind: Kind, metric: str) -> None:
+    with pytest.raises(SpecError, match=f"{metric} is smaller where one is better; name it behind"):
+        own_task("mine", kind, metrics=(metric,))

@@ -14,7 +14,10 @@ from kdnas.evaluation.scoring.metrics import score
 from kdnas.evaluation.scoring.tally import Tally, average, mean_of, tally
 from kdnas.evaluation.tasks.task import own_task
 
-CLASSES = ("matthews", "f1", "precision", "recall", "accuracy")
+CLASSES = (
+    *("matthews", "f1", "precision", "recall", "accuracy"),
+    *("f1_macro", "f1_micro", "f1_weighted", "balanced_accuracy"),
+)
 NUMBERS = st.floats(-5, 5).map(lambda number: round(number, 2))
 WORDS = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 
@@ -59,9 +62,14 @@ def test_one_class_of_two(pairs: list[tuple[str, str]], metric: str, data: Any) 
 
 
 @settings(max_examples=60, deadline=None)
-@given(pairs=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30), data=st.data())
-def test_numbers(pairs: list[tuple[float, float]], data: Any) -> None:
-    check("pearson", own_task("t", "regression"), pairs, None, data)
+@given(
+    pairs=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30),
+    metric=st.sampled_from(("pearson", "r2")),
+    data=st.data(),
+)
+def test_numbers(pairs: list[tuple[float, float]], metric: str, data: Any) -> None:
+    pairs = [*pairs, *pairs[:1]]  # of a single number R² says nothing
+    check(metric, own_task("t", "regression", metrics=("pearson", "r2")), pairs, None, data)
 
 
 def test_ranks_are_those_of_all_examples() -> None:
@@ -81,7 +89,7 @@ def test_ranks_are_those_of_all_examples() -> None:
         min_size=1,
         max_size=8,
     ),
-    metric=st.sampled_from(("f1", "precision", "recall", "accuracy")),
+    metric=st.sampled_from(("f1", "precision", "recall", "accuracy", "f1_macro", "f1_weighted")),
     data=st.data(),
 )
 def test_tags(pairs: list[tuple[list[str], list[str]]], metric: str, data: Any) -> None:
