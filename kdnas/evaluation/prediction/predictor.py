@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -48,11 +48,13 @@ class Answer:
         example: what it was asked about.
         value: label, number, tags of the words, or text of the answer, empty where there is none.
         probability: of the label; None of other kinds.
+        probabilities: label → how likely it is, the likeliest first; None of other kinds.
     """
 
     example: Example
     value: str | float | tuple[str, ...]
     probability: float | None = None
+    probabilities: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -63,7 +65,8 @@ class Answer:
             return {**about, "answer": self.value}
         if self.probability is None:
             return {**about, "value": self.value}
-        return {**about, "label": self.value, "probability": self.probability}
+        every = {} if self.probabilities is None else {"probabilities": dict(self.probabilities)}
+        return {**about, "label": self.value, "probability": self.probability, **every}
 
     def to_text(self) -> str:
         """Return it as lines for a person: tags as columns, with a blank line after a sentence."""
@@ -201,9 +204,10 @@ class Predictor:
     def _answer(self, example: TextExample, logits: Any) -> Answer:
         if self.labels is None:
             return Answer(example, float(logits.squeeze()))
-        probabilities = logits.softmax(-1)
-        best = int(probabilities.argmax())
-        return Answer(example, self.labels[best], float(probabilities[best]))
+        shares = logits.softmax(-1).tolist()
+        ranked = sorted(zip(self.labels, shares, strict=True), key=lambda one: -one[1])
+        label, probability = ranked[0]
+        return Answer(example, label, probability, dict(ranked))
 
 
 def _loaded(handle: ModelHandle, task: Task, labels: Sequence[str] | None) -> TaskModel:

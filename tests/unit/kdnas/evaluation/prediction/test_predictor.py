@@ -62,6 +62,9 @@ def test_a_saved_model_is_an_ordinary_one(saved: Path) -> None:
     (answer,) = Predictor(str(folder))(texts("the film"))
     assert answer.value == ("no", "yes")[int(expected.argmax())]
     assert answer.probability == pytest.approx(float(expected.max()), abs=1e-6)
+    assert answer.probabilities is not None
+    assert sorted(answer.probabilities.values()) == pytest.approx(sorted(expected.tolist()))
+    assert next(iter(answer.probabilities)) == answer.value
     about = read_saved_task(folder)
     assert about is not None
     assert (about.task, about.seed, about.max_length, about.may_deny) == ("SST-2", 1, 16, False)
@@ -124,6 +127,8 @@ def test_answers_as_text_and_json() -> None:
     label = Answer(texts("a")[0], "yes", 0.75)
     assert label.to_text() == "yes\t0.7500"
     assert label.to_json() == {"id": "0", "label": "yes", "probability": 0.75}
+    every = Answer(texts("a")[0], "yes", 0.75, {"yes": 0.75, "no": 0.25})
+    assert every.to_json()["probabilities"] == {"yes": 0.75, "no": 0.25}
     assert Answer(texts("a")[0], 2.5).to_text() == "2.5000"
 
 
