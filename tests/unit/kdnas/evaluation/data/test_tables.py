@@ -17,6 +17,11 @@ from kdnas.evaluation.tasks.registry import TASKS, own_task
 OWN = own_task("mine", "classification", text="body", pair="title", label="class").layout
 
 
+def packed(content: bytes) -> bytes:
+    """As gzip writes it, the same at any time: tests are named after it."""
+    return gzip.compress(content, mtime=0)
+
+
 def written(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
@@ -140,8 +145,8 @@ def test_csv_has_real_quotes_and_any_usual_delimiter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.csv.gz", gzip.compress(b"body,title,class\na,t,1\nb,u,2\n")),
-        ("a.tsv.gz", gzip.compress(b"body\ttitle\tclass\na\tt\t1\nb\tu\t2\n")),
+        ("a.csv.gz", packed(b"body,title,class\na,t,1\nb,u,2\n")),
+        ("a.tsv.gz", packed(b"body\ttitle\tclass\na\tt\t1\nb\tu\t2\n")),
         ("a.tsv", "body\ttitle\tclass\ra\tt\t1\rb\tu\t2\r"),
         ("a.csv", "body,title,class\ra,t,1\rb,u,2"),
         (
@@ -161,7 +166,7 @@ def test_csv_has_real_quotes_and_any_usual_delimiter(tmp_path: Path) -> None:
         ),
         (
             "a.jsonl.gz",
-            gzip.compress(
+            packed(
                 b'{"body": "a", "title": "t", "class": "1"}\n'
                 b'{"body": "b", "title": "u", "class": "2"}\n'
             ),
@@ -205,7 +210,7 @@ def test_json_lines_and_parquet(tmp_path: Path) -> None:
         ("a.json", '[{"body": 1},', r"a\.json is not JSON: "),
         ("a.json", "3", r"a\.json holds a int; write a list of objects"),
         ("a.csv.gz", "no", r"a\.csv\.gz is not gzip, or cut off: "),
-        ("a.csv.gz", gzip.compress(b"body,title,class")[:-9], r"is not gzip, or cut off: "),
+        ("a.csv.gz", packed(b"body,title,class")[:-9], r"is not gzip, or cut off: "),
         ("a.csv", "body,title,class,Body\n", r"has 2 columns called 'body', 1 and 4; give the one"),
         (
             "a.tsv",
