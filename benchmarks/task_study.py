@@ -5,12 +5,14 @@
 MiniLM teaches a student of three layers. Runs are done one by one and kept as they come, so that
 the program may be ended at any moment and started again; several may run beside each other, each
 with one thread, and share the work. Models and checkpoints lie in ``KDNAS_HOME``. Of a part with a
-grid its trials are done first, and then a run a seed with the best of them.
+grid its trials are done first, and then a run a seed with the best of them. On a machine without
+that folder teachers are fine-tuned anew: ``moved --results …`` leaves out what others had begun.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +24,7 @@ from filelock import FileLock, Timeout
 from study_files import JsonLines
 
 from kdnas import ENGINE_VERSION
+from kdnas.artefact import write_atomically
 from kdnas.errors import TrainingError
 from kdnas.latency.measure import hardware_name
 from kdnas.settings import Settings
@@ -182,6 +185,27 @@ def left(results: JsonLines, parts: tuple[Part, ...]) -> Iterator[Piece]:
                     yield Piece(part, method, seed, point)
 
 
+def whole(results: JsonLines, parts: tuple[Part, ...]) -> tuple[list[Any], int]:
+    """Leave out runs of seeds, and trials of grids, that were begun and are not whole.
+
+    Methods are compared seed by seed, so that all of a seed must have learned from one teacher.
+
+    Returns:
+        The results that stay, and how many do not.
+    """
+    kept = []
+    for row in results.rows:
+        part = next(one for one in parts if one.name == row["part"])
+        if row.get("tries"):
+            known = trials_of(results, part, row["method"])
+            stays = len(known) == len(part.points(row["method"]))
+        else:
+            of_seed = results.having(part=part.name, seed=row["seed"], tries=None)
+            stays = {one["method"] for one in of_seed} == set(part.methods)
+        kept += [row] if stays else []
+    return kept, len(results.rows) - len(kept)
+
+
 def is_done(results: JsonLines, piece: Piece) -> bool:
     """Whether somebody has done it meanwhile."""
     if piece.tries:
@@ -313,7 +337,14 @@ def main() -> None:
     doing.add_argument("--results", type=Path, required=True)
     doing.add_argument("--parts", default=",".join(part.name for part in PARTS))
     doing.add_argument("--minutes", type=float, default=10_000.0, help="end in good order then")
+    moving = commands.add_parser("moved", help="leave out seeds that are not whole")
+    moving.add_argument("--results", type=Path, required=True)
     given = parser.parse_args()
+    if given.command == "moved":
+        kept, left_out = whole(JsonLines(given.results), PARTS)
+        write_atomically(given.results, "".join(f"{json.dumps(row)}\n" for row in kept).encode())
+        print(f"{left_out} of {len(kept) + left_out} results left out: their seeds are not whole")
+        return
     named = given.parts.split(",")
     run(
         given.data_dir,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 
@@ -23,3 +24,9 @@ def cpu_flags() -> frozenset[str]:
 def is_fast_at_bfloat16() -> bool:
     """Whether the CPU multiplies in bfloat16 itself: with AVX-512-BF16 or AMX."""
     return bool(cpu_flags() & {"avx512_bf16", "amx_bf16"})
+
+
+@cache
+def runs_lstms_in_bfloat16() -> bool:
+    """Whether there is a bfloat16 LSTM for the CPU, which oneDNN has for AVX-512 alone."""
+    return cpu_flags() >= {"avx512f", "avx512bw", "avx512vl", "avx512dq"}

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kdnas.cpu import runs_lstms_in_bfloat16
 from kdnas.models.sequence.config import SequenceConfig
 
 
@@ -62,11 +63,21 @@ class BiLSTM(nn.Module):
         states: list[Tensor] = []
         for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
             inputs = self.dropout(states[-1]) if states else embedded
-            ahead, _ = forwards(inputs)  # (B, T, H)
-            back, _ = backwards(_in_order(inputs, order))
+            ahead = _run(forwards, inputs)  # (B, T, H)
+            back = _run(backwards, _in_order(inputs, order))
             both = ahead + _in_order(back, order)
             states.append(both.masked_fill(~real.unsqueeze(-1), 0.0))
         return tuple(states)
+
+
+def _run(lstm: nn.Module, inputs: Tensor) -> Tensor:
+    """Run an LSTM; in float32 where the CPU has no other."""
+    if torch.is_autocast_enabled("cpu") and not runs_lstms_in_bfloat16():
+        with torch.autocast("cpu", enabled=False):
+            states, _ = lstm(inputs.float())
+    else:
+        states, _ = lstm(inputs)
+    return states  # type: ignore[no-any-return]
 
 
 def turned_round(real: Tensor) -> Tensor:

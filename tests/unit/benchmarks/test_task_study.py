@@ -63,6 +63,24 @@ def test_runs_wait_for_the_trials_of_their_grid(study: ModuleType, tmp_path: Pat
     assert found[1].name == "g-none-1"
 
 
+def test_what_was_begun_elsewhere_is_left_out(study: ModuleType, tmp_path: Path) -> None:
+    results, plain = study.JsonLines(tmp_path / "runs.jsonl"), part(study, "a", 2)
+    grid = part(study, "g", 1, GRID)
+    for seed, methods in ((0, ("none", "vanilla-kd")), (1, ("none",))):
+        for method in methods:
+            results.add({"part": "a", "method": method, "seed": seed})
+    for method, count in (("none", 2), ("vanilla-kd", 1)):
+        for point in grid.points(method)[:count]:
+            trial = TaskTrial(point, "finished", 0.5, (0.5,)).to_json()
+            results.add({"part": "g", "method": method, "tries": True, "trial": trial})
+    kept, left_out = study.whole(results, (plain, grid))
+    assert left_out == 2
+    assert [(row["part"], row["method"], row.get("seed")) for row in kept] == [
+        *(("a", "none", 0), ("a", "vanilla-kd", 0)),
+        *(("g", "none", None), ("g", "none", None)),
+    ]
+
+
 def test_it_does_all_and_nothing_twice(
     study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,8 +57,9 @@ def test_a_command_of_suites_says_whose_they_are_and_knows_tagging() -> None:
         "--pair COLUMN own: column of a second text.",
         "--label COLUMN own: column of the class, the number, or the list of tags. [default: "
         "label]",
-        "--metrics LIST own: accuracy, f1, matthews, precision, recall; pearson, spearman: the "
-        "first counts. [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
+        "--metrics LIST own: accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, "
+        "matthews, balanced_accuracy, auc, ece; pearson, spearman, mse, rmse, mae, r2: the first "
+        "counts. [default: accuracy,f1; pearson,spearman; f1,precision,recall]",
     ):
         assert told in shown
 
@@ -70,7 +71,8 @@ def test_a_command_of_one_task_has_them_in_a_panel() -> None:
         "--text COLUMN Column of the text. [default: text]",
         "--pair COLUMN Column of a second text.",
         "--label COLUMN Column of the class or the number. [default: label]",
-        "--metrics LIST accuracy, f1, matthews, precision, recall; pearson, spearman: the first "
+        "--metrics LIST accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, "
+        "matthews, balanced_accuracy, auc, ece; pearson, spearman, mse, rmse, mae, r2: the first "
         "counts. [default: accuracy,f1; pearson,spearman]",
     ):
         assert told in shown
