@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kdnas.cli.screens.console import bar, say, show_results
+from kdnas.cli.screens.console import bar, say_each, show_results
 from kdnas.cli.tables.answers import print_json
 from kdnas.errors import TaskDataError
 
@@ -48,8 +48,7 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
     if as_json:
         print_json({"tasks": list(found.values())})
         return
-    for error in absent.values():
-        say(f"left out   {str(error).partition(': looked for')[0]}")
+    say_each(f"left out   {str(why).partition(': looked for')[0]}" for why in absent.values())
     for one in found.values():
         show_results(as_json)("\n".join(_lines(one)))
 

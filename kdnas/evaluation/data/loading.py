@@ -121,7 +121,7 @@ def load_task(
     if train and scored:
         evaluations = _named(scored, name)
     elif dev:
-        train, evaluations, learned, dev = dev, _named(scored, name), "dev", ()
+        train, evaluations, learned, dev = [*dev], _named(scored, name), "dev", ()
         found.notes.append(
             "not the official split: there is no training part, so that the dev part is trained on"
         )

@@ -198,7 +198,7 @@ def _from_cells(
             label = None
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
-        about = _about(numbers, text, pair, label, "no header; ")
+        about = _about(numbers, text, pair, label, before="no header; ")
     elif _is_data(first[1]):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
@@ -294,7 +294,8 @@ def _from_records(
         )
 
     rows = [row(number, record) for number, record in records]
-    about = _about(names, *(None if n is None else names.index(n) for n in (text, pair, label)))
+    places = [None if name is None else names.index(name) for name in (text, pair, label)]
+    about = _about(names, *places)
     return Table(rows, label is not None, (), _lacking(path, names, layout), about)
 
 
@@ -404,7 +405,12 @@ def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def _about(
-    names: Sequence[str], text: int | None, pair: int | None, label: int | None, before: str = ""
+    names: Sequence[str],
+    text: int | None,
+    pair: int | None,
+    label: int | None,
+    *,
+    before: str = "",
 ) -> str:
     """Which columns were taken, in words."""
     taken = {"text": text, "second text": pair, "label": label}

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TaskData
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    SpanExample,
+    TaggedExample,
+    TaskData,
+    TextExample,
+)
 
 MOST_CHARACTERS: Final = 200
 """Of a text that is shown."""
@@ -66,7 +72,9 @@ def understood(data: TaskData) -> dict[str, Any]:
 def _labels(data: TaskData, examples: Sequence[Example]) -> dict[str, float]:
     """Labels and how often there are; the most frequent ones first."""
     if data.task.kind == "regression":
-        numbers = [e.label for e in examples if isinstance(getattr(e, "label", None), float)]
+        numbers = [
+            e.label for e in examples if isinstance(e, TextExample) and isinstance(e.label, float)
+        ]
         return {"least": min(numbers), "greatest": max(numbers)} if numbers else {}
     counts = Counter(label for example in examples for label in _labels_of(example))
     return dict(counts.most_common(MOST_LABELS))

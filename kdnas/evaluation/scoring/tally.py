@@ -121,7 +121,8 @@ def _explained(predictions: Sequence[float], references: Sequence[float]) -> Tal
         n, total, squares, errors = np.moveaxis(sums, -1, 0)
         spread = squares - total * total / n
         varies = spread > _ROUNDING * squares
-        return np.where(varies, 1 - errors / np.where(varies, spread, 1.0), errors == 0)
+        explained = 1 - errors / np.where(varies, spread, 1.0)
+        return np.asarray(np.where(varies, explained, errors == 0), np.float64)
 
     return Tally(np.stack([np.ones_like(y), y, y * y, missed * missed], 1), measure)
 
