@@ -220,8 +220,10 @@ def _correlated(
 
 
 def _explained(predicted: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
-    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²; 0 where all are alike, unless they are met."""
-    return float(metrics.r2_score(wanted, predicted)) if len(wanted) > 1 else 0.0
+    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²; 0 where all are alike, unless they are met: then 1."""
+    if np.ptp(wanted) == 0:  # their mean may be off by a rounding, which must not be divided by
+        return float((predicted == wanted).all())
+    return float(metrics.r2_score(wanted, predicted))
 
 
 _NUMBERS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {

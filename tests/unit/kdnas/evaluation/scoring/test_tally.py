@@ -40,12 +40,12 @@ def check(
 ) -> None:
     said, right = (list(column) for column in zip(*pairs, strict=True))
     made = tally(metric, said, right, positive)
-    assert made.value == pytest.approx(score(task, said, right)[metric], abs=1e-9)
+    assert made.value == pytest.approx(score(task, said, right)[metric], rel=1e-6, abs=1e-9)
     often = data.draw(
         st.lists(st.integers(0, 3), min_size=len(pairs), max_size=len(pairs)).filter(any)
     )
     again = score(task, repeated(said, often), repeated(right, often))[metric]
-    assert drawn(made, often) == pytest.approx(again, abs=1e-9)
+    assert drawn(made, often) == pytest.approx(again, rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +68,6 @@ def test_one_class_of_two(pairs: list[tuple[str, str]], metric: str, data: Any) 
     data=st.data(),
 )
 def test_numbers(pairs: list[tuple[float, float]], metric: str, data: Any) -> None:
-    pairs = [*pairs, *pairs[:1]]  # of a single number R² says nothing
     check(metric, own_task("t", "regression", metrics=("pearson", "r2")), pairs, None, data)
 
 
