@@ -137,8 +137,8 @@ def _ece(
     best = [max(one, key=lambda label: one[label]) for one in probabilities]
     sure = np.array([one[label] for one, label in zip(probabilities, best, strict=True)])
     right = np.array([b == r for b, r in zip(best, references, strict=True)], np.float64)
-    # Bins are open below and closed above, as in the paper's (m − 1)/M, m/M].
-    bins = np.clip(np.ceil(sure * BINS).astype(int) - 1, 0, BINS - 1)
+    # Bins are open below and closed above, as the paper's are; what is 1 but for a rounding is 1.
+    bins = np.searchsorted(np.arange(1, BINS) / BINS, sure, side="left")
     gaps = np.bincount(bins, weights=right - sure, minlength=BINS)
     return float(np.abs(gaps).sum() / len(sure))
 
