@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.tables import read_text
@@ -57,8 +57,7 @@ class ReadColumns:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):  # files have millions of them
     number: int
     cells: tuple[str, ...]
 
@@ -273,7 +272,7 @@ class _File:
                 f"{self.path}, line {bare.number} has no tag; write a word and its tag a line"
             )
         columns = {place: self.column(place) for place in places}
-        marked = [place for place in places if all(map(is_marked, columns[place]))]
+        marked = [place for place in places if all(map(is_marked, set(columns[place])))]
         spans = [place for place in marked if set(columns[place]) - {"O"}]
         without_chunks = [p for p in spans if not _types(columns[p]) <= _CHUNKS]
         spans = without_chunks or spans
