@@ -125,7 +125,11 @@ class _File:
                     found.append(sentence)
                 sentence = []
                 continue
-            if line.startswith(DOCUMENT_MARK) or (not sentence and _COMMENT.match(line)):
+            if line.startswith(DOCUMENT_MARK):  # it parts sentences, with and without blank lines
+                found += [sentence] if sentence else []
+                sentence = []
+                continue
+            if not sentence and _COMMENT.match(line):
                 continue
             row = _Row(number, self._cells(line))
             if not any(row.cells):

@@ -177,6 +177,11 @@ def _number(row: Row) -> float | None:
 def _class(task: Task, row: Row) -> str | None:
     if row.label is None:
         return None
+    if isinstance(row.label, list | tuple | dict):
+        raise TaskDataError(
+            f"{row.where} holds a {type(row.label).__name__} where a label belongs; a text has one "
+            "label here: write a row for each, or a column for each label and learn them one by one"
+        )
     name = _name(row.label)
     if task.labels is None:
         return name or None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 OUTSIDE: Final = "O"
+ONLY_TYPE: Final = "SPAN"
+"""Of spans whose tags are nothing but marks."""
 MOST_TYPES: Final = 100
 """Of spans, in a file whose tags name nothing but types; words are more."""
 
@@ -15,8 +17,9 @@ _BEFORE = re.compile(r"([BIESLUMW])[-_](.+)", re.DOTALL | re.IGNORECASE)
 _BEHIND = re.compile(r"(.+)[-_]([BIESLUMW])", re.DOTALL | re.IGNORECASE)
 _SPAN_TAG = re.compile(r"[BIESLU]-.+", re.DOTALL)
 _FIRST, _LAST = frozenset("BSUW"), frozenset("ESLUW")
+_MARKS = frozenset("BIESLUMW")
 
-Position = Literal["before", "behind", "none"]
+Position = Literal["before", "behind", "alone", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,8 @@ class TagScheme:
     """How tags mark where spans begin and end.
 
     Attributes:
-        position: where a tag has its mark: ``B-PER``, ``PER-B``, or nowhere (``PER``), where
-            neighbours of one type are one span.
+        position: where a tag has its mark: ``B-PER``, ``PER-B``, alone (``B``), where all spans are
+            of one type, or nowhere (``PER``), where neighbours of one type are one span.
         marks: that occur, in capital letters.
     """
 
@@ -47,6 +50,8 @@ class TagScheme:
             return None
         if self.position == "none":
             return "I", tag
+        if self.position == "alone":
+            return tag.upper(), ONLY_TYPE
         found = _BEFORE.fullmatch(tag) if self.position == "before" else _BEHIND.fullmatch(tag)
         if found is None:
             raise ValueError(f"{tag!r} is no tag of the scheme {self.name}")
@@ -80,10 +85,12 @@ class TagScheme:
 def scheme_of(tags: Collection[str]) -> TagScheme | None:
     """Return the scheme that all tags of a file follow; None if they are no tags of spans.
 
-    Tags without marks are those of spans if some words have ``O``; tags of words, as parts of
-    speech, have none.
+    Tags that are marks and nothing else are those of spans of one type. Tags without marks are
+    those of spans if some words have ``O``; tags of words, as parts of speech, have none.
     """
     inside = {tag for tag in tags if not _is_outside(tag)}
+    if inside and {tag.upper() for tag in inside} <= _MARKS and inside & {*"BbIiSsUu"}:
+        return TagScheme("alone", frozenset(tag.upper() for tag in inside))
     for position, pattern, group in (("before", _BEFORE, 1), ("behind", _BEHIND, 2)):
         found = [pattern.fullmatch(tag) for tag in inside]
         if all(found):
@@ -96,8 +103,8 @@ def scheme_of(tags: Collection[str]) -> TagScheme | None:
 
 
 def is_marked(tag: str) -> bool:
-    """Whether a tag is outside of spans, or has a mark before its type."""
-    return _is_outside(tag) or _BEFORE.fullmatch(tag) is not None
+    """Whether a tag is outside of spans, or has a mark before its type, or is one."""
+    return _is_outside(tag) or tag in _MARKS or _BEFORE.fullmatch(tag) is not None
 
 
 def is_span_scheme(tags: Iterable[str]) -> bool:

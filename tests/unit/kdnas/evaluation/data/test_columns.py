@@ -57,6 +57,9 @@ LAYOUTS = {
     "marks behind": "Anna\tPER-B\nsaw\tO\nNew\tLOC-B\nYork\tLOC-I\n.\tO\n",
     "WikiANN": "en:Anna\tB-PER\nen:saw\tO\nen:New\tB-LOC\nen:York\tI-LOC\nen:.\tO\n",
     "a header": "Token\tTag\nAnna\tB-PER\nsaw\tO\nNew\tB-LOC\nYork\tI-LOC\n.\tO\n",
+    "documents without blank lines": (
+        "-DOCSTART- O\nAnna B-PER\nsaw O\nNew B-LOC\nYork I-LOC\n. O\n-DOCSTART- O\n"
+    ),
     "CR LF": "Anna B-PER\r\nsaw O\r\nNew B-LOC\r\nYork I-LOC\r\n. O\r\n\r\n",
     "a last cell of nothing": "Anna\tB-PER\t\nsaw\tO\t\nNew\tB-LOC\t\nYork\tI-LOC\t\n.\tO\t\n",
     "a comment before": "# made by hand\nAnna\tB-PER\nsaw\tO\nNew\tB-LOC\nYork\tI-LOC\n.\tO\n",
@@ -66,6 +69,19 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_people_have_is_read_for_what_it_is(tmp_path: Path, layout: str) -> None:
     assert said(read(tmp_path, LAYOUTS[layout])) == HOUSE
+
+
+def test_spans_may_have_no_type(tmp_path: Path) -> None:
+    found = read(tmp_path, "Selegiline\tB\n-\tI\ninduced\tO\n\nNausea\tB\n")
+    assert said(found) == [
+        [("Selegiline", "B-SPAN"), ("-", "I-SPAN"), ("induced", "O")],
+        [("Nausea", "B-SPAN")],
+    ]
+
+
+def test_documents_part_sentences(tmp_path: Path) -> None:
+    found = read(tmp_path, "a O\n-DOCSTART- O\nb B-X\n")
+    assert said(found) == [[("a", "O")], [("b", "B-X")]]
 
 
 def test_how_it_was_understood_is_told(tmp_path: Path) -> None:

@@ -328,6 +328,13 @@ def test_half_of_the_development_part_of_cola_is_not_official(tmp_path: Path) ->
     )
 
 
+def test_several_labels_of_a_text_are_refused(tmp_path: Path) -> None:
+    rows = [{"text": f"t{n}", "label": ["a", "b"][: n % 2 + 1]} for n in range(6)]
+    path = file(tmp_path / "a.jsonl", *(json.dumps(row) for row in rows))
+    with pytest.raises(TaskDataError, match=r"line 1 holds a list where a label belongs; a text h"):
+        load_task(own_task("mine", "classification"), path)
+
+
 def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     cola(tmp_path / "CoLA", "train.tsv", "dev.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
     data = load_task(TASKS["cola"], tmp_path)

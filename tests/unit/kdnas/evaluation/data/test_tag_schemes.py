@@ -39,6 +39,8 @@ def test_schemes_become_iob2(tags: str, iob2: str) -> None:
         ("B-PER M-PER E-PER S-LOC", "BMES", "B-PER I-PER I-PER B-LOC"),
         ("W-PER W-PER B-LOC M-LOC E-LOC O", "marks B, E, M, W", "B-PER B-PER B-LOC I-LOC I-LOC O"),
         ("O O", "IOB", "O O"),
+        ("B I O B", "IOB", "B-SPAN I-SPAN O B-SPAN"),
+        ("S O B E", "IOBES", "B-SPAN O B-SPAN I-SPAN"),
     ],
 )
 def test_a_file_says_which_scheme_it_has(tags: str, name: str, iob2: str) -> None:
