@@ -53,15 +53,19 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
         show_results(as_json)("\n".join(_lines(one)))
 
 
+def _many(examples: int) -> str:
+    return f"{examples} example{'' if examples == 1 else 's'}"
+
+
 def _lines(one: Mapping[str, Any]) -> Iterator[str]:
     split = "" if one["official_split"] else "; not the official split"
     yield f"task       {one['task']}: {one['kind']}, by {', '.join(one['metrics'])}{split}"
     for file in one["files"]:
         about = f"; {file['about']}" if file["about"] else ""
-        yield f"read       {file['source']}: {file['part']}, {file['examples']} examples{about}"
+        yield f"read       {file['source']}: {file['part']}, {_many(file['examples'])}{about}"
     for part in one["parts"]:
         labels = ", ".join(f"{label} {count:g}" for label, count in part["labels"].items())
-        yield f"{part['part']:10} {part['examples']} examples" + (f": {labels}" if labels else "")
+        yield f"{part['part']:10} {_many(part['examples'])}" + (f": {labels}" if labels else "")
         for example in part["first"]:
             yield f"           {example}"
     for note in one["notes"]:

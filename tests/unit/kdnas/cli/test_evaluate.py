@@ -78,7 +78,7 @@ def test_data_are_shown_as_they_were_understood(
         "of 4, parted by tabs"
     ) in said
     assert "train      2 examples: PER 2, ORG 2" in said
-    assert "test       1 examples: PER 1, ORG 1" in said
+    assert "test       1 example: PER 1, ORG 1" in said
     assert said.count("           Anna/B-PER saw/O York/B-ORG") == 3
     inner = shown("--suite", "ner", "--tasks", "NER", "--data-dir", "mine", "--tag-column", "4")
     assert "           Anna/O saw/O York/B-LOC" in inner.splitlines()
