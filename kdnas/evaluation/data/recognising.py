@@ -128,8 +128,9 @@ def require_published(task: Task, file: Found, sentences: Sequence[TaggedExample
     if wanted is None:
         raise _other(task, file.path, part, "no language that it has is in the name")
     if (len(sentences), wanted.words and words) != (wanted.sentences, wanted.words):
-        many = f"{wanted.sentences} sentences" + (f", {wanted.words} words" if wanted.words else "")
-        told = f"its sentences are {len(sentences)} and its words {words} instead of {many}"
+        told = f"its sentences number {len(sentences)} instead of {wanted.sentences}"
+        if wanted.words:
+            told += f", its words {words} instead of {wanted.words}"
         raise _other(task, file.path, part, told)
     if types != known.types:
         told = f"spans of {_listed(types)} instead of {_listed(known.types)}"
