@@ -96,8 +96,8 @@ def scheme_of(tags: Collection[str]) -> TagScheme | None:
         if all(found):
             marks = frozenset(match[group].upper() for match in found if match)
             return TagScheme("before" if position == "before" else "behind", marks)
-    is_marked = any(_BEFORE.fullmatch(tag) or _BEHIND.fullmatch(tag) for tag in inside)
-    if len(inside) == len(set(tags)) or len(inside) > MOST_TYPES or is_marked:
+    has_marks = any(_BEFORE.fullmatch(tag) or _BEHIND.fullmatch(tag) for tag in inside)
+    if len(inside) == len(set(tags)) or len(inside) > MOST_TYPES or has_marks:
         return None
     return TagScheme("none", frozenset())
 
@@ -110,12 +110,6 @@ def is_marked(tag: str) -> bool:
 def is_span_scheme(tags: Iterable[str]) -> bool:
     """True if the tags mark spans (``O``, ``B-PER`` …), False if they are one a word, as in POS."""
     return all(tag == OUTSIDE or _SPAN_TAG.fullmatch(tag) for tag in tags)
-
-
-def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Write the spans of IOB1, IOB2, IOBES or BILOU tags in IOB2; other tags stay as they are."""
-    scheme = scheme_of(tags) if is_span_scheme(tags) else None
-    return tuple(tags) if scheme is None else scheme.to_iob2(tags)
 
 
 def _is_outside(tag: str) -> bool:

@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOBES, Entities
 
-from kdnas.evaluation.data.tag_schemes import is_span_scheme, scheme_of, to_iob2
+from kdnas.evaluation.data.tag_schemes import is_span_scheme, scheme_of
 
 TYPES = st.sampled_from(["PER", "LOC"])
+
+
+def to_iob2(tags: list[str]) -> tuple[str, ...]:
+    """Tags of a file that holds nothing else."""
+    scheme = scheme_of(tags)
+    return tuple(tags) if scheme is None else scheme.to_iob2(tags)
 
 
 @pytest.mark.parametrize(
