@@ -14,7 +14,7 @@ from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
-from kdnas.evaluation.data.loading import load_task, what_is_amiss
+from kdnas.evaluation.data.loading import load_task, what_is_amiss, without_plain
 from kdnas.evaluation.finetuning.grid import grid_key
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
@@ -185,9 +185,9 @@ def prepare_evaluation(
             )
     if not planned:
         raise what_is_amiss(tasks, absent)
-    # Plain NER means any columns in the folder: others that were found are those.
-    named = [one for one in planned if one.task.layout.folders]
-    planned = planned if spec.tasks else named or planned
+    if not spec.tasks:
+        certain = without_plain([one.task for one in planned])
+        planned = [one for one in planned if one.task in certain]
     missed = [t.name for t in tasks if t.name in absent and t.layout.folders]
     pinned = spec.model.model_copy(update={"fingerprint": model.fingerprint, "ref": _name(model)})
     return PreparedEvaluation(

@@ -190,6 +190,11 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
         )
 
 
+def without_plain(tasks: Sequence[Task]) -> list[Task]:
+    """Leave out plain ``NER``, which any columns are, where they are those of another task."""
+    return [task for task in tasks if task.layout.folders] or list(tasks)
+
+
 def what_is_amiss(tasks: Sequence[Task], errors: Mapping[str, TaskDataError]) -> TaskDataError:
     """Return what to tell where none of a suite's tasks can be read.
 
@@ -226,8 +231,7 @@ def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHE
                 why.append(f"nothing in {data_dir} is called {task.name}")
     if not found:
         raise TaskDataError("; ".join(why))
-    named = [task for task in found if task.layout.folders]
-    return named or found
+    return without_plain(found)
 
 
 def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
