@@ -26,8 +26,8 @@ from kdnas.testing import demo_data
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
-START_SECONDS = 60.0
-PATIENCE_MS = 30_000  # machines that test are busy
+START_SECONDS = 180.0  # machines that test are busy
+PATIENCE_MS = 30_000
 VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI}`));

@@ -16,10 +16,16 @@
   };
   apply();
   system.addEventListener("change", apply);
+  const middle = (element) => {
+    const { left, width } = element.getBoundingClientRect();
+    return left + width / 2;
+  };
   addEventListener("DOMContentLoaded", () => {
-    // On a phone the navigation scrolls: where one is has to be in sight.
-    const current = document.querySelector(".top nav [aria-current]");
-    current?.scrollIntoView({ inline: "center", block: "nearest" });
+    // On a phone the navigation scrolls: where one is has to be in sight. It alone is moved;
+    // scrollIntoView would have the keyboard go on from there, past the link to the content.
+    const nav = document.querySelector(".top nav");
+    const current = nav?.querySelector("[aria-current]");
+    if (current) nav.scrollLeft += middle(current) - middle(nav);
     document.getElementById("theme")?.addEventListener("click", () => {
       const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
       try {
