@@ -259,7 +259,10 @@ def evaluate(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder for the report: Markdown, CSV, JSON and LaTeX."),
+        typer.Option(
+            help="Folder for the report (Markdown, CSV, JSON and LaTeX), and for what was said "
+            "about each example (JSON Lines)."
+        ),
     ] = None,
     as_json: common.Json = False,
 ) -> None:
@@ -299,6 +302,7 @@ def _evaluate(
     as_json: bool,
 ) -> None:
     from api.evaluations.command import check_saving, run_evaluation, save_models
+    from api.evaluations.predictions import put_predictions
     from api.evaluations.prepare import prepared_for
     from api.evaluations.report import add_to_card, build_report, stored_results
     from kdnas.evaluation.reports.report import report_json
@@ -359,6 +363,9 @@ def _evaluate(
                 stopped = folders is None
         own = [pair.record for pair in outcome.finished]
         report = build_report(prepared, own, against, database, settings, say)
+        place = (output or Path()) / f"predictions-{report.suite}"
+        every = [] if output is None or stopped else [pair.record for pair in finished]
+        answers = put_predictions(place, every, database, settings)
     if report.columns:
         show_results(as_json)("\n".join(report_lines(report)))
         problem = None if stopped else add_to_card(prepared, report)
@@ -367,6 +374,8 @@ def _evaluate(
         if output is not None and not stopped:
             write_report(output, f"evaluation-{report.suite}", report_texts(report))
             say(f"report     {output}")
+            if answers:
+                say(f"answers    {place}  (text, gold and prediction of each example)")
     if as_json:
         made = [
             {"id": pair.record.id, "model": pair.record.model, **pair.result.to_json()}

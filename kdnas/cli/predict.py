@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -63,7 +62,11 @@ def predict(
     threads: common.Threads = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="File for the answers; JSON if it ends in .jsonl.", dir_okay=False),
+        typer.Option(
+            help="File for the answers: .jsonl, .json, .csv or .tsv with what was asked beside "
+            "them; .txt as they are printed.",
+            dir_okay=False,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer with a JSON object a line.")] = (
         False
@@ -75,6 +78,7 @@ def predict(
     """
     from kdnas.evaluation.prediction.inputs import Source, format_of, one_example, read_examples
     from kdnas.evaluation.prediction.predictor import Predictor, find_saved
+    from kdnas.evaluation.prediction.writing import writer_for
 
     if (text is None) == (input_ is None):
         raise RequestError("give a TEXT, or a file with --input, and not both")
@@ -86,8 +90,9 @@ def predict(
     if input_ not in (None, "-") and not Path(str(input_)).is_file():
         raise RequestError(f"there is no file {str(input_)!r}; check the path")
     check_file(output)
+    if output is not None:
+        writer_for(output)
     predictor = Predictor(find_saved(model, task), device or "auto", threads, batch_size)
-    lines = as_json or (output is not None and output.suffix in (".jsonl", ".json"))
     with _opened(input_) as stream:
         if input_ is None:
             examples = iter([one_example(predictor.kind, text or "", pair)])
@@ -95,7 +100,7 @@ def predict(
             laid_out = format_of(input_, predictor.kind, format_)
             source = Source(predictor.kind, laid_out, text_column, pair_column)
             examples = read_examples(source, stream, input_)
-        count = _write(predictor(examples), output, lines)
+        count = _write(predictor(examples), output, as_json)
     if output is not None:
         say(f"written    {output}  ({count} answers)")
 
@@ -116,18 +121,15 @@ def _write(answers: Iterable[Answer], output: Path | None, as_json: bool) -> int
     Returns:
         How many there were.
     """
-    draft = output and output.with_name(f".{output.name}.draft")
-    count = 0
+    from kdnas.evaluation.prediction.writing import write_json_lines, write_lines, writer_for
+
+    if output is None:
+        return (write_json_lines if as_json else write_lines)(answers, sys.stdout)
+    write = write_json_lines if as_json else writer_for(output)
+    draft = output.with_name(f".{output.name}.draft")
     with ExitStack() as opened:
-        stream = sys.stdout
-        if draft is not None:
-            opened.callback(draft.unlink, missing_ok=True)
-            stream = opened.enter_context(draft.open("w", encoding="utf-8"))
-        for answer in answers:
-            line = json.dumps(answer.to_json(), ensure_ascii=False) if as_json else answer.to_text()
-            print(line, file=stream, flush=draft is None)
-            count += 1
-        if draft is not None and output is not None:
-            stream.close()
-            draft.replace(output)
+        opened.callback(draft.unlink, missing_ok=True)
+        with draft.open("w", encoding="utf-8", newline="") as stream:
+            count = write(answers, stream)
+        draft.replace(output)
     return count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -24,11 +25,13 @@ class Prediction:
 
     Attributes:
         id: of the example.
-        prediction: label, number, tags, or text of the best answer.
+        prediction: label, number, tags, or text of the answer, empty where it is denied.
         score: how right it is: 1 or 0 for labels and whole lists of tags, F1 for answers, the
             negative distance for numbers.
-        reference: what is right, of the type of ``prediction``; None of answers, of which several
-            may be right.
+        gold: what is right, of the type of ``prediction``; of answers all that are right, none
+            where the context does not answer.
+        asked: what the model was asked, as plain JSON.
+        best_span: text of the best answer, denied or not, where the model may deny.
         denial: how strongly the model denies that the question has an answer, where it may.
         probabilities: of a classification, label → how likely the model thinks it.
     """
@@ -36,9 +39,29 @@ class Prediction:
     id: str
     prediction: str | float | tuple[str, ...]
     score: float
-    reference: str | float | tuple[str, ...] | None = None
+    gold: str | float | tuple[str, ...] | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    best_span: str | None = None
     denial: float | None = None
     probabilities: Mapping[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, without what this kind of task does not have.
+
+        ``kdnas predict`` answers in the same keys, without ``gold`` and ``score``.
+        """
+        values = {
+            "id": self.id,
+            **self.asked,
+            "prediction": self.prediction,
+            "gold": self.gold,
+            "score": self.score,
+            "best_span": self.best_span,
+            "denial": self.denial if self.denial is None or isfinite(self.denial) else None,
+            "probability": self.probabilities and self.probabilities.get(str(self.prediction)),
+            "probabilities": self.probabilities,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _predictions(examples: Sequence[Example], cosines: Sequence[float]) -> tuple
     labels = [float(e.label or 0) for e in examples if isinstance(e, TextExample)]
     distances = abs(rankdata(cosines) - rankdata(labels)) / len(examples)
     return tuple(
-        Prediction(example.id, cosine, -float(distance), label)
+        Prediction(example.id, cosine, -float(distance), label, example.asked())
         for example, cosine, distance, label in zip(
             examples, cosines, distances, labels, strict=True
         )

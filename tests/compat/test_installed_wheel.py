@@ -72,6 +72,6 @@ def test_a_folder_is_opened(kind: str, installed: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         expected = model(torch.tensor([[2, last, last + 1, 3]])).logits[0]
     assert logits == pytest.approx(expected.tolist(), abs=1e-6)
-    assert answers[0]["label"] == ("no", "yes")[int(expected.argmax())]
+    assert answers[0]["prediction"] == ("no", "yes")[int(expected.argmax())]
     assert answers[0]["probability"] == pytest.approx(float(expected.softmax(0).max()), abs=1e-6)
     assert len(answers) == 2

@@ -77,10 +77,23 @@ def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Fini
         ("STS-B", 0, 30),
         ("STS-B", 1, 30),
     ]
-    files = {path.name for path in (program.folder / "r").iterdir()}
+    files = {path.name for path in (program.folder / "r").iterdir() if path.is_file()}
     assert files == {f"evaluation-glue.{suffix}" for suffix in ("md", "csv", "json", "tex")}
     report = json.loads((program.folder / "r" / "evaluation-glue.json").read_text("utf-8"))
     assert report["rows"] == found["rows"]
+
+
+def test_what_was_said_lies_beside_the_report(program: Program, finished: Finished) -> None:
+    place = program.folder / "r" / "predictions-glue" / "teacher"
+    names = {f"{task}-seed{seed}.jsonl" for task in ("SST-2", "STS-B") for seed in (0, 1)}
+    assert {path.name for path in place.iterdir()} == names
+    scored = {(e["task"], e["seed"]): e["metrics"]["dev"] for e in finished.json["evaluations"]}
+    lines = [*map(json.loads, (place / "SST-2-seed1.jsonl").read_text("utf-8").splitlines())]
+    assert len(lines) == 40
+    assert all(line["text"] and line["gold"] in ("negative", "positive") for line in lines)
+    right = sum(line["prediction"] == line["gold"] for line in lines)
+    assert right / 40 == scored["SST-2", 1]["accuracy"]
+    assert f"answers    {Path('r') / 'predictions-glue'}" in finished.err
 
 
 @contextmanager

@@ -223,7 +223,7 @@ class _File:
         scheme = scheme_of(set(tags))
         words = self._words(word, language)
         examples, done = [], 0
-        for number, sentence in enumerate(self.sentences):
+        for number, sentence in enumerate(self.sentences, 1):
             end = done + len(sentence)
             own = tuple(tags[done:end]) if scheme is None else scheme.to_iob2(tags[done:end])
             examples.append(TaggedExample(str(number), tuple(words[done:end]), own))

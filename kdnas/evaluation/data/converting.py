@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +43,9 @@ class Converted:
 def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
     """Examples of a classification, regression or tagging task.
 
-    Rows without a label are left out; a file that has none at all gives no example.
+    Rows without a label are left out; a file that has none at all gives no example. Examples are
+    called as the file calls them, if it has a distinct name for each row of a language, otherwise
+    by the number of their row.
 
     Args:
         task: says what a label is.
@@ -54,13 +56,10 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
         TaskDataError: a label is unknown, or a text is missing; names file and line.
     """
     by_language: dict[str | None, list[Example]] = {}
-    read: Counter[str | None] = Counter()
     unlabelled = 0
-    for row in rows:
+    for row, id_ in _with_ids(task, list(rows)):
         examples = by_language.setdefault(row.language, [])
-        # Rows without a label count: parallel files share the numbers.
-        example = _example(task, row, str(read[row.language]))
-        read[row.language] += 1
+        example = _example(task, row, id_)
         if example is None:
             unlabelled += 1
         else:
@@ -71,6 +70,24 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
     rows_left = f"{unlabelled} row{'' if unlabelled == 1 else 's'}"
     notes = (f"{rows_left} of {name} without a label left out",) if unlabelled and kept else ()
     return Converted(kept, notes)
+
+
+def _with_ids(task: Task, rows: Sequence[Row]) -> Iterator[tuple[Row, str]]:
+    """Rows with the names of their examples."""
+    own = [(row.language, example_id(row.id)) for row in rows]
+    # Parallel files are lined up by the numbers of rows, which those without a label have as well.
+    if not task.parallel and all(id_ for _, id_ in own) and len(set(own)) == len(own):
+        yield from zip(rows, (str(id_) for _, id_ in own), strict=True)
+        return
+    read: Counter[str | None] = Counter()
+    for row in rows:
+        read[row.language] += 1
+        yield row, str(read[row.language])
+
+
+def example_id(value: Any) -> str | None:
+    """Return the name that a cell gives to an example; None where it is blank."""
+    return None if value is None or isinstance(value, list | dict) else str(value).strip() or None
 
 
 def in_iob2(examples: Mapping[str | None, list[Example]]) -> dict[str | None, list[Example]]:

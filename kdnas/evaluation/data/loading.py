@@ -56,9 +56,9 @@ class _Parts:
         for language, examples in read.examples.items():
             name = language or key or ""
             known = self.parts.setdefault(part, {}).setdefault(name, [])
-            # Of a part in several files each counts its rows from 0.
+            # Of a part in several files each counts its own rows.
             if known and again:
-                examples = [replace(e, id=str(len(known) + n)) for n, e in enumerate(examples)]
+                examples = [replace(e, id=str(len(known) + n)) for n, e in enumerate(examples, 1)]
             known += examples
         self.sources.setdefault(part, []).extend(sources)
         self.notes += read.notes

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.tasks.examples import ID_COLUMNS
 from kdnas.evaluation.tasks.task import Columns, LocalLayout
 from kdnas.reach import ANYWHERE, Reach
 
@@ -42,6 +43,7 @@ class Row:
         pair: the second text; None where the file has no such column.
         label: None where the file has no such column.
         language: where the file says it.
+        id: of the example, where the file has a column of them.
     """
 
     source: str
@@ -50,6 +52,7 @@ class Row:
     pair: Any = None
     label: Any = None
     language: str | None = None
+    id: Any = None
 
     @property
     def where(self) -> str:
@@ -190,10 +193,11 @@ def _from_cells(
     if columns is not None:
         text, label = header.index(columns.text.lower()), _index(header, columns.label)
         pair, language = _index(header, columns.pair), _index(header, columns.language)
+        id_ = _id_column(header, (text, pair, label))
         about = _about(first[1], text, pair, label)
     elif layout.positions is not None:
         text, pair, label = layout.positions
-        language = None
+        language = id_ = None
         if len(header) <= label:
             label = None
         cells = chain([first], cells)
@@ -212,8 +216,8 @@ def _from_cells(
         if not needed <= len(row) <= most:
             torn.append((number, len(row)))
             continue
-        wanted = (None if n is None else row[n] for n in (text, pair, label, language))
-        rows.append(Row(source, number, *wanted))
+        places = (text, pair, label, language, id_ if id_ is None or id_ < len(row) else None)
+        rows.append(Row(source, number, *(None if n is None else row[n] for n in places)))
     if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
         line, found = torn[0]
         if found > most:
@@ -281,21 +285,20 @@ def _from_records(
         raise TaskDataError(_lacking(path, names, layout))
     lower = [name.strip().lower() for name in names]
     text, pair, label = (
-        None if place is None else names[place]
-        for place in (_index(lower, name) for name in (columns.text, columns.pair, columns.label))
+        _index(lower, name) for name in (columns.text, columns.pair, columns.label)
     )
+    id_ = _id_column(lower, (text, pair, label))
 
     def row(number: int, record: Mapping[str, Any]) -> Row:
-        first, second, answer = (
-            None if name is None else record.get(name) for name in (text, pair, label)
+        first, second, answer, own = (
+            None if place is None else record.get(names[place])
+            for place in (text, pair, label, id_)
         )
-        return Row(
-            f"{path}, {unit}", number, first, None if pair is None else second_text(second), answer
-        )
+        second = None if pair is None else second_text(second)
+        return Row(f"{path}, {unit}", number, first, second, answer, id=own)
 
     rows = [row(number, record) for number, record in records]
-    places = [None if name is None else names.index(name) for name in (text, pair, label)]
-    about = _about(names, *places)
+    about = _about(names, text, pair, label)
     return Table(rows, label is not None, (), _lacking(path, names, layout), about)
 
 
@@ -422,6 +425,12 @@ def _index(names: Sequence[str], wanted: str | None) -> int | None:
     if wanted is None or wanted.lower() not in names:
         return None
     return names.index(wanted.lower())
+
+
+def _id_column(names: Sequence[str], taken: Collection[int | None]) -> int | None:
+    """Where examples are named, if that is no column that is taken for something else."""
+    places = (_index(names, name) for name in ID_COLUMNS)
+    return next((place for place in places if place is not None and place not in taken), None)
 
 
 def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:

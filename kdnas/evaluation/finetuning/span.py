@@ -78,8 +78,8 @@ class SpanEncoding:
     def predict(self, examples: Sequence[SpanExample], forward: Forward) -> list[Prediction]:
         """Answer every question, in the order of the examples.
 
-        A prediction is the best span, with how strongly it is denied where the model may deny; its
-        score is the F1 of what is answered in the end.
+        A prediction is what is answered in the end: where the model may deny, and does so more
+        than it believes in the best span, nothing. Its score is the F1 of that.
         """
         quiet = replace(forward, on_batch=lambda *_: None)  # windows are no examples
         predictions: list[Prediction] = []
@@ -103,8 +103,10 @@ class SpanEncoding:
             for example in chunk:
                 id_ = example.id
                 f1, _ = score_answer(given[id_], example)
-                denial = denials[id_] if self._may_deny else None
-                predictions.append(Prediction(id_, answers[id_], f1, denial=denial))
+                said = Prediction(id_, given[id_], f1, example.answers, example.asked())
+                if self._may_deny:
+                    said = replace(said, best_span=answers[id_], denial=denials[id_])
+                predictions.append(said)
             forward.on_batch(len(chunk), len(examples))
         return predictions
 

@@ -68,7 +68,8 @@ class TaggingEncoding:
                     for word in range(len(example.tokens))
                 )
                 right = tuple(example.tags)
-                found[place] = Prediction(example.id, tags, float(tags == right), right)
+                score = float(tags == right)
+                found[place] = Prediction(example.id, tags, score, right, example.asked())
         return [found[i] for i in range(len(examples))]
 
     def _tokenize(self, examples: Sequence[TaggedExample]) -> Any:

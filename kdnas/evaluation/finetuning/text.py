@@ -69,7 +69,7 @@ class TextEncoding:
         if self._labels is None:
             number = float(logits.squeeze())
             right = _number(example)
-            return Prediction(example.id, number, -abs(number - right), right)
+            return Prediction(example.id, number, -abs(number - right), right, example.asked())
         label = self._labels[int(logits.argmax())]
         # As many digits as float32 has: files of them are no longer than they need to be.
         shares = [round(share, 7) for share in logits.double().softmax(-1).tolist()]
@@ -78,6 +78,7 @@ class TextEncoding:
             label,
             float(label == example.label),
             example.label,
+            example.asked(),
             probabilities=dict(zip(self._labels, shares, strict=True)),
         )
 

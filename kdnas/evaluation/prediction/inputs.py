@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kdnas.errors import TaskDataError, unknown_name
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.data.converting import example_id
+from kdnas.evaluation.tasks.examples import (
+    ID_COLUMNS,
+    Example,
+    SpanExample,
+    TaggedExample,
+    TextExample,
+)
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "conll", "squad")
 _BY_ENDING = {
@@ -130,7 +137,9 @@ def _rows(source: Source, stream: TextIO, name: str) -> Iterator[Example]:
                 "with --pair-column"
             )
         second = row[pair] if pair else None
-        yield example_of(source.kind, str(number), row[text], second, where)
+        named = _column(row, [name for name in ID_COLUMNS if name not in (text, pair)])
+        id_ = None if named is None else example_id(row[named])
+        yield example_of(source.kind, id_ or str(number), row[text], second, where)
 
 
 def _column(row: Mapping[str, Any], names: Iterable[str]) -> str | None:

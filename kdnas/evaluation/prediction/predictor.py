@@ -58,15 +58,12 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        about: dict[str, Any] = {"id": self.example.id}
-        if isinstance(self.example, TaggedExample):
-            return {**about, "words": list(self.example.tokens), "tags": self.value}
-        if isinstance(self.example, SpanExample):
-            return {**about, "answer": self.value}
-        if self.probability is None:
-            return {**about, "value": self.value}
-        every = {} if self.probabilities is None else {"probabilities": dict(self.probabilities)}
-        return {**about, "label": self.value, "probability": self.probability, **every}
+        said = {"id": self.example.id, **self.example.asked(), "prediction": self.value}
+        if self.probability is not None:
+            said["probability"] = self.probability
+        if self.probabilities is not None:
+            said["probabilities"] = dict(self.probabilities)
+        return said
 
     def to_text(self) -> str:
         """Return it as lines for a person: tags as columns, with a blank line after a sentence."""

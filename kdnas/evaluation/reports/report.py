@@ -176,10 +176,12 @@ def make_report(
         for group in measured
     ]
     columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
+    # A task of the user's own is nobody else's, whatever it is called.
+    others = [] if suite == OWN_SUITE else _published_rows(columns, layers, hidden)
     return Report(
         suite=suite,
         columns=columns,
-        rows=(*rows, *_published_rows(columns, layers, hidden)[:max_published]),
+        rows=(*rows, *others[:max_published]),
         details=tuple(detail for group in measured for detail in _details(group)),
         against=tuple(
             Against(

@@ -29,7 +29,7 @@ def _judge_spans(
     denials = {p.id: p.denial for p in predictions if p.denial is not None}
     return score_spans(
         task,
-        {p.id: str(p.prediction) for p in predictions},
+        {p.id: str(p.prediction if p.best_span is None else p.best_span) for p in predictions},
         [e for e in examples if isinstance(e, SpanExample)],
         denials or None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -39,7 +39,7 @@ def write_predictions(folder: Path, result: TaskResult) -> None:
     with draft.open("w", encoding="utf-8") as stream:
         for name, predictions in result.predictions.items():
             for one in predictions:
-                line = {"set": name, **asdict(one)}
+                line = {"set": name, **one.to_json()}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
     draft.replace(folder / PREDICTIONS_FILE)
 
@@ -239,12 +239,21 @@ class _Run:
 
 def _positives(sets: Sequence[tuple[Line, ...]]) -> list[str | None]:
     """The classes that a score may be of, first of none of them."""
-    right = [line.get("reference") for line in sets[0]]
-    return [None, *sorted({value for value in right if isinstance(value, str)})]
+    return [None, *sorted({gold for gold in map(_gold, sets[0]) if isinstance(gold, str)})]
 
 
 def _tally(metric: str, lines: Sequence[Line], positive: str | None) -> Tally:
-    references = [line.get("reference") for line in lines]
+    references = [_gold(line) for line in lines]
     if None in references:  # answers, and what was written before references were
         return mean_of([line["score"] for line in lines])
     return tally(metric, [line["prediction"] for line in lines], references, positive)
+
+
+def _gold(line: Line) -> Any:
+    """What is right, of the type of the prediction; None of answers, of which several may be.
+
+    Older files call it a reference.
+    """
+    gold = line.get("gold", line.get("reference"))
+    is_answer = isinstance(gold, list) and isinstance(line["prediction"], str)
+    return None if is_answer else gold

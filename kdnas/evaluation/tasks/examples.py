@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kdnas.evaluation.tasks.task import Task
+
+ID_COLUMNS: Final = ("id", "idx", "index", "guid", "uid")
+"""Columns that name an example, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,8 @@ class TextExample:
     """A text or a pair of texts, with a class name or a number.
 
     Attributes:
-        id: unique in its file; parallel files of several languages share ids.
+        id: unique in its file, as the file says it, or the number of its row from 1 on; parallel
+            files of several languages share ids.
         text: the only, or the first text.
         pair: the second text, where the task has one.
         label: class name, number of a regression, or None where it is not known.
@@ -24,6 +28,10 @@ class TextExample:
     text: str
     pair: str | None
     label: str | float | None
+
+    def asked(self) -> dict[str, Any]:
+        """What a model is asked, as plain JSON."""
+        return {"text": self.text} if self.pair is None else {"text": self.text, "pair": self.pair}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,10 @@ class TaggedExample:
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.tags):
             raise ValueError(f"{len(self.tokens)} tokens have {len(self.tags)} tags in {self.id}")
+
+    def asked(self) -> dict[str, Any]:
+        """What a model is asked, as plain JSON."""
+        return {"words": list(self.tokens)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,10 @@ class SpanExample:
             raise ValueError(
                 f"{len(self.answers)} answers have {len(self.starts)} starts in {self.id}"
             )
+
+    def asked(self) -> dict[str, Any]:
+        """What a model is asked, as plain JSON."""
+        return {"question": self.question, "context": self.context}
 
 
 Example: TypeAlias = TextExample | TaggedExample | SpanExample

@@ -170,7 +170,7 @@ def test_models_are_compared_on_the_same_examples(
     first = json.loads(file.read_text("utf-8").splitlines()[0])
     assert (first["set"], first["id"]) == ("dev", outcome_ids(data)[0])
     assert first["prediction"] in ("negative", "positive")
-    assert first["score"] == float(first["prediction"] == first["reference"])
+    assert first["score"] == float(first["prediction"] == first["gold"])
     assert against.tests["SST-2"].metric == "accuracy"
 
 

@@ -23,10 +23,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 def test_they_answer(program: Program) -> None:
     done = program.run("predict", "student", "the film was good", "--json")
     assert done.code == 0, done.err
-    assert done.json["label"] in ("no", "yes")
+    assert done.json["prediction"] in ("no", "yes")
     assert 0.5 <= done.json["probability"] <= 1
     number = program.run("predict", "cnn", "the film", "--pair", "the plot", "--json")
-    assert isinstance(number.json["value"], float)
+    assert isinstance(number.json["prediction"], float)
 
 
 @pytest.mark.slow

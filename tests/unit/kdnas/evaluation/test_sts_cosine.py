@@ -102,7 +102,7 @@ def test_cosines_are_those_of_texts_embedded_one_by_one(
     found = [p.prediction for p in result.predictions["dev"]]
     assert found == pytest.approx(wanted, abs=1e-5)
     labels = [e.label for e in task.evaluations["dev"] if isinstance(e, TextExample)]
-    assert [p.reference for p in result.predictions["dev"]] == labels
+    assert [p.gold for p in result.predictions["dev"]] == labels
     assert result.main == pytest.approx(spearmanr(found, labels).statistic)
     assert result.metrics["dev"]["pearson"] == pytest.approx(pearsonr(found, labels).statistic)
     assert ("none is configured" in result.notes[0]) == (pooling is None)

@@ -82,7 +82,7 @@ def test_sentence_pairs_with_a_score(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"sentence1": ["a"], "sentence2": ["b"], "label": [3.5]})
     parts = {("stsb", split): rows for split in ("train", "validation")}
     data = load_task(at(TASKS["sts-b"], repository(tmp_path / "glue", parts)), None)
-    assert data.train == [TextExample("0", "a", "b", 3.5)]
+    assert data.train == [TextExample("1", "a", "b", 3.5)]
 
 
 def test_questions_without_answer(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_tags_from_the_hubs_own_conversion(tmp_path: Path) -> None:
     parts = {("conll2003", split): rows for split in ("train", "test")}
     folder = repository(tmp_path / "conll", parts, converted=True)
     data = load_task(at(TASKS["conll-2003"], folder), None)
-    assert data.train == [TaggedExample("0", ("Eve", "sat"), ("B-PER", "O"))]
+    assert data.train == [TaggedExample("1", ("Eve", "sat"), ("B-PER", "O"))]
     assert list(data.evaluations) == ["test"]
     assert data.notes == ()
     assert data.labels == ("O", "B-PER")

@@ -117,7 +117,7 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
         "RTE": (3, {"dev": 2}),
         "WNLI": (2, {"dev": 2}),
     }
-    assert loaded["CoLA"].evaluations["dev"][0] == TextExample("0", '"Three.', None, "acceptable")
+    assert loaded["CoLA"].evaluations["dev"][0] == TextExample("1", '"Three.', None, "acceptable")
     assert loaded["STS-B"].train[0] == TextExample("0", "a", "b", 3.8)
     assert loaded["STS-B"].labels is None
     assert loaded["WNLI"].train[0] == TextExample("0", "a", "b", "entailment")
@@ -218,7 +218,7 @@ def test_xnli_is_trained_on_english_or_on_mnli(tmp_path: Path) -> None:
     file(tmp_path / "xnli" / "multinli.train.sw.tsv", "unread", "broken")
     data = load_task(TASKS["xnli"], tmp_path)
     assert counts(data)[0] == 2
-    assert data.train[0] == TextExample("0", "a", "b", "contradiction")
+    assert data.train[0] == TextExample("1", "a", "b", "contradiction")
 
 
 def test_the_official_file_of_xnli_holds_all_languages(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_both_files_of_the_development_part_of_cola_are_scored(tmp_path: Path) -
     data = load_task(TASKS["cola"], tmp_path)
     assert counts(data) == (4, {"dev": 8})
     assert data.official_split
-    assert [example.id for example in data.evaluations["dev"]] == [str(n) for n in range(8)]
+    assert [example.id for example in data.evaluations["dev"]] == [str(n) for n in range(1, 9)]
     assert {e.label for e in data.train if isinstance(e, TextExample)} == {
         *("acceptable", "unacceptable")
     }
@@ -590,3 +590,30 @@ def test_a_folder_that_may_not_be_read_is_told(
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(TaskDataError, match=r"cannot look into .*: Permission denied; make it"):
         load_task(own_task("mine", "classification"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "ids"),
+    [
+        (("idx\ttext\tlabel", "a7\tone\tyes", "a9\ttwo\tno"), ["a7", "a9"]),
+        (("text\tlabel\tID", "one\tyes\t3", "two\tno\t1"), ["3", "1"]),
+        (("id\ttext\tlabel", "5\tone\tyes", "5\ttwo\tno"), ["1", "2"]),  # they name nothing
+        (("id\ttext\tlabel", "5\tone\tyes", "\ttwo\tno"), ["1", "2"]),
+        (("text\tlabel", "one\t", "two\tno", "three\tyes"), ["2", "3"]),
+    ],
+)
+def test_examples_are_called_as_the_file_calls_them(
+    tmp_path: Path, lines: tuple[str, ...], ids: list[str]
+) -> None:
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.tsv", *lines)
+    task = own_task("mine", "classification")
+    data = load_task(task, tmp_path)
+    assert [example.id for example in data.evaluations["test"]] == ids
+
+
+def test_a_text_may_be_in_a_column_that_looks_like_a_name(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.csv", "index,label", "one,yes", "two,no")
+    data = load_task(own_task("mine", "classification", text="index"), tmp_path)
+    assert [example.id for example in data.evaluations["test"]] == ["1", "2"]

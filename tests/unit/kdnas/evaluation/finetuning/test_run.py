@@ -16,6 +16,7 @@ from kdnas.evaluation.finetuning import training
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
 from kdnas.evaluation.results import TaskResult
+from kdnas.evaluation.scoring.answers import score_spans
 from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import SpanExample, TaggedExample, TaskData, TextExample
@@ -125,7 +126,7 @@ def test_a_task_is_learned(
     assert (result.steps, result.train_examples) == (60, len(data.train))
     assert [p.id for p in result.predictions[part]] == [e.id for e in data.evaluations[part]]
     assert result.main_metric() == (data.task.main_metric, (part,))
-    said, right = zip(*((p.prediction, p.reference) for p in result.predictions[part]), strict=True)
+    said, right = zip(*((p.prediction, p.gold) for p in result.predictions[part]), strict=True)
     made = tally(data.task.main_metric, said, right)
     assert made.value == pytest.approx(result.main)
     assert "training was cut to 60 steps" in result.notes
@@ -261,7 +262,15 @@ def test_questions_are_answered_from_windows(
     assert result.main > 0.9
     assert result.main == pytest.approx(np.mean([p.score for p in result.predictions["dev"]]))
     assert ("best_f1" in result.metrics["dev"]) == impossible
-    assert all((p.denial is not None) == impossible for p in result.predictions["dev"])
+    said, asked = result.predictions["dev"], data.evaluations["dev"]
+    assert all((p.denial is not None) == impossible for p in said)
+    # Whoever reads the predictions finds the scores in them: answers are those after the threshold.
+    scores = score_spans(data.task, {p.id: str(p.prediction) for p in said}, asked)  # type: ignore[arg-type]
+    assert scores.items() <= result.metrics["dev"].items()
+    assert any(p.best_span and not p.prediction for p in said) == impossible
+    line = said[0].to_json()
+    assert line.keys() >= {"id", "question", "context", "prediction", "gold", "score"}
+    assert ("best_span" in line) == impossible
     assert told[-1] == FinetuneProgress("dev", 40, 40)
 
 

@@ -103,7 +103,10 @@ def test_every_kind_answers(saved: Path) -> None:
         match="0 has no second text, but the model learned from pairs; give it with --pair, or in",
     ):
         next(Predictor(str(saved / "STS-B"))(texts("the film")))
-    assert number.to_json() == {"id": "0", "value": number.value}
+    assert number.to_json() == {
+        **{"id": "0", "text": "the film", "pair": "the film"},
+        "prediction": number.value,
+    }
     tagged = [one_example("tagging", text, None) for text in TEXTS]
     answers = list(Predictor(str(saved / "WNUT-17"))(tagged))
     assert [len(a.value) for a in answers if isinstance(a.value, tuple)] == [4, 1, 0, 8, 1]
@@ -123,10 +126,13 @@ def test_answers_as_text_and_json() -> None:
     sentence = TaggedExample("7", ("Rome", "!"), ("O", "O"))
     tags = Answer(sentence, ("B-place", "O"))
     assert tags.to_text() == "Rome\tB-place\n!\tO\n"
-    assert tags.to_json() == {"id": "7", "words": ["Rome", "!"], "tags": ("B-place", "O")}
+    assert tags.to_json() == {"id": "7", "words": ["Rome", "!"], "prediction": ("B-place", "O")}
     label = Answer(texts("a")[0], "yes", 0.75)
     assert label.to_text() == "yes\t0.7500"
-    assert label.to_json() == {"id": "0", "label": "yes", "probability": 0.75}
+    assert label.to_json() == {
+        **{"id": "0", "text": "a"},
+        **{"prediction": "yes", "probability": 0.75},
+    }
     every = Answer(texts("a")[0], "yes", 0.75, {"yes": 0.75, "no": 0.25})
     assert every.to_json()["probabilities"] == {"yes": 0.75, "no": 0.25}
     assert Answer(texts("a")[0], 2.5).to_text() == "2.5000"

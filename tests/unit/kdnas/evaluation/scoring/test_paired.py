@@ -46,7 +46,7 @@ class Shelf:
             values[name] = score(task, said, right)[task.main_metric]
             for number, (prediction, reference) in enumerate(zip(said, right, strict=True)):
                 line = {"set": name, "id": str(number), "score": float(prediction == reference)}
-                lines.append(line | {"prediction": prediction, "reference": reference})
+                lines.append(line | {"prediction": prediction, "gold": reference})
         path = self._folder / f"{self._written}.jsonl"
         self._written += 1
         path.write_text("".join(json.dumps(line) + "\n" for line in reversed(lines)), "utf-8")
