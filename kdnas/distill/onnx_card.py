@@ -8,6 +8,7 @@ from typing import Any
 _KINDS = {
     "encoder": ("An encoder", "feature-extraction"),
     "classification": ("A classifier", "text-classification"),
+    "multilabel": ("A classifier of texts with several labels", "text-classification"),
     "regression": ("A regression", "text-classification"),
     "tagging": ("A tagger", "token-classification"),
     "span": ("A model that finds answers", "question-answering"),
@@ -125,6 +126,11 @@ def _meaning(kind: str) -> str:
         return (
             f"\nThe largest of a {of}'s logits is its class, by `id2label` of `config.json`; their "
             "softmax are\nprobabilities.\n"
+        )
+    if kind == "multilabel":
+        return (
+            "\nEach logit is of a label, by `id2label` of `config.json`, which a text has where "
+            "it is above 0;\nits sigmoid is the probability.\n"
         )
     if kind == "regression":
         return "\nThe logit of a text is the number.\n"

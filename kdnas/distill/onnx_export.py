@@ -47,6 +47,7 @@ FIGURES_FILE = "export.json"
 OUTPUTS: Mapping[str | None, tuple[str, ...]] = {
     None: ("last_hidden_state",),
     "classification": ("logits",),
+    "multilabel": ("logits",),
     "regression": ("logits",),
     "tagging": ("logits",),
     "span": ("start_logits", "end_logits"),

@@ -102,6 +102,7 @@ _BY_SUITE: Mapping[str, FinetuneSettings] = {
 }
 _BY_KIND: Mapping[str, FinetuneSettings] = {
     "classification": _BY_SUITE["glue"],
+    "multilabel": _BY_SUITE["glue"],
     "regression": _BY_SUITE["glue"],
     "tagging": _BY_SUITE["ner"],
     "span": _SPANS,

@@ -150,7 +150,7 @@ def _pair(example: Example, data: TaskData) -> tuple[str, str]:
 def _predictions(examples: Sequence[Example], cosines: Sequence[float]) -> tuple[Prediction, ...]:
     from scipy.stats import rankdata
 
-    labels = [float(e.label or 0) for e in examples if isinstance(e, TextExample)]
+    labels = [e.number for e in examples if isinstance(e, TextExample)]
     distances = abs(rankdata(cosines) - rankdata(labels)) / len(examples)
     return tuple(
         Prediction(example.id, cosine, -float(distance), label, example.asked())

@@ -18,6 +18,9 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """End of the name of an architecture → what is predicted."""
 
+SEVERAL_LABELS: Final = "multi_label_classification"
+"""``problem_type`` of a configuration whose outputs say yes or no, each for itself."""
+
 
 def kind_of_head(config: Any) -> str | None:
     """Say what a model with this configuration predicts; None of an encoder without a head."""
@@ -25,6 +28,11 @@ def kind_of_head(config: Any) -> str | None:
     for name in names:
         for end, kind in KINDS.items():
             if name.endswith(end):
+                if (
+                    kind == "classification"
+                    and getattr(config, "problem_type", None) == SEVERAL_LABELS
+                ):
+                    return "multilabel"
                 single = kind == "classification" and config.num_labels == 1
                 return "regression" if single else kind
     return None

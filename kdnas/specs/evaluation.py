@@ -80,15 +80,17 @@ class OwnTaskSpec(Spec):
 
     Attributes:
         name: what reports call it; None takes the name of the file or folder.
-        kind: what is predicted: a class, a number, or a tag for each word.
+        kind: what is predicted: a class, several classes or none, a number, or a tag for each
+            word.
         text: column of the text; of a tagging task, of the list of words.
         pair: column of a second text.
-        label: column of the class, the number, or the list of tags.
+        label: column of the class, the number, or the list of tags; of several classes, of their
+            list, or a column for each with commas between.
         metrics: the first one counts; none means the usual ones of the kind.
     """
 
     name: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
-    kind: Literal["classification", "regression", "tagging"] = "classification"
+    kind: Literal["classification", "multilabel", "regression", "tagging"] = "classification"
     text: str = Field("text", min_length=1)
     pair: str | None = Field(None, min_length=1)
     label: str = Field("label", min_length=1)

@@ -201,9 +201,10 @@ class TaskDistillationSpec(Spec):
     def _fitting(self) -> Self:
         if self.own is not None and self.data_dir is None:
             raise ValueError("a task of your own needs data_dir, its file or folder")
-        if self.own is not None and self.own.kind == "tagging":
+        if self.own is not None and self.own.kind not in ("classification", "regression"):
             raise ValueError(
-                "a task of kind tagging cannot be distilled for; give classification or regression"
+                f"a task of kind {self.own.kind} cannot be distilled for; give classification or "
+                "regression"
             )
         if self.grid is not None and {self.batch_size, self.learning_rate, self.beta} != {None}:
             raise ValueError(

@@ -227,9 +227,7 @@ def space_of(data: TaskData) -> OutputSpace:
 
 def numbers_of(data: TaskData) -> list[float]:
     """The numbers that a regression learns from."""
-    return [
-        float(e.label) for e in data.train if isinstance(e, TextExample) and e.label is not None
-    ]
+    return [e.number for e in data.train if isinstance(e, TextExample)]
 
 
 def refuse_one_answer(data: TaskData) -> None:

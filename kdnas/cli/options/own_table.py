@@ -34,7 +34,7 @@ class TableOptions:
         """What is to be found out."""
         kinds = "classification or regression; makes it one"
         if self.tagging:
-            kinds = "classification, regression or tagging"
+            kinds = "classification, multilabel (several classes or none), regression or tagging"
         return self._option(f"{kinds}.  [default: classification]")
 
     @property
@@ -51,13 +51,15 @@ class TableOptions:
     @property
     def label(self) -> Any:
         """What is known of a row."""
-        held = "class, the number, or the list of tags" if self.tagging else "class or the number"
+        held = "class or the number"
+        if self.tagging:
+            held = "class, the number, or the list of classes or tags; several with commas"
         return self._option(f"Column of the {held}.  [default: label]", "COLUMN")
 
     @property
     def metrics(self) -> Any:
         """How answers are scored."""
-        tags = "; f1,precision,recall" if self.tagging else ""
+        tags = "; f1,precision,recall; f1_micro,f1_macro,subset_accuracy" if self.tagging else ""
         return self._option(
             "accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, matthews, "
             "balanced_accuracy, auc, ece; pearson, spearman, mse, rmse, mae, r2: the first counts."

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.several_labels import labels_of
 from kdnas.evaluation.data.squad import distinct_ids, span_example
-from kdnas.evaluation.data.tables import Row
+from kdnas.evaluation.data.tables import Row, class_name
 from kdnas.evaluation.data.tag_schemes import scheme_of
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.task import Task
@@ -57,7 +58,11 @@ def from_rows(task: Task, rows: Iterable[Row], name: str) -> Converted:
     """
     by_language: dict[str | None, list[Example]] = {}
     unlabelled = 0
-    for row, id_ in _with_ids(task, list(rows)):
+    rows = list(rows)
+    if task.kind == "multilabel":
+        found = labels_of(rows)
+        rows = [replace(row, label=labels) for row, labels in zip(rows, found, strict=True)]
+    for row, id_ in _with_ids(task, rows):
         examples = by_language.setdefault(row.language, [])
         example = _example(task, row, id_)
         if example is None:
@@ -133,10 +138,10 @@ def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | N
     Numbers are in their order, other names in the alphabet's; of tags ``O`` is first, then those
     of each type.
     """
-    if task.kind == "classification":
+    if task.kind in ("classification", "multilabel"):
         if task.labels is not None:
             return task.labels
-        names = {str(e.label) for e in examples if isinstance(e, TextExample)}
+        names = {name for e in examples if isinstance(e, TextExample) for name in names_of(e.label)}
         numeric = all(name.lstrip("-").isdigit() for name in names)
         return tuple(sorted(names, key=(lambda n: (int(n), n)) if numeric else (lambda n: (0, n))))
     if task.kind == "tagging":
@@ -145,13 +150,22 @@ def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | N
     return None
 
 
+def names_of(label: str | float | tuple[str, ...] | None) -> tuple[str, ...]:
+    """The classes of a text: its own one, or all of several."""
+    return label if isinstance(label, tuple) else (str(label),)
+
+
 def _example(task: Task, row: Row, id_: str) -> Example | None:
     if task.kind == "tagging":
         return _tagged(row, id_)
     text = _text(row, row.text)
     pair = None if row.pair is None else _text(row, row.pair)
-    label = _number(row) if task.kind == "regression" else _class(task, row)
+    label = row.label if task.kind == "multilabel" else _one_label(task, row)
     return None if label is None else TextExample(id_, text, pair, label)
+
+
+def _one_label(task: Task, row: Row) -> str | float | None:
+    return _number(row) if task.kind == "regression" else _class(task, row)
 
 
 def _text(row: Row, value: Any) -> str:
@@ -196,10 +210,10 @@ def _class(task: Task, row: Row) -> str | None:
         return None
     if isinstance(row.label, list | tuple | dict):
         raise TaskDataError(
-            f"{row.where} holds a {type(row.label).__name__} where a label belongs; a text has one "
-            "label here: write a row for each, or a column for each label and learn them one by one"
+            f"{row.where} holds a {type(row.label).__name__} where a label belongs; where a text "
+            "may have several labels, or none, take --kind multilabel (own.kind)"
         )
-    name = _name(row.label)
+    name = class_name(row.label)
     if task.labels is None:
         return name or None
     if name in task.labels:
@@ -216,12 +230,3 @@ def _class(task: Task, row: Row) -> str | None:
         f"{row.where} has the label {name!r}, which {task.name} does not know; its labels are "
         f"{', '.join(task.labels)}; check that this is a file of {task.name}"
     )
-
-
-def _name(label: Any) -> str:
-    """A class as text: true and 1.0 are what pandas and JSON make of classes that are names."""
-    if isinstance(label, bool):
-        return str(label).lower()
-    if isinstance(label, float) and label.is_integer():
-        return str(int(label))
-    return str(label).strip()

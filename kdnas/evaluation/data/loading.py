@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.columns import read_columns
-from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
+from kdnas.evaluation.data.converting import Converted, found_labels, from_rows, names_of
 from kdnas.evaluation.data.finding import Found, find_files
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import is_named, require_published
@@ -153,12 +153,13 @@ def load_task(
 
 def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
     """Say how many scored examples have a class that nothing in training has."""
-    known = {e.label for e in train if isinstance(e, TextExample)}
-    new = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str)]
-    new = [e for e in new if e.label not in known]
+    known = {name for e in train if isinstance(e, TextExample) for name in names_of(e.label)}
+    asked = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str | tuple)]
+    new = [e for e in asked if not known.issuperset(names_of(e.label))]
     if not new:
         return []
-    names = ", ".join(sorted({str(e.label) for e in new})[:_MOST_NAMED])
+    strange = {name for e in new for name in names_of(e.label)} - known
+    names = ", ".join(sorted(strange)[:_MOST_NAMED])
     return [
         f"{len(new)} of {len(scored)} scored examples have a class that no training example has "
         f"({names})"
@@ -178,6 +179,10 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
             )
     elif task.suite != OWN_SUITE:
         return
+    elif not labels:
+        raise TaskDataError(
+            f"no example of {task.name} has a label; name another column with --label"
+        )
     elif len(labels) < 2:
         raise TaskDataError(
             f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "

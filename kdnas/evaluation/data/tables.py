@@ -41,7 +41,7 @@ class Row:
         number: of the line or row.
         text: the first text, or a list of words.
         pair: the second text; None where the file has no such column.
-        label: None where the file has no such column.
+        label: None where the file has no such column; of a column for each label, its cell.
         language: where the file says it.
         id: of the example, where the file has a column of them.
     """
@@ -77,6 +77,15 @@ class Table:
     notes: tuple[str, ...] = ()
     lacking: str = ""
     about: str = ""
+
+
+def class_name(label: Any) -> str:
+    """A class as text: true and 1.0 are what pandas and JSON make of classes that are names."""
+    if isinstance(label, bool):
+        return str(label).lower()
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label).strip()
 
 
 def suffix_of(path: Path) -> str:
@@ -160,7 +169,7 @@ def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | N
     """
     there = {name.strip().lower() for name in names}
     fits = [c for c in known if {c.text.lower(), (c.pair or c.text).lower()} <= there]
-    labelled = [c for c in fits if c.label.lower() in there]
+    labelled = [c for c in fits if c.labels_in(there)]
     in_languages = [c for c in labelled if c.language and c.language.lower() in there]
     plain = [c for c in labelled if c.language is None]
     return next(iter([*in_languages, *plain, *fits]), None)
@@ -191,23 +200,22 @@ def _from_cells(
     pair: int | None
     label: int | None
     if columns is not None:
-        text, label = header.index(columns.text.lower()), _index(header, columns.label)
+        text, labels = header.index(columns.text.lower()), _places(header, columns)
         pair, language = _index(header, columns.pair), _index(header, columns.language)
-        id_ = _id_column(header, (text, pair, label))
-        about = _about(first[1], text, pair, label)
+        id_ = _id_column(header, (text, pair, *labels))
+        about = _about(first[1], text, pair, labels)
     elif layout.positions is not None:
         text, pair, label = layout.positions
         language = id_ = None
-        if len(header) <= label:
-            label = None
+        labels = (label,) if label < len(header) else ()
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
-        about = _about(numbers, text, pair, label, before="no header; ")
+        about = _about(numbers, text, pair, labels, before="no header; ")
     elif _is_data(first[1]):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
         raise TaskDataError(_lacking(path, first[1], layout))
-    needed = 1 + max(n for n in (text, pair, label, language) if n is not None)
+    needed = 1 + max(n for n in (text, pair, *labels, language) if n is not None)
     most = len(header) if exact else inf
     rows: list[Row] = []
     torn: list[tuple[int, int]] = []
@@ -216,8 +224,10 @@ def _from_cells(
         if not needed <= len(row) <= most:
             torn.append((number, len(row)))
             continue
-        places = (text, pair, label, language, id_ if id_ is None or id_ < len(row) else None)
-        rows.append(Row(source, number, *(None if n is None else row[n] for n in places)))
+        second, spoken = (None if n is None else row[n] for n in (pair, language))
+        own = None if id_ is None or id_ >= len(row) else row[id_]
+        answer = _label(first[1], labels, row)
+        rows.append(Row(source, number, row[text], second, answer, spoken, own))
     if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
         line, found = torn[0]
         if found > most:
@@ -232,12 +242,24 @@ def _from_cells(
         )
     lines = "line" if len(torn) == 1 else "lines"
     notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
-    return Table(rows, label is not None, notes, _lacking(path, first[1], layout), about)
+    return Table(rows, bool(labels), notes, _lacking(path, first[1], layout), about)
+
+
+def _places(header: Sequence[str], columns: Columns) -> tuple[int, ...]:
+    """Where the labels are, in a header in lower case."""
+    return tuple(header.index(name) for name in columns.labels_in(header))
+
+
+def _label(names: Sequence[str], places: Sequence[int], cells: Sequence[Any]) -> Any:
+    """The label of a row; of a column for each label, its name → its cell."""
+    if len(places) < 2:
+        return cells[places[0]] if places else None
+    return {names[place].strip(): cells[place] for place in places}
 
 
 def _refuse_twice(path: Path, header: Sequence[str], columns: Columns | None) -> None:
     """Refuse a header with two columns of a name that is wanted."""
-    wanted = () if columns is None else (columns.text, columns.pair, columns.label)
+    wanted = () if columns is None else (columns.text, columns.pair, *columns.labels_in(header))
     for name in (one.lower() for one in wanted if one is not None):
         places = [str(n) for n, found in enumerate(header, 1) if found == name]
         if len(places) > 1:
@@ -284,22 +306,19 @@ def _from_records(
     if columns is None:
         raise TaskDataError(_lacking(path, names, layout))
     lower = [name.strip().lower() for name in names]
-    text, pair, label = (
-        _index(lower, name) for name in (columns.text, columns.pair, columns.label)
-    )
-    id_ = _id_column(lower, (text, pair, label))
+    text, pair = (_index(lower, name) for name in (columns.text, columns.pair))
+    labels = _places(lower, columns)
+    id_ = _id_column(lower, (text, pair, *labels))
 
     def row(number: int, record: Mapping[str, Any]) -> Row:
-        first, second, answer, own = (
-            None if place is None else record.get(names[place])
-            for place in (text, pair, label, id_)
-        )
+        cells = [record.get(name) for name in names]
+        first, second, own = (None if n is None else cells[n] for n in (text, pair, id_))
         second = None if pair is None else second_text(second)
-        return Row(f"{path}, {unit}", number, first, second, answer, id=own)
+        return Row(f"{path}, {unit}", number, first, second, _label(names, labels, cells), id=own)
 
     rows = [row(number, record) for number, record in records]
-    about = _about(names, text, pair, label)
-    return Table(rows, label is not None, (), _lacking(path, names, layout), about)
+    about = _about(names, text, pair, labels)
+    return Table(rows, bool(labels), (), _lacking(path, names, layout), about)
 
 
 def second_text(value: Any) -> Any:
@@ -411,13 +430,15 @@ def _about(
     names: Sequence[str],
     text: int | None,
     pair: int | None,
-    label: int | None,
+    labels: Sequence[int],
     *,
     before: str = "",
 ) -> str:
     """Which columns were taken, in words."""
-    taken = {"text": text, "second text": pair, "label": label}
-    said = (f"{what} in {names[n].strip()!r}" for what, n in taken.items() if n is not None)
+    taken = {"text": text, "second text": pair}
+    said = [f"{what} in {names[n].strip()!r}" for what, n in taken.items() if n is not None]
+    if labels:
+        said.append("label in " + " and ".join(repr(names[n].strip()) for n in labels))
     return before + ", ".join(said)
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from kdnas.errors import TeacherError
 from kdnas.evaluation.tasks.task import Task
 from kdnas.models.families import family_of
+from kdnas.models.heads import SEVERAL_LABELS
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.opening import load_tokenizer
 from kdnas.models.precise import PreciseLinear
@@ -90,6 +91,8 @@ def load_task_model(
         config.problem_type = "regression"
     elif task.kind == "classification":
         config.problem_type = "single_label_classification"
+    elif task.kind == "multilabel":
+        config.problem_type = SEVERAL_LABELS
     with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(seed)
         try:
@@ -176,6 +179,7 @@ def _auto_class(task: Task) -> Any:
 
     return {
         "classification": transformers.AutoModelForSequenceClassification,
+        "multilabel": transformers.AutoModelForSequenceClassification,
         "regression": transformers.AutoModelForSequenceClassification,
         "tagging": transformers.AutoModelForTokenClassification,
         "span": transformers.AutoModelForQuestionAnswering,

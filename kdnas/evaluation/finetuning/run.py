@@ -215,7 +215,8 @@ def encoding_of(task_model: TaskModel, data: TaskData, settings: FinetuneSetting
         return SpanEncoding(task_model, length, settings.stride, may_deny=denies)
     if data.task.kind == "tagging":
         return TaggingEncoding(task_model, data.labels or (), length)
-    return TextEncoding(task_model, data.labels, length)
+    several = data.task.kind == "multilabel"
+    return TextEncoding(task_model, data.labels, length, several=several)
 
 
 @contextmanager

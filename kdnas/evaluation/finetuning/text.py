@@ -25,15 +25,22 @@ class TextEncoding:
         task_model: whose tokenizer cuts the texts.
         labels: of a classification; None for a regression.
         max_length: tokens of an example; of a pair, the longer text is cut first.
+        several: whether a text may have several labels, or none: each is said or not for itself.
     """
 
     def __init__(
-        self, task_model: TaskModel, labels: Sequence[str] | None, max_length: int
+        self,
+        task_model: TaskModel,
+        labels: Sequence[str] | None,
+        max_length: int,
+        *,
+        several: bool = False,
     ) -> None:
         self._task_model = task_model
         self._labels = labels
         self._numbers = {label: i for i, label in enumerate(labels or ())}
         self._max_length = max_length
+        self._several = several
 
     @property
     def pad_id(self) -> int:
@@ -45,9 +52,12 @@ class TextEncoding:
         return examples
 
     def collate(self, examples: Sequence[TextExample]) -> dict[str, Tensor]:
-        """Make a training batch: input ids and masks (B, T), labels (B,)."""
+        """Make a training batch: input ids and masks (B, T), labels (B,), of several (B, L)."""
         if self._labels is None:
-            labels = torch.tensor([_number(e) for e in examples], dtype=torch.float32)
+            labels = torch.tensor([e.number for e in examples], dtype=torch.float32)
+        elif self._several:
+            rows = [[float(name in names_of(e)) for name in self._labels] for e in examples]
+            labels = torch.tensor(rows)
         else:
             labels = torch.tensor([self._numbers[str(e.label)] for e in examples])
         return {**self._encode(examples), "labels": labels}
@@ -68,11 +78,12 @@ class TextEncoding:
         """Say what the head's outputs, (labels,) or (1,), mean for an example."""
         if self._labels is None:
             number = float(logits.squeeze())
-            right = _number(example)
+            right = example.number
             return Prediction(example.id, number, -abs(number - right), right, example.asked())
+        if self._several:
+            return self._of_several(example, logits, self._labels)
         label = self._labels[int(logits.argmax())]
-        # As many digits as float32 has: files of them are no longer than they need to be.
-        shares = [round(share, 7) for share in logits.double().softmax(-1).tolist()]
+        shares = _rounded(logits.double().softmax(-1))
         return Prediction(
             example.id,
             label,
@@ -81,6 +92,14 @@ class TextEncoding:
             example.asked(),
             probabilities=dict(zip(self._labels, shares, strict=True)),
         )
+
+    def _of_several(
+        self, example: TextExample, logits: Tensor, labels: Sequence[str]
+    ) -> Prediction:
+        shares = dict(zip(labels, _rounded(logits.double().sigmoid()), strict=True))
+        said, right = said_of(shares), names_of(example)
+        score = float(set(said) == set(right))
+        return Prediction(example.id, said, score, right, example.asked(), probabilities=shares)
 
     def token_ids(self, examples: Sequence[TextExample]) -> Mapping[str, list[list[int]]]:
         """Cut examples into tokens without padding: ``input_ids`` and whatever goes with them."""
@@ -102,18 +121,27 @@ class TextEncoding:
         return encoded
 
 
+def said_of(probabilities: Mapping[str, float]) -> tuple[str, ...]:
+    """Of several labels those that are more likely than not, in the alphabet's order."""
+    return tuple(sorted(label for label, share in probabilities.items() if share > 0.5))
+
+
+def names_of(example: TextExample) -> tuple[str, ...]:
+    """All labels of a text that may have several."""
+    return example.label if isinstance(example.label, tuple) else ()
+
+
+def _rounded(shares: Tensor) -> list[float]:
+    """As many digits as float32 has: files of them are no longer than they need to be."""
+    return [round(share, 7) for share in shares.tolist()]
+
+
 def _length(example: TextExample) -> int:
     return len(example.text) + len(example.pair or "")
-
-
-def _number(example: TextExample) -> float:
-    if example.label is None:
-        raise ValueError(f"example {example.id} has no label")
-    return float(example.label)
 
 
 def mean_number(data: TaskData) -> float:
     """The mean of what a regression learns from; 0 of any other task."""
     if data.task.kind != "regression":
         return 0.0
-    return fmean(_number(e) for e in data.train if isinstance(e, TextExample))
+    return fmean(e.number for e in data.train if isinstance(e, TextExample))

@@ -16,12 +16,12 @@ from kdnas.evaluation.finetuning.model import TaskModel, load_sequence_model, lo
 from kdnas.evaluation.finetuning.saving import TASK_FILE, SavedTask, read_saved_task
 from kdnas.evaluation.finetuning.span import SpanEncoding
 from kdnas.evaluation.finetuning.tagging import TaggingEncoding
-from kdnas.evaluation.finetuning.text import TextEncoding
+from kdnas.evaluation.finetuning.text import TextEncoding, said_of
 from kdnas.evaluation.prediction.inputs import PAIR_BY_OPTIONS
 from kdnas.evaluation.scoring.answers import apply_threshold
 from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import find_task
-from kdnas.evaluation.tasks.task import Task
+from kdnas.evaluation.tasks.task import Task, own_task
 from kdnas.models.heads import kind_of_head
 from kdnas.models.opening import ModelHandle, prepare_model
 from kdnas.models.sequence.saved import SequenceHandle
@@ -30,10 +30,11 @@ from kdnas.models.teacher import quiet_transformers
 CHUNK = 1024
 """Examples in memory at a time; within a chunk the longest are done first."""
 _LIKE = {
-    "classification": "SST-2",
-    "regression": "STS-B",
-    "tagging": "WNUT-17",
-    "span": "SQuAD 2.0",
+    "classification": find_task("SST-2"),
+    "multilabel": own_task("any", "multilabel"),
+    "regression": find_task("STS-B"),
+    "tagging": find_task("WNUT-17"),
+    "span": find_task("SQuAD 2.0"),
 }
 """Of each kind a task whose head is the same."""
 USUAL_LENGTH, USUAL_STRIDE = 128, 128
@@ -46,9 +47,11 @@ class Answer:
 
     Attributes:
         example: what it was asked about.
-        value: label, number, tags of the words, or text of the answer, empty where there is none.
+        value: label, labels of a text that may have several, number, tags of the words, or text of
+            the answer, empty where there is none.
         probability: of the label; None of other kinds.
-        probabilities: label → how likely it is, the likeliest first; None of other kinds.
+        probabilities: label → how likely it is, the likeliest first; None of other kinds. Of
+            several labels each is for itself, and those above one half are the value.
     """
 
     example: Example
@@ -70,6 +73,10 @@ class Answer:
         if isinstance(self.example, TaggedExample) and isinstance(self.value, tuple):
             pairs = zip(self.example.tokens, self.value, strict=True)
             return "".join(f"{word}\t{tag}\n" for word, tag in pairs)
+        if isinstance(self.value, tuple):
+            shares = self.probabilities or {}
+            likely = ", ".join(f"{shares[label]:.4f}" for label in self.value)
+            return f"{', '.join(self.value)}\t{likely}"
         if isinstance(self.value, float):
             return f"{self.value:.4f}"
         probability = "" if self.probability is None else f"\t{self.probability:.4f}"
@@ -156,9 +163,9 @@ class Predictor:
         handle = prepare_model(model) if isinstance(model, str) else model
         saved = read_saved_task(handle.folder)
         self.kind = _kind_of(handle)
-        tells_apart = self.kind in ("classification", "tagging")
+        tells_apart = self.kind in ("classification", "multilabel", "tagging")
         self.labels = _labels_of(handle.config) if tells_apart else None
-        self.task_model = _loaded(handle, find_task(_LIKE[self.kind]), self.labels)
+        self.task_model = _loaded(handle, _LIKE[self.kind], self.labels)
         self._device: Device = choose_device(device)
         self.task_model.model.to(self._device).eval()
         self._threads, self._batch_size = threads, batch_size
@@ -201,8 +208,11 @@ class Predictor:
     def _answer(self, example: TextExample, logits: Any) -> Answer:
         if self.labels is None:
             return Answer(example, float(logits.squeeze()))
-        shares = logits.softmax(-1).tolist()
+        several = self.kind == "multilabel"
+        shares = (logits.sigmoid() if several else logits.softmax(-1)).tolist()
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda one: -one[1])
+        if several:
+            return Answer(example, said_of(dict(ranked)), None, dict(ranked))
         label, probability = ranked[0]
         return Answer(example, label, probability, dict(ranked))
 

@@ -19,6 +19,8 @@ Write = Callable[[Iterable[Answer], TextIO], int]
 
 PROBABILITY_OF: Final = "probability_of_"
 """Begins the name of a label's column."""
+SEVERAL: Final = "|"
+"""Between the labels of a text that may have several."""
 
 
 def writer_for(path: Path) -> Write:
@@ -103,6 +105,8 @@ def _rows(answer: Answer) -> Iterator[Mapping[str, Any]]:
     values = answer.to_json()
     shares = values.pop("probabilities", {})
     columns = {f"{PROBABILITY_OF}{label}": shares[label] for label in sorted(shares)}
+    if isinstance(answer.value, tuple):
+        values["prediction"] = SEVERAL.join(answer.value)
     yield {**values, **columns}
 
 

@@ -35,7 +35,7 @@ def _judge_spans(
     )
 
 
-def _label(example: Example) -> str | float | None:
+def _label(example: Example) -> str | float | tuple[str, ...] | None:
     if not isinstance(example, TextExample):
         raise TypeError(f"{type(example).__name__} has no label")
     return example.label

@@ -6,7 +6,7 @@ All values lie between 0 and 1, correlations between −1 and 1; errors of numbe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn import metrics
 
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.scoring.answers import score_spans
+from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.tasks.task import Task
 
 __all__ = ["score", "score_spans"]
@@ -32,16 +33,19 @@ def score(
 
     Classes: F1 is that of the second label where the task names two, else the mean over the
     classes (macro); ``f1_macro``, ``f1_micro`` and ``f1_weighted`` are over all classes in any
-    case. AUC is that of the second label, of more than two classes the mean of each against the
-    others; ECE is the expected calibration error of the likeliest class in 15 bins of equal width
-    (Guo et al. 2017), smaller where probabilities are truer. A class correlation (Matthews) is 0
-    where one side is constant. Numbers: so are Pearson and Spearman, since nothing goes with a
-    constant; R² is that of scikit-learn. Tags: precision, recall and F1 of whole spans, as seqeval
-    counts them by default, which agrees with CoNLL's own program; accuracy is of words.
+    case. Several classes, or none: the same over the classes that are said or right anywhere;
+    ``subset_accuracy`` is the share of examples all of whose classes are met, ``f1_samples`` the
+    mean F1 of each example's classes, 1 where there are none and none is said. AUC is that of the
+    second label, of more than two classes the mean of each against the others; ECE is the expected
+    calibration error of the likeliest class in 15 bins of equal width (Guo et al. 2017), smaller
+    where probabilities are truer. A class correlation (Matthews) is 0 where one side is constant.
+    Numbers: so are Pearson and Spearman, since nothing goes with a constant; R² is that of
+    scikit-learn. Tags: precision, recall and F1 of whole spans, as seqeval counts them by default,
+    which agrees with CoNLL's own program; accuracy is of words.
 
     Args:
         task: says which metrics, and which label is the positive one.
-        predictions: class names, numbers, or sequences of tags.
+        predictions: class names, collections of them, numbers, or sequences of tags.
         references: what is right, as many and of the same type.
         probabilities: label → how likely, of each prediction; what AUC and ECE need.
 
@@ -56,6 +60,8 @@ def score(
         return _score_tags(task, predictions, references)
     if task.kind == "regression":
         return _score_numbers(task, predictions, references)
+    if task.kind == "multilabel":
+        return _score_sets(task, predictions, references, probabilities)
     return {
         name: float(
             _LIKELY[name](task, _needed(task, probabilities), references)
@@ -160,6 +166,35 @@ _CLASSES: Mapping[str, Callable[[Task, Sequence[str], Sequence[str]], float]] = 
     "precision": _averaged(metrics.precision_score),
     "recall": _averaged(metrics.recall_score),
 }
+
+
+Sets = Sequence[Collection[str]]
+
+
+def _score_sets(
+    task: Task,
+    predictions: Sets,
+    references: Sets,
+    probabilities: Sequence[Mapping[str, float]] | None,
+) -> dict[str, float]:
+    """Score sets of classes."""
+    return {
+        name: _auc_of_sets(_needed(task, probabilities), references)
+        if name == "auc"
+        else tally(name, predictions, references, sets=True).value  # scikit-learn: not of one class
+        for name in task.metrics
+    }
+
+
+def _auc_of_sets(probabilities: Sequence[Mapping[str, float]], references: Sets) -> float:
+    """Mean over the classes that some examples have and others have not; 0.5 without any."""
+    areas = []
+    for label in probabilities[0]:
+        right = np.array([label in one for one in references])
+        if right.any() and not right.all():
+            shares = np.array([one[label] for one in probabilities])
+            areas.append(float(metrics.roc_auc_score(right, shares)))
+    return float(np.mean(areas)) if areas else 0.5
 
 
 def _score_tags(

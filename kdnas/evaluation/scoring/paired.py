@@ -246,7 +246,9 @@ def _tally(metric: str, lines: Sequence[Line], positive: str | None) -> Tally:
     references = [_gold(line) for line in lines]
     if None in references:  # answers, and what was written before references were
         return mean_of([line["score"] for line in lines])
-    return tally(metric, [line["prediction"] for line in lines], references, positive)
+    sets = isinstance(references[0], list) and "words" not in lines[0] and "text" in lines[0]
+    answers = [line["prediction"] for line in lines]
+    return tally(metric, answers, references, positive, sets=sets)
 
 
 def _gold(line: Line) -> Any:

@@ -9,7 +9,7 @@ is to weigh the rows by how often each was drawn. On all examples each score is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12
 Tags = Sequence[Sequence[str]]
+Sets = Sequence[Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,12 @@ class Tally:
 
 
 def tally(
-    metric: str, predictions: Sequence[Any], references: Sequence[Any], positive: str | None = None
+    metric: str,
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    positive: str | None = None,
+    *,
+    sets: bool = False,
 ) -> Tally:
     """Take a metric apart.
 
@@ -49,10 +55,13 @@ def tally(
         predictions: class names, numbers, or sequences of tags.
         references: what is right, as many and of the same type.
         positive: the class whose F1, precision or recall is meant; None for their mean.
+        sets: answers are collections of classes, and no sequences of tags.
 
     Raises:
         KeyError: a metric that is not a function of sums over such answers.
     """
+    if sets:
+        return _of_sets(metric, predictions, references)
     if not isinstance(references[0], str | float | int):
         return _TAGS[metric](predictions, references)
     if metric == "accuracy":
@@ -159,6 +168,23 @@ def _of_classes(
     return Tally(parts, lambda sums: measure(_Counts(*np.split(sums, 3, axis=-1)), place))
 
 
+def _of_sets(metric: str, predictions: Sets, references: Sets) -> Tally:
+    """Sets of classes."""
+    pairs = [(set(p), set(r)) for p, r in zip(predictions, references, strict=True)]
+    if metric == "subset_accuracy":
+        return mean_of([said == right for said, right in pairs])
+    if metric == "f1_samples":
+        return mean_of([2 * len(s & r) / (len(s) + len(r)) if s or r else 1.0 for s, r in pairs])
+    measure = _CLASSES[metric]
+    labels = sorted({label for pair in pairs for one in pair for label in one})
+    rows = [
+        [label in one for one in (said & right, said, right) for label in labels]
+        for said, right in pairs
+    ]
+    parts = np.array(rows, np.float64).reshape(len(rows), 3 * len(labels))
+    return Tally(parts, lambda sums: measure(_Counts(*np.split(sums, 3, axis=-1)), None))
+
+
 def _matthews(counts: _Counts, _: int | None) -> Floats:
     """R_K of Gorodkin 2004; 0 where one side is constant."""
     n = counts.said.sum(-1)
@@ -197,7 +223,7 @@ def _macro(counts: _Counts, _: int | None) -> Floats:
 
 def _micro(counts: _Counts, _: int | None) -> Floats:
     """Of one class each example it is the accuracy."""
-    return _ratio(counts.both.sum(-1), counts.right.sum(-1))
+    return _ratio(2 * counts.both.sum(-1), (counts.said + counts.right).sum(-1))
 
 
 def _weighted(counts: _Counts, _: int | None) -> Floats:
@@ -287,5 +313,7 @@ _TAGS: Mapping[str, Callable[[Tags, Tags], Tally]] = {
     "recall": _of_spans(_recall),
 }
 
-SUMMED = frozenset({"accuracy", "exact_match", *_NUMBERS, *_CLASSES})
+SUMMED = frozenset(
+    {"accuracy", "exact_match", "f1_samples", "subset_accuracy", *_NUMBERS, *_CLASSES}
+)
 """Metrics that are functions of sums over examples; AUC and errors of calibration are not."""

@@ -21,13 +21,25 @@ class TextExample:
             files of several languages share ids.
         text: the only, or the first text.
         pair: the second text, where the task has one.
-        label: class name, number of a regression, or None where it is not known.
+        label: class name, all class names of a text that may have several or none, number of a
+            regression, or None where it is not known.
     """
 
     id: str
     text: str
     pair: str | None
-    label: str | float | None
+    label: str | float | tuple[str, ...] | None
+
+    @property
+    def number(self) -> float:
+        """The number of a regression.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.label is None or isinstance(self.label, tuple):
+            raise ValueError(f"example {self.id} has no number")
+        return float(self.label)
 
     def asked(self) -> dict[str, Any]:
         """What a model is asked, as plain JSON."""

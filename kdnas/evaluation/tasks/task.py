@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kdnas.errors import SpecError, unknown_name
 from kdnas.specs.evaluation import OWN_SUITE
 
-Kind = Literal["classification", "regression", "tagging", "span"]
+Kind = Literal["classification", "multilabel", "regression", "tagging", "span"]
 
 # Metrics as papers write them; the keys are those of ``scoring.metrics.score``.
 METRIC_NAMES: Mapping[str, str] = {
@@ -22,6 +22,7 @@ METRIC_NAMES: Mapping[str, str] = {
     "f1": "F1",
     "f1_macro": "macro F1",
     "f1_micro": "micro F1",
+    "f1_samples": "F1 by example",
     "f1_weighted": "weighted F1",
     "mae": "MAE",
     "matthews": "Matthews",
@@ -32,6 +33,7 @@ METRIC_NAMES: Mapping[str, str] = {
     "recall": "recall",
     "rmse": "RMSE",
     "spearman": "Spearman",
+    "subset_accuracy": "subset accuracy",
 }
 
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
@@ -49,7 +51,8 @@ class Columns:
     Attributes:
         text: the first text, or the words of a tagging task.
         pair: the second text.
-        label: class, number or tags.
+        label: class, number or tags; where a text may have several labels, of their list, or the
+            columns that say yes or no to each, with commas.
         language: where one file holds several languages.
     """
 
@@ -57,6 +60,20 @@ class Columns:
     pair: str | None
     label: str
     language: str | None = None
+
+    def labels_in(self, there: Collection[str]) -> tuple[str, ...]:
+        """Which columns hold the labels, of those there are, in lower case.
+
+        That is one; of several labels a text it may be one for each, ``toxic,insult``.
+
+        Returns:
+            None of them if one is lacking.
+        """
+        one = self.label.lower()
+        if one in there:
+            return (one,)
+        names = tuple(name.strip() for name in one.split(","))
+        return names if len(names) > 1 and set(names) <= set(there) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +208,10 @@ _OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("balanced_accuracy", "auc", "ece"),
         ),
     ),
+    "multilabel": (
+        ("f1_micro", "f1_macro", "subset_accuracy"),
+        ("f1_weighted", "f1_samples", "auc"),
+    ),
     "regression": (("pearson", "spearman"), ("mse", "rmse", "mae", "r2")),
     "tagging": (("f1", "precision", "recall"), ("accuracy", "f1_macro", "f1_weighted")),
 }
@@ -211,11 +232,12 @@ def own_task(
 
     Args:
         name: what reports call it.
-        kind: classification, regression or tagging. A tagging task keeps lists of words and tags
-            in JSON Lines or Parquet, or words and tags in columns.
+        kind: classification, multilabel, regression or tagging. A tagging task keeps lists of words
+            and tags in JSON Lines or Parquet, or words and tags in columns.
         text: column of the text, or of the words.
         pair: column of a second text.
-        label: column of the class, the number, or the tags.
+        label: column of the class, the classes, the number, or the tags; of multilabel also a
+            column for each class, with commas.
         labels: class names in order; found in the data where they are not given.
         metrics: keys of ``METRIC_NAMES``, the main one first.
 

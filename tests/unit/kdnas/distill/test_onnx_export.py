@@ -19,6 +19,7 @@ from kdnas.distill.onnx_graph import INPUTS
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
+from kdnas.models.heads import SEVERAL_LABELS
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
@@ -63,6 +64,7 @@ def agrees(folder: Path, source: Path) -> None:
 
 HEADS = {
     "classification": "ForSequenceClassification",
+    "multilabel": "ForSequenceClassification",
     "regression": "ForSequenceClassification",
     "tagging": "ForTokenClassification",
     "span": "ForQuestionAnswering",
@@ -75,6 +77,8 @@ def with_head(source: Path, kind: str, folder: Path) -> Any:
     config = AutoConfig.from_pretrained(folder)
     if kind != "span":
         config.num_labels = 1 if kind == "regression" else 3
+    if kind == "multilabel":
+        config.problem_type = SEVERAL_LABELS
     with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(1)
         made = getattr(transformers, f"AutoModel{HEADS[kind]}").from_pretrained(
@@ -115,6 +119,7 @@ def says_the_same(folder: Path, model: Any) -> None:
     ("kind", "outputs", "compared"),
     [
         ("classification", ["logits"], "texts"),
+        pytest.param("multilabel", ["logits"], "texts", marks=pytest.mark.slow),
         pytest.param("regression", ["logits"], "texts", marks=pytest.mark.slow),
         pytest.param("tagging", ["logits"], "tokens", marks=pytest.mark.slow),
         ("span", ["start_logits", "end_logits"], "tokens"),

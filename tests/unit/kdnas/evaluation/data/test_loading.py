@@ -331,7 +331,7 @@ def test_half_of_the_development_part_of_cola_is_not_official(tmp_path: Path) ->
 def test_several_labels_of_a_text_are_refused(tmp_path: Path) -> None:
     rows = [{"text": f"t{n}", "label": ["a", "b"][: n % 2 + 1]} for n in range(6)]
     path = file(tmp_path / "a.jsonl", *(json.dumps(row) for row in rows))
-    with pytest.raises(TaskDataError, match=r"line 1 holds a list where a label belongs; a text h"):
+    with pytest.raises(TaskDataError, match="a list where a label belongs; where a text may"):
         load_task(own_task("mine", "classification"), path)
 
 

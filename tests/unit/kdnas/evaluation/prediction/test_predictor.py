@@ -21,6 +21,7 @@ from kdnas.evaluation.prediction.predictor import Answer, Predictor, find_saved
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import SpanExample, TaggedExample, TaskData, TextExample
 from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.tasks.task import own_task
 from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -93,6 +94,40 @@ def test_answers_come_in_order_a_chunk_at_a_time(
     mixed = [*texts("a"), *texts("b", pair="c")]
     with pytest.raises(RequestError, match="example 0 has no second text, but others have"):
         list(whole(mixed))
+
+
+def test_a_text_may_have_several_labels_or_none(tmp_path: Path) -> None:
+    handle = prepare_teacher(str(make_tiny_teacher(tmp_path / "base", words=WORDS, layers=1)))
+    task, labels = own_task("mine", "multilabel"), ("a", "b", "c")
+    learned = [TextExample("1", "the film", None, ("a", "c"))]
+    data = TaskData(task, learned, {}, labels, True, ("made up",))
+    model = load_task_model(handle, task, labels, 0.1, 1)
+    settings = FinetuneSettings(1e-3, 1, max_length=16)
+    save_task_model(tmp_path / "mine", model, handle, data, settings, 1)
+    predictor = Predictor(str(tmp_path / "mine"))
+    assert (predictor.kind, predictor.labels) == ("multilabel", labels)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "mine")
+    assert plain.config.problem_type == "multi_label_classification"
+    for text in TEXTS:
+        encoded = AutoTokenizer.from_pretrained(tmp_path / "mine")(text, return_tensors="pt")
+        with torch.no_grad():
+            expected = plain(**encoded).logits.sigmoid()[0].tolist()
+        (answer,) = predictor(texts(text))
+        assert answer.probability is None
+        assert answer.probabilities == pytest.approx(dict(zip(labels, expected, strict=True)))
+        said = {label for label, share in zip(labels, expected, strict=True) if share > 0.5}
+        assert set(answer.value) == said  # type: ignore[arg-type]
+
+
+def test_several_labels_in_words() -> None:
+    shares = {"a": 0.9, "c": 0.75, "b": 0.2}
+    answer = Answer(texts("x")[0], ("a", "c"), None, shares)
+    assert answer.to_text() == "a, c\t0.9000, 0.7500"
+    assert answer.to_json() == {
+        **{"id": "0", "text": "x"},
+        **{"prediction": ("a", "c"), "probabilities": shares},
+    }
+    assert Answer(texts("x")[0], (), None, shares).to_text() == "\t"
 
 
 def test_every_kind_answers(saved: Path) -> None:

@@ -137,6 +137,52 @@ def test_averages_over_classes_are_those_of_scikit_learn(rows: list[tuple[str, s
     assert scores["balanced_accuracy"] == pytest.approx(balanced)
 
 
+SETS = st.lists(st.sampled_from("abcd"), unique=True)
+
+
+@given(pairs(SETS))
+def test_sets_of_classes_are_scored_as_scikit_learn_does(
+    rows: list[tuple[list[str], list[str]]],
+) -> None:
+    predicted, wanted = map(list, zip(*rows, strict=True))
+    averages = ("micro", "macro", "weighted", "samples")
+    names = ("subset_accuracy", *(f"f1_{average}" for average in averages))
+    scores = score(own_task("mine", "multilabel", metrics=names), predicted, wanted)
+    labels = sorted({label for row in rows for one in row for label in one})
+    assume(len(labels) > 1)  # scikit-learn takes a single column for two classes
+    said, right = (
+        np.array([[label in one for label in labels] for one in sets])
+        for sets in (predicted, wanted)
+    )
+    assert scores["subset_accuracy"] == sklearn.accuracy_score(right, said)
+    for average in averages:
+        none = 1.0 if average == "samples" else 0.0
+        f1 = sklearn.f1_score(right, said, average=average, zero_division=none)
+        assert scores[f"f1_{average}"] == pytest.approx(f1)
+
+
+def test_where_no_example_has_a_class_saying_none_is_right() -> None:
+    names = ("subset_accuracy", "f1_samples", "f1_micro")
+    task = own_task("mine", "multilabel", metrics=names)
+    assert score(task, [(), ()], [(), ()]) == {
+        **{"subset_accuracy": 1.0, "f1_samples": 1.0, "f1_micro": 0.0}
+    }
+
+
+def test_auc_of_sets_of_classes_is_the_mean_of_each() -> None:
+    task = own_task("mine", "multilabel", metrics=("f1_micro", "auc"))
+    shares = [
+        {"a": 0.9, "b": 0.2, "c": 0.1},
+        {"a": 0.4, "b": 0.1, "c": 0.3},
+        {"a": 0.6, "b": 0.7, "c": 0.2},
+    ]
+    wanted = [("a",), ("b",), ("a", "b")]
+    found = score(task, [("a",)] * 3, wanted, shares)["auc"]
+    right = np.array([[1, 0], [0, 1], [1, 1]])
+    given_ = np.array([[one["a"], one["b"]] for one in shares])
+    assert found == pytest.approx(sklearn.roc_auc_score(right, given_, average="macro"))
+
+
 SHARES = st.lists(st.integers(1, 99), min_size=3, max_size=3)
 
 

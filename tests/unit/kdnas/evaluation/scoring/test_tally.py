@@ -19,6 +19,8 @@ CLASSES = (
     *("f1_macro", "f1_micro", "f1_weighted", "balanced_accuracy"),
 )
 NUMBERS = st.floats(-5, 5).map(lambda number: round(number, 2))
+SETS = st.lists(st.sampled_from("abc"), unique=True)
+MEANS = ("f1_samples", "subset_accuracy")
 WORDS = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 
 
@@ -36,10 +38,16 @@ def repeated(values: Sequence[Any], often: Sequence[int]) -> list[Any]:
 
 
 def check(
-    metric: str, task: Any, pairs: Sequence[tuple[Any, Any]], positive: str | None, data: Any
+    metric: str,
+    task: Any,
+    pairs: Sequence[tuple[Any, Any]],
+    positive: str | None,
+    data: Any,
+    *,
+    sets: bool = False,
 ) -> None:
     said, right = (list(column) for column in zip(*pairs, strict=True))
-    made = tally(metric, said, right, positive)
+    made = tally(metric, said, right, positive, sets=sets)
     assert made.value == pytest.approx(score(task, said, right)[metric], rel=1e-6, abs=1e-9)
     often = data.draw(
         st.lists(st.integers(0, 3), min_size=len(pairs), max_size=len(pairs)).filter(any)
@@ -59,6 +67,17 @@ def test_classes(pairs: list[tuple[str, str]], metric: str, data: Any) -> None:
 def test_one_class_of_two(pairs: list[tuple[str, str]], metric: str, data: Any) -> None:
     task = own_task("t", "classification", labels=("n", "y"), metrics=(metric,))
     check(metric, task, pairs, "y", data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20),
+    metric=st.sampled_from(("f1_micro", "f1_macro", "f1_weighted", *MEANS)),
+    data=st.data(),
+)
+def test_sets_of_classes(pairs: list[tuple[list[str], list[str]]], metric: str, data: Any) -> None:
+    task = own_task("t", "multilabel", metrics=(metric,))
+    check(metric, task, pairs, None, data, sets=True)
 
 
 @settings(max_examples=60, deadline=None)
