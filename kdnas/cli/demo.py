@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kdnas.cli import full_distill, search
-from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.options.outputs import output_folder
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.plot import plot_search
 from kdnas.cli.tables.answers import fact_lines
@@ -47,14 +47,18 @@ def demo(
 
     Everything is real and on this machine: teacher, text, latency table, Ray workers, database.
     """
+    began = time.monotonic()
+    say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
+    with output_folder(output):
+        _run(output, config, distill_steps, began)
+
+
+def _run(output: Path, config: Path | None, distill_steps: int, began: float) -> None:
     from kdnas.db.engine import parse_url, shown
     from kdnas.specs.distillation import DistillationSpec
     from kdnas.specs.load import load_preset, load_yaml, merge
     from kdnas.specs.search import SearchSpec
 
-    began = time.monotonic()
-    say("demo       MiniLM teaches students of its own proportions on documentation strings\n")
-    make_folder(output)
     changes = merge(SHORTER, load_yaml(config) if config else {})
     asked = merge(load_preset("laptop", "search"), changes)
     spec = SearchSpec.read(asked, "demo")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kdnas.cli.options import common, own_table
-from kdnas.cli.options.outputs import make_folder, write_report
+from kdnas.cli.options.outputs import output_folder, write_report
 from kdnas.cli.options.places import At, request_of
 from kdnas.cli.screens.console import bar, say, say_each, show_results
 from kdnas.cli.screens.evaluation import (
@@ -289,7 +289,8 @@ def evaluate(
     if save_models and save_seeds not in SEEDS_SAVED:
         raise RequestError(unknown_name("choice of --save-seeds", save_seeds, SEEDS_SAVED))
     saving = (save_models, save_seeds) if save_models else None
-    _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
+    with output_folder(output):
+        _evaluate(spec, beside, tuple(against or ()), jobs, saving, output, as_json)
 
 
 def _evaluate(
@@ -307,7 +308,6 @@ def _evaluate(
     from api.evaluations.report import add_to_card, build_report, stored_results
     from kdnas.evaluation.reports.report import report_json
 
-    make_folder(output)
     with stored() as (database, settings):
         prepared = read_data_on_screen(spec)
         say_inputs(prepared)

@@ -9,7 +9,7 @@ import typer
 
 from kdnas.cli.options import common
 from kdnas.cli.options.inputs import gather
-from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.options.outputs import output_folder
 from kdnas.cli.options.places import At, refuse_with_resume, request_of
 from kdnas.cli.screens.console import say, say_each
 from kdnas.cli.screens.pipeline import (
@@ -150,8 +150,8 @@ def launch(
         raise SpecError(
             f"--top {top} and --latency-budgets {latency_budgets} are two ways; give one"
         )
-    make_folder(output)
-    _start(request_of(launch, given), preset, config, output, dry_run, as_json)
+    with output_folder(output):
+        _start(request_of(launch, given), preset, config, output, dry_run, as_json)
 
 
 def _start(
@@ -198,8 +198,8 @@ def _resume(reference: str, output: Path | None, as_json: bool) -> None:
             record = pipelines.get_pipeline(session, reference)
         say(f"pipeline   {record.name}  (id {record.id}, {record.status}), spec as stored")
         output = output or _first_output(record)
-        make_folder(output)
-        run_and_report(record, database, settings, output, as_json)
+        with output_folder(output):
+            run_and_report(record, database, settings, output, as_json)
 
 
 def _first_output(record: PipelineRecord) -> Path | None:

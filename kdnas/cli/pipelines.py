@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kdnas.cli.options import common
-from kdnas.cli.options.outputs import make_folder
+from kdnas.cli.options.outputs import output_folder
 from kdnas.cli.screens.pipeline import show_pipeline
 from kdnas.cli.stored import reading, stored
 from kdnas.cli.tables.answers import print_answer
@@ -70,8 +70,7 @@ def show(
     from kdnas.db.queue import leases
     from kdnas.db.repository import pipelines
 
-    make_folder(output)
-    with stored() as (database, settings):
+    with output_folder(output), stored() as (database, settings):
         with database.read() as session:
             found = pipelines.get_pipeline(session, pipeline)
             holder = leases.holder(session, Job, found.id)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kdnas.errors import ConflictError, RequestError, unknown_name
 
 
-def make_folder(output: Path | None) -> None:
-    """Make the folder for a report, if there is to be one.
+@contextmanager
+def output_folder(output: Path | None) -> Iterator[None]:
+    """Have the folder for a report, if there is to be one, for the time of a ``with`` block.
+
+    It is made before the work, so that it is known that it can be; what was made and nothing was
+    put into is gone afterwards.
 
     Raises:
         ConflictError: it cannot be made.
     """
     if output is None:
+        yield
         return
+    absent = [place for place in (output, *output.parents) if not place.exists()]
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConflictError(
             f"output folder {output} cannot be made ({error.strerror}); name another with --output"
         ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # something is in it
+            for place in absent:
+                place.rmdir()
 
 
 def check_file(output: Path | None, endings: Collection[str] | None = None) -> None:

@@ -59,11 +59,12 @@ class TableOptions:
     @property
     def metrics(self) -> Any:
         """How answers are scored."""
+        several = "f1_samples, subset_accuracy; " if self.tagging else ""
         tags = "; f1,precision,recall; f1_micro,f1_macro,subset_accuracy" if self.tagging else ""
         return self._option(
             "accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, matthews, "
-            "balanced_accuracy, auc, ece; pearson, spearman, mse, rmse, mae, r2: the first counts."
-            f"  [default: accuracy,f1; pearson,spearman{tags}]",
+            f"balanced_accuracy, auc, ece; {several}pearson, spearman, mse, rmse, mae, r2: the first "
+            f"counts.  [default: accuracy,f1; pearson,spearman{tags}]",
             "LIST",
         )
 

@@ -76,7 +76,7 @@ class Answer:
         if isinstance(self.value, tuple):
             shares = self.probabilities or {}
             likely = ", ".join(f"{shares[label]:.4f}" for label in self.value)
-            return f"{', '.join(self.value)}\t{likely}"
+            return f"{', '.join(self.value)}\t{likely}" if self.value else "no label"
         if isinstance(self.value, float):
             return f"{self.value:.4f}"
         probability = "" if self.probability is None else f"\t{self.probability:.4f}"

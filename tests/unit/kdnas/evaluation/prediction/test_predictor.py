@@ -127,7 +127,7 @@ def test_several_labels_in_words() -> None:
         **{"id": "0", "text": "x"},
         **{"prediction": ("a", "c"), "probabilities": shares},
     }
-    assert Answer(texts("x")[0], (), None, shares).to_text() == "\t"
+    assert Answer(texts("x")[0], (), None, shares).to_text() == "no label"
 
 
 def test_every_kind_answers(saved: Path) -> None:
