@@ -63,8 +63,8 @@ class TableOptions:
         tags = "; f1,precision,recall; f1_micro,f1_macro,subset_accuracy" if self.tagging else ""
         return self._option(
             "accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, matthews, "
-            f"balanced_accuracy, auc, ece; {several}pearson, spearman, mse, rmse, mae, r2: the first "
-            f"counts.  [default: accuracy,f1; pearson,spearman{tags}]",
+            f"balanced_accuracy, auc, ece; {several}pearson, spearman, mse, rmse, mae, r2: the "
+            f"first counts.  [default: accuracy,f1; pearson,spearman{tags}]",
             "LIST",
         )
 

@@ -59,8 +59,8 @@ def test_a_command_of_suites_says_whose_they_are_and_knows_tagging() -> None:
         "--label COLUMN own: column of the class, the number, or the list of classes or tags; "
         "several with commas. [default: label]",
         "--metrics LIST own: accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, "
-        "matthews, balanced_accuracy, auc, ece; f1_samples, subset_accuracy; pearson, spearman, mse, "
-        "rmse, mae, r2: the first counts. [default: accuracy,f1; pearson,spearman; "
+        "matthews, balanced_accuracy, auc, ece; f1_samples, subset_accuracy; pearson, spearman, "
+        "mse, rmse, mae, r2: the first counts. [default: accuracy,f1; pearson,spearman; "
         "f1,precision,recall; f1_micro,f1_macro,subset_accuracy]",
     ):
         assert told in shown
