@@ -1,8 +1,9 @@
-"""What a model said about each example, beside the report of an evaluation."""
+"""What a model said about each example, and class by class, beside the report of an evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from api.evaluations.command import folder_name
@@ -10,13 +11,22 @@ from api.inputs.results import prediction_files
 from kdnas.artefact import write_atomically
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
+from kdnas.evaluation.reports.classes import class_tables, classes_as_markdown
+from kdnas.evaluation.reports.picture import draw_confusion
+from kdnas.evaluation.scoring.paired import Kept
 from kdnas.settings import Settings
+
+MOST_DRAWN = 60
+"""Classes of a picture; more cannot be read."""
 
 
 def put_predictions(
     folder: Path, records: Sequence[EvaluationRecord], database: Database, settings: Settings
 ) -> int:
-    """Write a file of predictions for each task and seed, ``MODEL/TASK-seedN.jsonl``.
+    """Write what each model said on each task.
+
+    In a folder a model that is ``TASK-seedN.jsonl``, and of a task with classes
+    ``TASK-classes.md`` over all seeds and pictures ``TASK-SET-confusion.png``.
 
     Args:
         folder: for them; it is made if there are some.
@@ -25,7 +35,7 @@ def put_predictions(
         settings: of this process; predictions lie where they were made.
 
     Returns:
-        How many files there are.
+        How many files of predictions there are.
     """
     count = 0
     for model in dict.fromkeys(record.model for record in records):
@@ -33,10 +43,24 @@ def put_predictions(
         with database.read() as session:
             found = prediction_files(session, own, settings)
         place = folder / folder_name(Path(model).name)
-        for (task, seed), kept in sorted(found.items()):
+        for task, keys in groupby(sorted(found), key=lambda key: key[0]):
+            files = {seed: found[task, seed] for _, seed in keys}
             place.mkdir(parents=True, exist_ok=True)
-            write_atomically(
-                place / f"{folder_name(task)}-seed{seed}.jsonl", kept.path.read_bytes()
-            )
-            count += 1
+            _put_task(place, task, files)
+            count += len(files)
     return count
+
+
+def _put_task(place: Path, task: str, files: Mapping[int, Kept]) -> None:
+    name = folder_name(task)
+    for seed, kept in files.items():
+        write_atomically(place / f"{name}-seed{seed}.jsonl", kept.path.read_bytes())
+    tables = class_tables([kept.path for kept in files.values()])
+    if not tables:
+        return
+    text = classes_as_markdown(task, list(files), tables)
+    write_atomically(place / f"{name}-classes.md", text.encode())
+    for table in tables:
+        if table.confusion is not None and len(table.confusion.labels) <= MOST_DRAWN:
+            picture = draw_confusion(table.confusion, f"{task}, {table.part}")
+            write_atomically(place / f"{name}-{folder_name(table.part)}-confusion.png", picture)

@@ -86,6 +86,7 @@ def test_it_says_what_it_took_and_what_came_out(program: Program, finished: Fini
 def test_what_was_said_lies_beside_the_report(program: Program, finished: Finished) -> None:
     place = program.folder / "r" / "predictions-glue" / "teacher"
     names = {f"{task}-seed{seed}.jsonl" for task in ("SST-2", "STS-B") for seed in (0, 1)}
+    names |= {"SST-2-classes.md", "SST-2-dev-confusion.png"}
     assert {path.name for path in place.iterdir()} == names
     scored = {(e["task"], e["seed"]): e["metrics"]["dev"] for e in finished.json["evaluations"]}
     lines = [*map(json.loads, (place / "SST-2-seed1.jsonl").read_text("utf-8").splitlines())]
