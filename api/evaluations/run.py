@@ -29,6 +29,7 @@ from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NoRoomError
+from kdnas.evaluation.finetuning.as_it_is import score_as_it_is
 from kdnas.evaluation.finetuning.grid import GRID_SEED
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
@@ -37,6 +38,7 @@ from kdnas.evaluation.scoring.paired import write_predictions
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.tasks.task import is_own_head
 from kdnas.latency.device_lock import training_lock
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -200,6 +202,8 @@ class Evaluator:
         if ready.fine_tune is not None and planned.task.fine_tuned:
             return ready.fine_tune(hyper, record.seed, checkpoints, keep=keep, **told)
         with training_lock():
+            if is_own_head(planned.task):
+                return score_as_it_is(prepared.model, data, hyper, **here, **told)
             if not planned.task.fine_tuned:
                 return score_by_cosine(prepared.model, data, hyper, **here, **told)
             return finetune(

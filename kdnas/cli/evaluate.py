@@ -191,6 +191,14 @@ def evaluate(
         ),
         At("keep_layers"),
     ] = None,
+    training: Annotated[
+        bool,
+        typer.Option(
+            "--training/--no-training",
+            rich_help_panel=PANEL,
+            help="Score MODEL as it is, with the head that it has, and train nothing.",
+        ),
+    ] = True,
     latency: Annotated[
         bool,
         typer.Option(
@@ -285,6 +293,8 @@ def evaluate(
     request = {"model": evaluated, **request_of(evaluate, given)}
     if not latency:
         request["latency"] = None
+    if not training:
+        request["training"] = False
     spec = EvaluationSpec.read(request, "evaluate")
     if save_models and save_seeds not in SEEDS_SAVED:
         raise RequestError(unknown_name("choice of --save-seeds", save_seeds, SEEDS_SAVED))

@@ -132,7 +132,10 @@ def settings_for(
         if getattr(spec, key) is not None
     }
     if not task.fine_tuned:
-        return replace(AS_IT_IS, max_length=wanted.get("max_length", AS_IT_IS.max_length))
+        published = published_settings(task)
+        length = wanted.get("max_length", published.max_length)
+        stride = wanted.get("stride", min(published.stride, length // 3))
+        return replace(AS_IT_IS, max_length=length, stride=stride)
     settings = replace(
         published_settings(task),
         **wanted,

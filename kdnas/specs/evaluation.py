@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -121,6 +121,13 @@ class TimedSpec(Spec):
     threads: Threads = 1
 
 
+OF_TRAINING: Final = (
+    *("learning_rate", "epochs", "batch_size"),
+    *("max_steps", "early_stopping", "grid"),
+)
+"""What an evaluation without training has no use for."""
+
+
 class EvaluationPlanSpec(Spec):
     """How models are evaluated: all of an evaluation but the model.
 
@@ -217,18 +224,33 @@ class EvaluationSpec(EvaluationPlanSpec):
         model: an alias, a model folder or a hub id.
         int8: weights in 8 bits after the fine-tuning, by onnxruntime's dynamic quantisation.
         keep_layers: cut off the layers above this many before the fine-tuning.
+        training: False scores the model as it is, with the head that it has.
     """
 
     model: ModelSpec
     int8: bool = False
     keep_layers: Layer | None = None
+    training: bool = True
+
+    @model_validator(mode="after")
+    def _nothing_to_learn_with(self) -> Self:
+        if self.training:
+            return self
+        given = [key for key in OF_TRAINING if getattr(self, key) is not None]
+        if given:
+            raise ValueError(
+                f"without training {given[0]} counts for nothing; leave out {', '.join(given)}, or "
+                "training: false (--no-training)"
+            )
+        return self
 
     @property
     def variant(self) -> str:
         """What is done to the model, in words; empty if it is taken as it is."""
         kept = self.keep_layers
         layers = "" if kept is None else f"{kept} layer{'' if kept == 1 else 's'}"
-        return ", ".join(filter(None, (layers, "int8" if self.int8 else "")))
+        untrained = "" if self.training else "as it is"
+        return ", ".join(filter(None, (layers, "int8" if self.int8 else "", untrained)))
 
     @property
     def model_name(self) -> str:

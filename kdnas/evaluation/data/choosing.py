@@ -11,7 +11,7 @@ from kdnas.evaluation.data.loading import available_tasks
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task
 from kdnas.evaluation.tasks.task import ColumnChoice, Task, own_task
 from kdnas.reach import ANYWHERE, Reach
-from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, OwnTaskSpec
+from kdnas.specs.evaluation import OWN_SUITE, EvaluationPlanSpec, EvaluationSpec, OwnTaskSpec
 from kdnas.specs.task_distillation import TaskDistillationSpec
 
 
@@ -21,7 +21,10 @@ def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     Raises:
         SpecError: an unknown suite, or a task that does not belong to it.
     """
-    return tuple(_with_columns(task, spec) for task in _chosen(spec))
+    tasks = (_with_columns(task, spec) for task in _chosen(spec))
+    if isinstance(spec, EvaluationSpec) and not spec.training:
+        return tuple(replace(task, fine_tuned=False) for task in tasks)
+    return tuple(tasks)
 
 
 def _chosen(spec: EvaluationPlanSpec) -> tuple[Task, ...]:

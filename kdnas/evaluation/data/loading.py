@@ -91,7 +91,8 @@ def load_task(
     one, if that alone has labels or it has more languages. Where there is no training part, the
     development part is trained on if the test part is scored. Otherwise, and where there is nothing
     labelled beside the training part, a fifth of what there is is held out by a seeded draw. In
-    either case ``official_split`` is False.
+    either case ``official_split`` is False. A task whose models are taken as they are needs no
+    training part.
 
     Args:
         task: the task.
@@ -125,6 +126,9 @@ def load_task(
         found.notes.append(
             "not the official split: there is no training part, so that the dev part is trained on"
         )
+    elif not task.fine_tuned:
+        evaluations = _named(scored or found.parts["train"], name if scored else "train")
+        official = bool(scored) and not found.is_cut
     else:
         pool = _named(scored or found.parts["train"], "dev")
         train, evaluations = split(task, pool, seed)
@@ -137,7 +141,9 @@ def load_task(
     scored_examples = [e for examples in evaluations.values() for e in examples]
     labels = found_labels(task, [*train, *scored_examples])
     _check_labels(task, labels, train)
-    found.notes += [] if task.labels else _new_classes(train, scored_examples)
+    found.notes += (
+        [] if task.labels or not task.fine_tuned else _new_classes(train, scored_examples)
+    )
     return TaskData(
         task=task,
         train=train,

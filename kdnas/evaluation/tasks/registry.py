@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kdnas.errors import SpecError, unknown_name
 from kdnas.evaluation.tasks.task import (
+    EMBEDDINGS_SUITE,
     METRIC_NAMES,
     Columns,
     HubPart,
@@ -375,7 +376,7 @@ _ALL = (
     replace(  # the usual measure of sentence embeddings
         _STS_B,
         name="STS-B cosine",
-        suite="sts",
+        suite=EMBEDDINGS_SUITE,
         metrics=("spearman", "pearson"),
         main_metric="spearman",
         fine_tuned=False,

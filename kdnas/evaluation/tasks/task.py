@@ -44,6 +44,10 @@ SMALLER_IS_BETTER = ERRORS | {"ece"}
 """Metrics that models cannot be compared by, since of that more is better."""
 
 
+EMBEDDINGS_SUITE = "sts"
+"""Whose tasks are scored by the cosine of sentence embeddings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Names of the columns that hold a task, in a header or a data set.
@@ -191,6 +195,11 @@ class Task:
     def is_distilled_for(self) -> bool:
         """Whether students can be distilled for it: a class or a number is learned for a text."""
         return self.kind in ("classification", "regression") and self.fine_tuned
+
+
+def is_own_head(task: Task) -> bool:
+    """Whether models are scored with the heads that they have, which no sentence embedding is."""
+    return not task.fine_tuned and task.suite != EMBEDDINGS_SUITE
 
 
 def simple(name: str) -> str:

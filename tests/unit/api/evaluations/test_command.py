@@ -12,6 +12,7 @@ import pytest
 
 from api.evaluations import run as evaluation_run
 from api.evaluations.command import EvaluationOutcome, check_saving, run_evaluation, save_models
+from api.evaluations.predictions import put_predictions
 from api.evaluations.prepare import PreparedEvaluation, prepare_evaluation, prepared_for
 from api.evaluations.report import build_report
 from api.evaluations.run import Evaluator, FinishedPair
@@ -331,5 +332,25 @@ def test_fine_tuned_models_are_saved(
     examples = [TextExample(str(i), row.split("\t")[0], None, None) for i, row in enumerate(rows)]
     answers = Predictor(str(folder / "SST-2"), threads=1)(examples)
     assert [a.value for a in answers] == [line["prediction"] for line in lines]
+    # And scores so without training.
+    untrained = {"training": False, "max_steps": None, "batch_size": None}
+    plan = prepared(folder, data, "SST-2", tasks=["SST-2"], **untrained)
+    with open_database(settings) as database:
+        (scored,) = run_evaluation(plan, database, settings).finished
+        assert run_evaluation(plan, database, settings).finished[0].known
+        put = put_predictions(tmp_path / "said", [scored.record], database, settings)
+    assert scored.record.model == f"{folder / 'SST-2'} (as it is)"
+    assert (scored.result.steps, scored.result.seed) == (0, 0)
+    assert scored.result.metrics == best.result.metrics
+    assert put == 1
+    assert sorted(path.name for path in (tmp_path / "said" / "SST-2-as-it-is").iterdir()) == [
+        *("SST-2-classes.md", "SST-2-dev-confusion.png", "SST-2-seed0.jsonl")
+    ]
+    with pytest.raises(RequestError, match="has no head, so that it answers nothing as it is"):
+        prepared(models, data, tasks=["SST-2"], **untrained)
+    with pytest.raises(
+        SpecError, match="without training batch_size counts for nothing; leave out"
+    ):
+        prepared(models, data, training=False)
     with pytest.raises(RequestError, match="leave out --int8 to save"):
         check_saving(prepared(models, data, int8=True), folder)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -617,3 +618,11 @@ def test_a_text_may_be_in_a_column_that_looks_like_a_name(tmp_path: Path) -> Non
         file(tmp_path / f"{part}.csv", "index,label", "one,yes", "two,no")
     data = load_task(own_task("mine", "classification", text="index"), tmp_path)
     assert [example.id for example in data.evaluations["test"]] == ["1", "2"]
+
+
+def test_a_model_that_is_taken_as_it_is_needs_no_training_part(tmp_path: Path) -> None:
+    path = file(tmp_path / "mine.csv", "text,label", *(f"t{n},{n % 2}" for n in range(10)))
+    task = replace(own_task("mine", "classification"), fine_tuned=False)
+    data = load_task(task, path)
+    assert (len(data.train), [*map(len, data.evaluations.values())]) == (0, [10])
+    assert data.notes == ()
