@@ -17,10 +17,10 @@ from ray.exceptions import RayError, RayTaskError
 from kdnas.errors import BackendError, KdnasError
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.evaluation.finetuning.waiting import StoppedWaitingError, training_when_free
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
-from kdnas.latency.device_lock import training_lock
 from kdnas.models.teacher import TeacherHandle
 from workers.carried import Carried, put_into_store, this_node
 from workers.cluster import largest_node_cores
@@ -198,7 +198,10 @@ def _finetune(
         place = Path(checkpoints)
         if this_node() != carried.node:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kdnas-tune-")))
-        stack.enter_context(training_lock())
+        try:
+            stack.enter_context(training_when_free(end.tell, end.should_stop))
+        except StoppedWaitingError:
+            return None
         return finetune(
             carried.model_here(),
             carried.data,

@@ -26,7 +26,6 @@ from kdnas.distill.full import Distilled, FullDistillation, FullProgress, load_d
 from kdnas.distill.numerics import choose_device
 from kdnas.distill.tensorboard import RunEvents
 from kdnas.errors import CancelledError
-from kdnas.latency.device_lock import training_lock
 from kdnas.latency.measure import current_profile
 from kdnas.search.checks import not_learned
 from kdnas.settings import Settings
@@ -168,7 +167,7 @@ def _train(
             on_progress(progress)
 
         context.end_preparation("training")
-        _run(spec, prepared, checkpoints, settings, tell, context.should_stop)
+        _run(spec, prepared, checkpoints, settings, tell, context)
     distilled = load_distilled(spec, pinned.teacher, checkpoints)
     assert distilled is not None  # run() writes a checkpoint whenever it ends
     reach = settings.reach
@@ -203,7 +202,7 @@ def _run(
     checkpoints: Checkpoints,
     settings: Settings,
     on_progress: OnProgress,
-    should_stop: Callable[[], bool],
+    context: JobContext,
 ) -> None:
     """Train in this process, or on a cluster: where there is one, and for several workers."""
     address = address_of(spec, settings)
@@ -216,19 +215,26 @@ def _run(
             settings.store_url,
             checkpoints.url,
             on_progress,
-            should_stop,
+            context.should_stop,
             checkpoints.reach,
         )
         return
     pinned = prepared.pinned
     with ExitStack() as machine:
-        machine.enter_context(training_lock())
+
+        def take() -> None:
+            waited: list[str] = []
+            machine.enter_context(context.training(waited.append))
+            if waited:  # which is no part of its pace
+                context.end_preparation("training")
 
         def tell(progress: FullProgress) -> None:
             on_progress(progress)
             if progress.held_out is not None:  # at a checkpoint a measurement may have its turn
                 machine.close()
-                machine.enter_context(training_lock())
+                take()
+
+        take()
 
         FullDistillation(
             spec,
@@ -239,7 +245,7 @@ def _run(
             choose_device(prepared.device),
             prepared.dtype,
             prepared.origin,
-        ).run(tell, should_stop)
+        ).run(tell, context.should_stop)
 
 
 def _latency_sentence(spec: DistillationSpec, pinned: Pinned, database: Database) -> str | None:

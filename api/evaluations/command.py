@@ -34,8 +34,9 @@ from kdnas.db.queue.leases import LeaseOwner
 from kdnas.db.repository import evaluations
 from kdnas.errors import ConflictError, RequestError, StoreError
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
+from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.evaluation.finetuning.waiting import StoppedWaitingError, training_when_free
 from kdnas.evaluation.results import TaskResult
-from kdnas.latency.device_lock import training_lock
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -341,19 +342,31 @@ def _trained(
     The row has ended, and a coordinator removes checkpoints of those that nobody holds.
     """
     owner = LeaseOwner.of_this_process("cli")
-    with held_lease(database, Evaluation, pair.record.id, owner) as lost, training_lock():
-        done = finetune(
-            prepared.model,
-            prepared.unchanged_data(planned),
-            pair.result.settings,
-            pair.result.seed,
-            evaluation_checkpoints(settings, pair.record.id),
-            keep=_kept(pair, settings),
-            device=prepared.device,
-            threads=prepared.spec.threads,
-            on_progress=lambda progress: on_progress(planned, pair.result.seed, progress),
-            should_stop=lambda: lost.is_set() or should_stop(),
-        )
+
+    def tell(progress: FinetuneProgress) -> None:
+        on_progress(planned, pair.result.seed, progress)
+
+    with held_lease(database, Evaluation, pair.record.id, owner) as lost:
+
+        def is_over() -> bool:
+            return lost.is_set() or should_stop()
+
+        try:
+            with training_when_free(tell, is_over):
+                done = finetune(
+                    prepared.model,
+                    prepared.unchanged_data(planned),
+                    pair.result.settings,
+                    pair.result.seed,
+                    evaluation_checkpoints(settings, pair.record.id),
+                    keep=_kept(pair, settings),
+                    device=prepared.device,
+                    threads=prepared.spec.threads,
+                    on_progress=tell,
+                    should_stop=is_over,
+                )
+        except StoppedWaitingError:
+            return False
         if done is not None:
             remove_evaluation_checkpoints(settings, pair.record.id)
     return done is not None

@@ -33,13 +33,13 @@ from kdnas.evaluation.finetuning.as_it_is import score_as_it_is
 from kdnas.evaluation.finetuning.grid import GRID_SEED
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.evaluation.finetuning.waiting import StoppedWaitingError, training_when_free
 from kdnas.evaluation.results import FIGURES, TaskResult
 from kdnas.evaluation.scoring.paired import write_predictions
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.evaluation.tasks.task import is_own_head
-from kdnas.latency.device_lock import training_lock
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
@@ -201,14 +201,17 @@ class Evaluator:
         keep = checkpoints.with_name(KEPT_MODEL) if prepared.keeps else None
         if ready.fine_tune is not None and planned.task.fine_tuned:
             return ready.fine_tune(hyper, record.seed, checkpoints, keep=keep, **told)
-        with training_lock():
-            if is_own_head(planned.task):
-                return score_as_it_is(prepared.model, data, hyper, **here, **told)
-            if not planned.task.fine_tuned:
-                return score_by_cosine(prepared.model, data, hyper, **here, **told)
-            return finetune(
-                prepared.model, data, hyper, record.seed, checkpoints, keep=keep, **here, **told
-            )
+        try:
+            with training_when_free(told["on_progress"], should_stop):
+                if is_own_head(planned.task):
+                    return score_as_it_is(prepared.model, data, hyper, **here, **told)
+                if not planned.task.fine_tuned:
+                    return score_by_cosine(prepared.model, data, hyper, **here, **told)
+                return finetune(
+                    prepared.model, data, hyper, record.seed, checkpoints, keep=keep, **here, **told
+                )
+        except StoppedWaitingError:
+            return None
 
 
 def run_stored_evaluation(

@@ -334,13 +334,13 @@ def _evaluate(
         with interruptible("the evaluation") as interrupt, bar("evaluating", unit="") as shown:
 
             def tell(planned: Any, seed: int, progress: FinetuneProgress) -> None:
+                what = f"{planned.task.name} seed {seed}: {progress.phase}"
+                if progress.waits:
+                    say(f"  {what}")
+                    return
                 loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
                 done = f"{progress.done} of {progress.total}"
-                shown.at(
-                    progress.done / progress.total,
-                    1,
-                    f"{planned.task.name} seed {seed}: {progress.phase} {done}{loss}",
-                )
+                shown.at(progress.done / progress.total, 1, f"{what} {done}{loss}")
 
             if beside is not None:
                 say(f"{prepared.spec.model_name}:")

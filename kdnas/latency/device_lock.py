@@ -6,21 +6,34 @@ instead of keeping it out for ever. The kernel frees both when a process ends, h
 
 A process that holds the training lock must not ask for the measuring lock: it would wait for
 itself.
+
+Who holds the machine, or waits to measure on it, leaves a note beside the locks, so that others can
+say for whom they wait and since when. Notes decide nothing: those of processes that have ended are
+overlooked, and swept away.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 
 from kdnas.errors import LatencyError
 from kdnas.settings import Settings
 
 POLL_SECONDS = 0.1
+TRAINING, MEASURING = "training", "measuring"
+NOTES = "holders"
+"""Folder of the notes, beside the locks."""
+MOST_SHOWN = 3
 
 
 def lock_folder() -> Path:
@@ -38,15 +51,15 @@ def training_lock(
 
     Args:
         wait_seconds: longest time to wait for a measurement to end; None waits for ever.
-        on_wait: is told once, in a sentence, if there is something to wait for.
+        on_wait: is told in a sentence for whom this waits, if it does; again when that changes.
         check: asked at every look; what it raises ends the wait.
 
     Raises:
         LatencyError: a measurement still runs after ``wait_seconds``, or the lock file cannot be
             opened.
     """
-    waiting = _Waiting("a latency measurement", wait_seconds, on_wait, check)
-    with _locked("machine", fcntl.LOCK_SH, waiting, gate=fcntl.LOCK_SH):
+    waiting = _Waiting("a latency measurement", (MEASURING,), wait_seconds, on_wait, check)
+    with _locked("machine", fcntl.LOCK_SH, waiting, gate=fcntl.LOCK_SH), _noted(TRAINING):
         yield
 
 
@@ -60,27 +73,34 @@ def measuring_lock(
 
     Args:
         wait_seconds: longest time to wait for trainings to end; None waits for ever.
-        on_wait: is told once, in a sentence, if there is something to wait for.
+        on_wait: is told in a sentence for whom this waits, if it does; again when that changes.
         check: asked at every look; what it raises ends the wait.
 
     Raises:
         LatencyError: the machine is still taken after ``wait_seconds``, or the lock file cannot
             be opened.
     """
-    waiting = _Waiting("trainings or another measurement", wait_seconds, on_wait, check)
-    with _locked("machine", fcntl.LOCK_EX, waiting, gate=fcntl.LOCK_EX):
-        yield
+    what = "trainings or another measurement"
+    # Noted before it has its turn: new trainings wait for it from now on.
+    with _noted(MEASURING) as own:
+        kinds = (TRAINING, MEASURING)
+        waiting = _Waiting(what, kinds, wait_seconds, on_wait, check, own)
+        with _locked("machine", fcntl.LOCK_EX, waiting, gate=fcntl.LOCK_EX):
+            yield
 
 
 class _Waiting:
     def __init__(
         self,
         what: str,
+        kinds: Sequence[str],
         seconds: float | None,
         on_wait: Callable[[str], None] | None,
         check: Callable[[], None] = lambda: None,
+        own: Path | None = None,
     ) -> None:
         self._what, self._check = what, check
+        self._kinds, self._own, self._said = kinds, own, ""
         self._seconds = seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._on_wait = on_wait
@@ -89,13 +109,79 @@ class _Waiting:
         self._check()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise LatencyError(
-                f"this machine is still taken by {self._what} after {self._seconds:g} s; wait for "
-                "it to end, or pause the search that runs here"
+                f"this machine is still taken by {self._what} after {self._seconds:g} s"
+                f"{self._who()}; wait for it to end, or pause the search that runs here"
             )
         if self._on_wait is not None:
-            self._on_wait(f"waiting for {self._what} on this machine to end")
-            self._on_wait = None
+            text = f"waiting for {self._what} on this machine to end{self._who()}"
+            if text != self._said:
+                self._said = text
+                self._on_wait(text)
         time.sleep(POLL_SECONDS)
+
+    def _who(self) -> str:
+        """Whose notes there are of what is waited for."""
+        notes = _notes(self._kinds, self._own)
+        shown = "; ".join(notes[:MOST_SHOWN])
+        more = f"; {len(notes) - MOST_SHOWN} more" if len(notes) > MOST_SHOWN else ""
+        return f": {shown}{more}" if notes else ""
+
+
+@contextmanager
+def _noted(kind: str) -> Iterator[Path]:
+    """Leave a note of what this process does for the time of a ``with`` block."""
+    path = lock_folder() / NOTES / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+    note = {"kind": kind, "who": _command(), "pid": os.getpid(), "since": time.time()}
+    with suppress(OSError):  # without a note all goes on as well
+        path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(note), "utf-8")
+        draft.replace(path)
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:
+    """What processes that are alive have noted, the oldest first."""
+    found: dict[tuple[int, str], float] = {}
+    for path in (lock_folder() / NOTES).glob("*.json"):
+        try:
+            note = json.loads(path.read_text("utf-8"))
+            pid, who, since = int(note["pid"]), str(note["who"]), float(note["since"])
+            kind = note["kind"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # taken away meanwhile
+        if not _is_alive(pid):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        elif path != own and kind in kinds:
+            found[pid, who] = min(since, found.get((pid, who), since))
+    return [
+        f"{who} (process {pid}), since {datetime.fromtimestamp(since):%H:%M:%S}"
+        for (pid, who), since in sorted(found.items(), key=lambda item: item[1])
+    ]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _command() -> str:
+    """What was typed to start this process, without what may be long or private in it."""
+    program = Path(sys.argv[0]).name if sys.argv else ""
+    if program == "kdnas":
+        words = list(takewhile(lambda word: word.isalpha() or "-" in word[1:], sys.argv[1:3]))
+        return " ".join(["kdnas", *words])
+    return "a worker" if "worker" in program else program or "a program"
 
 
 @contextmanager

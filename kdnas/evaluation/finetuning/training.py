@@ -41,16 +41,18 @@ class FinetuneProgress:
     """How far a fine-tuning is.
 
     Attributes:
-        phase: ``training``, or the evaluation set that is predicted.
+        phase: ``training``, the evaluation set that is predicted, or what is waited for.
         done: steps or examples.
         total: of them.
         loss: mean training loss of the last steps, where it is known.
+        waits: nothing is done, since somebody else has the machine.
     """
 
     phase: str
     done: int
     total: int
     loss: float | None = None
+    waits: bool = False
 
 
 OnProgress = Callable[[FinetuneProgress], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from kdnas.db.repository import evaluations, events, grids
 from kdnas.db.repository.evaluations import NewEvaluation
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.finetuning.training import FinetuneProgress
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.reach import Reach
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
@@ -321,3 +323,25 @@ def test_a_failure_says_why(place: Place, tmp_path: Path) -> None:
     row = place.row(row_id)
     assert row.status == "failed"
     assert "gone' is not there" in (row.error or "")
+
+
+def test_it_says_for_whom_it_waits_and_stops_while_it_does(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path / "locks"))
+    row_id = place.queue()
+    told: list[FinetuneProgress] = []
+    waited: list[str] = []
+
+    def note(progress: FinetuneProgress) -> None:
+        told.append(progress)
+        waited.extend([progress.phase] if progress.waits else [])
+
+    with measuring_lock():  # its note is of this process
+        assert place.run(row_id, lambda: bool(waited), note) == "running"
+    assert len(waited) == 1
+    assert waited[0].startswith("waiting for a latency measurement on this machine to end: ")
+    assert f"(process {os.getpid()}), since " in waited[0]
+    assert place.told("evaluation_progress")[-1]["phase"] == waited[0]
+    assert "training" not in [progress.phase for progress in told]
+    assert place.run(row_id) == "succeeded"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from kdnas.latency.device_lock import measuring_lock, training_lock
 HOLD = """
 import sys
 from kdnas.latency import device_lock
-with getattr(device_lock, sys.argv[1])():
+lock = sys.argv[1]
+sys.argv = ["/somewhere/kdnas", "latency", "build", "--teacher", "secret"]
+with getattr(device_lock, lock)():
     print("held", flush=True)
     sys.stdin.read()
 print("freed", flush=True)
@@ -103,3 +106,66 @@ def test_who_waits_for_his_turn_says_so_once() -> None:
     ):
         pass
     assert len(messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("measuring_lock", training_lock), ("training_lock", measuring_lock)],
+)
+def test_who_waits_says_for_whom_and_since_when(theirs, ours) -> None:  # type: ignore[no-untyped-def]
+    messages: list[str] = []
+    began = datetime.now().replace(microsecond=0)
+    with (
+        process(theirs) as child,
+        pytest.raises(LatencyError) as refused,
+        ours(0.2, messages.append),
+    ):
+        pass
+    (told,) = messages
+    who, _, since = told.partition(": ")[2].rpartition(", since ")
+    assert who == f"kdnas latency build (process {child.pid})"
+    at = datetime.strptime(since, "%H:%M:%S").time()
+    assert began.time() <= at <= datetime.now().time()
+    assert f"{who}, since" in str(refused.value)
+
+
+def test_notes_go_with_their_locks_and_those_of_the_dead_are_swept_away() -> None:
+    notes = device_lock.lock_folder() / device_lock.NOTES
+    with process("measuring_lock") as child:
+        assert len(list(notes.iterdir())) == 1
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    assert len(list(notes.iterdir())) == 1
+    messages: list[str] = []
+    with (
+        process("training_lock") as alive,
+        pytest.raises(LatencyError),
+        measuring_lock(0.2, messages.append),
+    ):
+        pass
+    assert f"process {alive.pid}" in messages[0]
+    assert f"process {child.pid}" not in messages[0]
+    with measuring_lock():
+        assert len(list(notes.glob(f"{os.getpid()}-*.json"))) == 1
+    assert not list(notes.glob(f"{os.getpid()}-*.json"))
+
+
+def test_one_waits_without_notes_too() -> None:
+    messages: list[str] = []
+    with process("measuring_lock"):
+        for note in (device_lock.lock_folder() / device_lock.NOTES).iterdir():
+            note.write_text("torn")
+        with pytest.raises(LatencyError), training_lock(0.2, messages.append):
+            pass
+    assert messages == ["waiting for a latency measurement on this machine to end"]
+
+
+def test_a_wait_ends_as_soon_as_it_is_asked_to() -> None:
+    class EnoughError(Exception):
+        pass
+
+    def check() -> None:
+        raise EnoughError
+
+    with process("measuring_lock"), pytest.raises(EnoughError), training_lock(check=check):
+        pass
