@@ -23,7 +23,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 
 from kdnas.errors import LatencyError
@@ -176,11 +175,11 @@ def _is_alive(pid: int) -> bool:
 
 
 def _command() -> str:
-    """What was typed to start this process, without what may be long or private in it."""
+    """What was typed to start this process, but for what may be long or private in it."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program == "kdnas":
-        words = list(takewhile(lambda word: word.isalpha() or "-" in word[1:], sys.argv[1:3]))
-        return " ".join(["kdnas", *words])
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        return f"kdnas {command}".strip()
     return "a worker" if "worker" in program else program or "a program"
 
 

@@ -123,7 +123,7 @@ def test_who_waits_says_for_whom_and_since_when(theirs, ours) -> None:  # type: 
         pass
     (told,) = messages
     who, _, since = told.partition(": ")[2].rpartition(", since ")
-    assert who == f"kdnas latency build (process {child.pid})"
+    assert who == f"kdnas latency (process {child.pid})"
     at = datetime.strptime(since, "%H:%M:%S").time()
     assert began.time() <= at <= datetime.now().time()
     assert f"{who}, since" in str(refused.value)
