@@ -44,7 +44,7 @@ def check(table: ClassTable, expected: dict[str, Any]) -> None:
     assert {one.label for one in table.classes} == expected.keys() - averages
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(LABEL, LABEL), min_size=1, max_size=30))
 def test_classes_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     said, right = map(list, zip(*pairs, strict=True))
@@ -56,7 +56,7 @@ def test_classes_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None
         assert (confusion_matrix(right, said, labels=labels) == table.confusion.counts).all()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.tuples(TAG, TAG), min_size=1, max_size=8), min_size=1, max_size=8))
 def test_types_of_spans_are_those_of_seqeval(sentences: list[list[tuple[str, str]]]) -> None:
     said, right = ([[pair[i] for pair in one] for one in sentences] for i in (0, 1))
@@ -73,7 +73,7 @@ def test_types_of_spans_are_those_of_seqeval(sentences: list[list[tuple[str, str
     assert found[0].confusion is None
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
 def test_each_of_several_labels_is_counted_by_itself(
     pairs: list[tuple[list[str], list[str]]],
