@@ -156,10 +156,21 @@ def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Tabl
         return _from_records(path, *_json(path, reach), layout)
     if suffix == ".parquet":
         return _from_records(path, "row", _parquet(path, reach), layout)
-    if suffix == ".csv":
-        return _from_cells(path, _csv_cells(path, layout, reach), layout, exact=True)
-    lines = enumerate(read_text(path, reach).split("\n"), 1)
+    text = read_text(path, reach)
+    if suffix == ".csv" and not _is_tabbed(text, layout):
+        return _from_cells(path, _csv_cells(path, text, layout), layout, exact=True)
+    lines = enumerate(text.split("\n"), 1)
     return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
+
+
+def _is_tabbed(text: str, layout: LocalLayout) -> bool:
+    """Whether what is called CSV has tabs and no header, as the STS benchmark is published."""
+    first = text.partition("\n")[0].split("\t")
+    return (
+        layout.positions is not None
+        and len(first) > max(place or 0 for place in layout.positions)
+        and known_columns(first, layout.columns) is None
+    )
 
 
 def known_columns(names: Sequence[str], known: Sequence[Columns]) -> Columns | None:
@@ -204,7 +215,7 @@ def _from_cells(
         pair, language = _index(header, columns.pair), _index(header, columns.language)
         id_ = _id_column(header, (text, pair, *labels))
         about = _about(first[1], text, pair, labels)
-    elif layout.positions is not None:
+    elif layout.positions is not None and len(header) > max(n or 0 for n in layout.positions[:2]):
         text, pair, label = layout.positions
         language = id_ = None
         labels = (label,) if label < len(header) else ()
@@ -329,13 +340,12 @@ def second_text(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _csv_cells(path: Path, layout: LocalLayout, reach: Reach) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: Path, text: str, layout: LocalLayout) -> Iterator[tuple[int, list[str]]]:
     """Cells of CSV with real quotes; the delimiter is the one that makes the header known.
 
     A row is where it begins, however many lines it has. One of several lines that is longer or
     shorter than the header has a quote that was not closed, and others in it.
     """
-    text = read_text(path, reach)
     header = text.partition("\n")[0]
     known = (
         d

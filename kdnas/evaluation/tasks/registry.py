@@ -72,6 +72,7 @@ def _glue(
     local: tuple[Columns, ...] = (),
     positions: tuple[int, int | None, int] | None = None,
     together: str | None = None,
+    suffixes: tuple[str, ...] = _TABLES,
     evaluations: tuple[tuple[str, str], ...] = (("dev", "validation"),),
 ) -> Task:
     """A task of GLUE; the hub's columns are those of the files unless ``local`` says others."""
@@ -85,7 +86,7 @@ def _glue(
         main_metric=metrics[0],
         layout=LocalLayout(
             (simple(name), *folders),
-            _TABLES,
+            suffixes,
             files,
             local or (columns,),
             positions,
@@ -181,6 +182,9 @@ _TASKS = (
         None,
         ("pearson", "spearman"),
         folders=("stsbenchmark",),
+        files=("train.tsv", "dev.tsv", "sts-train.csv", "sts-dev.csv"),
+        suffixes=(*_TABLES, ".csv"),
+        positions=(5, 6, 4),  # of the benchmark's own files; GLUE's have a header
         local=(Columns("sentence1", "sentence2", "score"), _SENTENCES),
     ),
     _glue(

@@ -254,3 +254,31 @@ def test_rows_of_csv_that_are_longer_than_the_header_are_not_guessed_at(tmp_path
     table = read_table(written(path, f"text,label\n{rows}Hello, world,pos\n"), layout)
     assert len(table.rows) == 200
     assert table.notes == ("1 torn line of a.csv left out",)
+
+
+def test_the_sts_benchmark_as_it_is_published(tmp_path: Path) -> None:
+    text = (
+        'main-captions\tMSRvid\t2012test\t0001\t5.000\tA plane, "big".\tAn air plane.\n'
+        "main-news\theadlines\t2013\t0002\t1.25\ta\tb\tsource one\tsource two\n"
+    )
+    table = read_table(written(tmp_path / "sts-train.csv", text), TASKS["sts-b"].layout)
+    assert cells(table.rows) == [('A plane, "big".', "An air plane.", "5.000"), ("a", "b", "1.25")]
+    assert table.labelled
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.csv", "sentence1,sentence2,score\na,b,2\n"),
+        ("train.tsv", "index\tgenre\tx\ty\tscore\tsentence1\tsentence2\n0\tg\t-\t-\t2\ta\tb\n"),
+    ],
+)
+def test_files_with_its_header_are_read_by_that(tmp_path: Path, name: str, text: str) -> None:
+    table = read_table(written(tmp_path / name, text), TASKS["sts-b"].layout)
+    assert cells(table.rows) == [("a", "b", "2")]
+
+
+def test_fewer_columns_without_a_header_are_not_taken_for_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.tsv", "a\tb\t2.0\nc\td\t3.5\n")
+    with pytest.raises(TaskDataError, match=r"has no header line, its first line is a row: a \| b"):
+        read_table(path, TASKS["sts-b"].layout)
