@@ -9,6 +9,7 @@ from kdnas import __version__
 from kdnas.distill.full import Distilled
 from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, SentenceModules
 from kdnas.models.teacher import TeacherHandle
+from kdnas.models.teacher_files import hub_id
 from kdnas.specs.distillation import DistillationSpec
 from kdnas.specs.objective_base import UNTOLD, LastLayerPart, ObjectiveSpec, ObjectiveWords
 from kdnas.specs.parts import Start
@@ -67,11 +68,7 @@ def model_card(
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return f"""---
-library_name: transformers
-tags:
-- knowledge-distillation
-- kdnas
-pipeline_tag: {"fill-mask" if fills_masks else "feature-extraction"}
+{_metadata(spec.teacher.ref, facts.sentences is not None, fills_masks)}
 ---
 
 # {spec.arch} student of {spec.teacher.ref}{", undistilled" if distilled.undistilled else ""}
@@ -98,6 +95,24 @@ Relative loss: {words.relative}.
 kdnas full-distill --config distillation.json
 ```
 """
+
+
+def _metadata(teacher: str, embeds_sentences: bool, fills_masks: bool) -> str:
+    """What the hub reads of a card: with which library the student loads, and what it is for."""
+    library = "sentence-transformers" if embeds_sentences else "transformers"
+    tags = ["knowledge-distillation", "kdnas"]
+    tags += ["sentence-transformers", "sentence-similarity"] if embeds_sentences else []
+    purpose = "sentence-similarity" if embeds_sentences else "feature-extraction"
+    base = hub_id(teacher)
+    return "\n".join(
+        [
+            f"library_name: {library}",
+            *([] if base is None else [f"base_model: {base}"]),
+            "tags:",
+            *(f"- {tag}" for tag in tags),
+            f"pipeline_tag: {'fill-mask' if fills_masks else purpose}",
+        ]
+    )
 
 
 _ABOUT = """

@@ -6,6 +6,7 @@ import hashlib
 import importlib.resources
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,18 @@ def _minilm_folder() -> Path:
 
 
 ALIASES: dict[str, Callable[[], Path]] = {"minilm": _minilm_folder}
+
+
+HUB_IDS: dict[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+"""Of aliases, the model on the Hugging Face hub that they are."""
+
+
+def hub_id(ref: str) -> str | None:
+    """Return what the hub calls a model; None of a folder of this machine."""
+    if ref in HUB_IDS:
+        return HUB_IDS[ref]
+    is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", ref) is not None and not ref.startswith(".")
+    return ref if is_id and not Path(ref).is_dir() else None
 
 
 def locate(ref: str, revision: str | None) -> Path:

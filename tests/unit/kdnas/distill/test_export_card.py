@@ -9,6 +9,7 @@ import yaml
 from kdnas.distill.full import Distilled, HeldOutPoint
 from kdnas.distill.model_card import CardFacts, model_card
 from kdnas.models.lm_head import MaskedLMHead
+from kdnas.models.sentence import SentenceModules
 from kdnas.models.student import build_student
 from kdnas.records import CurvePoint, Losses
 from kdnas.specs.distillation import DistillationSpec
@@ -249,3 +250,33 @@ def test_the_card_is_silent_where_all_weights_were_trained_or_none(lab: TinyLab)
     start = replace(distilled(lab), best=replace(BEST, step=0), steps=0, total_steps=0)
     spec = lab.distillation(STUDENT, "minilmv2", steps=0)
     assert "not trained" not in model_card(start, spec, lab.teacher, FACTS)
+
+
+def test_a_student_of_a_sentence_model_says_with_what_it_loads(lab: TinyLab) -> None:
+    facts = replace(FACTS, sentences=SentenceModules(("mean",), "2_Dense", normalised=True))
+    card = model_card(distilled(lab), lab.distillation(STUDENT), lab.teacher, facts)
+    metadata = yaml.safe_load(card.split("---\n", 2)[1])
+    assert metadata["library_name"] == "sentence-transformers"
+    assert metadata["tags"] == [
+        *("knowledge-distillation", "kdnas", "sentence-transformers", "sentence-similarity")
+    ]
+    assert metadata["pipeline_tag"] == "sentence-similarity"
+
+
+@pytest.mark.parametrize(
+    ("teacher", "expected"),
+    [
+        ("minilm", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("google-bert/bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("./my-bert", None),
+        ("/models/bert", None),
+        ("tiny", None),
+    ],
+)
+def test_the_card_names_the_teacher_as_the_hub_does(
+    lab: TinyLab, teacher: str, expected: str | None
+) -> None:
+    spec = lab.distillation(STUDENT)
+    spec = spec.model_copy(update={"teacher": spec.teacher.model_copy(update={"ref": teacher})})
+    metadata = yaml.safe_load(card_of(lab, spec).split("---\n", 2)[1])
+    assert metadata.get("base_model") == expected
