@@ -253,7 +253,7 @@ def test_the_card_is_silent_where_all_weights_were_trained_or_none(lab: TinyLab)
 
 
 def test_a_student_of_a_sentence_model_says_with_what_it_loads(lab: TinyLab) -> None:
-    facts = replace(FACTS, sentences=SentenceModules(("mean",), "2_Dense", normalised=True))
+    facts = replace(FACTS, sentences=SentenceModules(("mean",), None, normalised=True))
     card = model_card(distilled(lab), lab.distillation(STUDENT), lab.teacher, facts)
     metadata = yaml.safe_load(card.split("---\n", 2)[1])
     assert metadata["library_name"] == "sentence-transformers"
