@@ -180,7 +180,9 @@ def _command() -> str:
     if program == "kdnas":
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         return f"kdnas {command}".strip()
-    return "a worker" if "worker" in program else program or "a program"
+    if program in ("", "-c", "-m"):
+        return "a program"
+    return "a worker" if "worker" in program else program
 
 
 @contextmanager
