@@ -38,11 +38,14 @@ def put_predictions(
         How many files of predictions there are.
     """
     count = 0
-    for model in dict.fromkeys(record.model for record in records):
+    models = list(dict.fromkeys(record.model for record in records))
+    short = [folder_name(Path(model).name) for model in models]
+    for model, name in zip(models, short, strict=True):
         own = [record for record in records if record.model == model]
         with database.read() as session:
             found = prediction_files(session, own, settings)
-        place = folder / folder_name(Path(model).name)
+        # Folders of several models may end alike.
+        place = folder / (name if short.count(name) == 1 else folder_name(model))
         for task, keys in groupby(sorted(found), key=lambda key: key[0]):
             files = {seed: found[task, seed] for _, seed in keys}
             place.mkdir(parents=True, exist_ok=True)
