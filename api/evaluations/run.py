@@ -204,7 +204,9 @@ class Evaluator:
         try:
             with training_when_free(told["on_progress"], should_stop):
                 if is_own_head(planned.task):
-                    return score_as_it_is(prepared.model, data, hyper, **here, **told)
+                    return score_as_it_is(
+                        prepared.model, data, hyper, reach=prepared.reach, **here, **told
+                    )
                 if not planned.task.fine_tuned:
                     return score_by_cosine(prepared.model, data, hyper, **here, **told)
                 return finetune(

@@ -22,6 +22,7 @@ from kdnas.evaluation.scoring.judging import judge
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.models.teacher import TeacherHandle
+from kdnas.reach import ANYWHERE, Reach
 
 AS_IT_IS_NOTE: Final = "the model as it is, with its own head: nothing was trained"
 _CHUNK = 1024
@@ -35,6 +36,7 @@ def score_as_it_is(
     device: str = "auto",
     threads: int | None = None,
     int8: bool = False,
+    reach: Reach = ANYWHERE,
     on_progress: OnProgress = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TaskResult | None:
@@ -47,6 +49,7 @@ def score_as_it_is(
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: intra-op threads on a CPU; None leaves them as they are.
         int8: quantise the weights before.
+        reach: how the folder that was named is opened, which others may write to.
         on_progress: is told how it goes.
         should_stop: asked between chunks of examples.
 
@@ -54,7 +57,8 @@ def score_as_it_is(
         The result, or None if it was stopped.
 
     Raises:
-        RequestError: the model has no head, or one for something else, or does not know a label.
+        RequestError: the model has no head, or one for something else, or does not know a label;
+            or what it says of itself is out of reach.
         TeacherError: the model does not load.
     """
     began = time.monotonic()
@@ -70,7 +74,7 @@ def score_as_it_is(
         encoding = encoding_of(task_model, replace(data, labels=labels), settings)
         if data.task.kind == "span":
             length = min(settings.max_length, task_model.max_length)
-            denies = _may_deny(model, data)
+            denies = _may_deny(model, data, reach)
             encoding = SpanEncoding(task_model, length, settings.stride, may_deny=denies)
         forward = Forward(task_model.model, where, settings.dtype)
         for name, examples in data.evaluations.items():
@@ -102,8 +106,9 @@ def score_as_it_is(
     )
 
 
-def _may_deny(model: TeacherHandle, data: TaskData) -> bool:
+def _may_deny(model: TeacherHandle, data: TaskData, reach: Reach) -> bool:
     """Whether the model has learned to deny answers, or else whether there are questions for it."""
-    saved = read_saved_task(model.source or model.folder)
+    # The copy of a folder that was named lacks it; no other folder is limited.
+    saved = read_saved_task(model.source or model.folder, reach if model.source else ANYWHERE)
     every = [example for part in data.evaluations.values() for example in part]
     return may_deny(every) if saved is None else saved.may_deny
