@@ -141,18 +141,13 @@ def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | N
     if task.kind in ("classification", "multilabel"):
         if task.labels is not None:
             return task.labels
-        names = {name for e in examples if isinstance(e, TextExample) for name in names_of(e.label)}
+        names = {name for e in examples if isinstance(e, TextExample) for name in e.classes}
         numeric = all(name.lstrip("-").isdigit() for name in names)
         return tuple(sorted(names, key=(lambda n: (int(n), n)) if numeric else (lambda n: (0, n))))
     if task.kind == "tagging":
         tags = {tag for e in examples if isinstance(e, TaggedExample) for tag in e.tags}
         return tuple(sorted(tags, key=lambda tag: (tag != "O", tag.partition("-")[2], tag)))
     return None
-
-
-def names_of(label: str | float | tuple[str, ...] | None) -> tuple[str, ...]:
-    """The classes of a text: its own one, or all of several."""
-    return label if isinstance(label, tuple) else (str(label),)
 
 
 def _example(task: Task, row: Row, id_: str) -> Example | None:

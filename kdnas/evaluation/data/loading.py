@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.columns import read_columns
-from kdnas.evaluation.data.converting import Converted, found_labels, from_rows, names_of
+from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
 from kdnas.evaluation.data.finding import Found, find_files
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import is_named, require_published
@@ -159,12 +159,12 @@ def load_task(
 
 def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
     """Say how many scored examples have a class that nothing in training has."""
-    known = {name for e in train if isinstance(e, TextExample) for name in names_of(e.label)}
+    known = {name for e in train if isinstance(e, TextExample) for name in e.classes}
     asked = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str | tuple)]
-    new = [e for e in asked if not known.issuperset(names_of(e.label))]
+    new = [e for e in asked if not known.issuperset(e.classes)]
     if not new:
         return []
-    strange = {name for e in new for name in names_of(e.label)} - known
+    strange = {name for e in new for name in e.classes} - known
     names = ", ".join(sorted(strange)[:_MOST_NAMED])
     return [
         f"{len(new)} of {len(scored)} scored examples have a class that no training example has "

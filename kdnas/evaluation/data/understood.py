@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kdnas.evaluation.data.converting import names_of
 from kdnas.evaluation.tasks.examples import (
     Example,
     SpanExample,
@@ -31,7 +30,7 @@ def in_words(example: Example) -> str:
         answers = ", ".join(map(repr, example.answers)) or "no answer"
         return f"{_short(example.question)} | {_short(example.context)} | {_short(answers)}"
     texts = [_short(text) for text in (example.text, example.pair) if text is not None]
-    return " | ".join([*texts, ", ".join(names_of(example.label)) or "no label"])
+    return " | ".join([*texts, ", ".join(example.classes) or "no label"])
 
 
 def understood(data: TaskData) -> dict[str, Any]:
@@ -88,7 +87,7 @@ def _labels_of(example: Example) -> Iterable[str]:
         return begun if marked or set(example.tags) == {"O"} else example.tags
     if isinstance(example, SpanExample):
         return ("no answer" if example.impossible else "answered",)
-    return names_of(example.label)
+    return example.classes
 
 
 def _short(text: str) -> str:

@@ -56,7 +56,7 @@ class TextEncoding:
         if self._labels is None:
             labels = torch.tensor([e.number for e in examples], dtype=torch.float32)
         elif self._several:
-            rows = [[float(name in names_of(e)) for name in self._labels] for e in examples]
+            rows = [[float(name in e.classes) for name in self._labels] for e in examples]
             labels = torch.tensor(rows)
         else:
             labels = torch.tensor([self._numbers[str(e.label)] for e in examples])
@@ -97,7 +97,7 @@ class TextEncoding:
         self, example: TextExample, logits: Tensor, labels: Sequence[str]
     ) -> Prediction:
         shares = dict(zip(labels, _rounded(logits.double().sigmoid()), strict=True))
-        said, right = said_of(shares), names_of(example)
+        said, right = said_of(shares), example.classes
         score = float(set(said) == set(right))
         return Prediction(example.id, said, score, right, example.asked(), probabilities=shares)
 
@@ -124,11 +124,6 @@ class TextEncoding:
 def said_of(probabilities: Mapping[str, float]) -> tuple[str, ...]:
     """Of several labels those that are more likely than not, in the alphabet's order."""
     return tuple(sorted(label for label, share in probabilities.items() if share > 0.5))
-
-
-def names_of(example: TextExample) -> tuple[str, ...]:
-    """All labels of a text that may have several."""
-    return example.label if isinstance(example.label, tuple) else ()
 
 
 def _rounded(shares: Tensor) -> list[float]:

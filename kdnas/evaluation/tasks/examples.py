@@ -31,6 +31,11 @@ class TextExample:
     label: str | float | tuple[str, ...] | None
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Its class, or all of several."""
+        return self.label if isinstance(self.label, tuple) else (str(self.label),)
+
+    @property
     def number(self) -> float:
         """The number of a regression.
 
