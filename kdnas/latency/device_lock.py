@@ -130,12 +130,10 @@ class _Waiting:
 def _noted(kind: str) -> Iterator[Path]:
     """Leave a note of what this process does for the time of a ``with`` block."""
     path = lock_folder() / NOTES / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
-    note = {"kind": kind, "who": _command(), "pid": os.getpid(), "since": time.time()}
+    note = {"kind": kind, "who": _command(), "since": time.time()}
     with suppress(OSError):  # without a note all goes on as well
         path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(note), "utf-8")
-        draft.replace(path)
+        path.write_text(json.dumps(note), "utf-8")
     try:
         yield path
     finally:
@@ -148,15 +146,15 @@ def _notes(kinds: Sequence[str], own: Path | None) -> list[str]:
     found: dict[tuple[int, str], float] = {}
     for path in (lock_folder() / NOTES).glob("*.json"):
         try:
-            note = json.loads(path.read_text("utf-8"))
-            pid, who, since = int(note["pid"]), str(note["who"]), float(note["since"])
-            kind = note["kind"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # taken away meanwhile
-        if not _is_alive(pid):
-            with suppress(OSError):
+            pid = int(path.name.partition("-")[0])
+            if not _is_alive(pid):
                 path.unlink(missing_ok=True)
-        elif path != own and kind in kinds:
+                continue
+            note = json.loads(path.read_text("utf-8"))
+            who, since, kind = str(note["who"]), float(note["since"]), note["kind"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # half written, or taken away meanwhile
+        if path != own and kind in kinds:
             found[pid, who] = min(since, found.get((pid, who), since))
     return [
         f"{who} (process {pid}), since {datetime.fromtimestamp(since):%H:%M:%S}"
