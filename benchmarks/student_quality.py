@@ -64,9 +64,9 @@ from kdnas.evaluation.finetuning.identity import METHOD
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.scoring.metrics import score
 from kdnas.evaluation.settings import published_settings
-from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
 from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.untrained.similarity import score_by_cosine
 from kdnas.models.teacher import TeacherHandle, load_teacher_model, prepare_teacher, with_layers
 from kdnas.records import fingerprint
 from kdnas.settings import Settings

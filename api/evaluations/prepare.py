@@ -17,11 +17,12 @@ from kdnas.evaluation.data.choosing import chosen_tasks
 from kdnas.evaluation.data.loading import load_task, what_is_amiss, without_plain
 from kdnas.evaluation.finetuning.grid import grid_key
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
-from kdnas.evaluation.finetuning.own_head import labels_of_head
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
 from kdnas.evaluation.tasks.examples import Reading, TaskData
-from kdnas.evaluation.tasks.task import Task, is_own_head
+from kdnas.evaluation.tasks.task import Task
+from kdnas.evaluation.untrained.own_head import labels_of_head
 from kdnas.models.pooling import pooling_of
+from kdnas.models.sentence import prompts_of
 from kdnas.models.teacher import TeacherHandle, prepare_teacher, with_layers
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import EvaluationSpec
@@ -64,8 +65,11 @@ class PlannedTask:
 
     def key(self, model: TeacherHandle, seed: int, variant: str = "") -> str:
         """Name the fine-tuning of a model, or of a variant of it, with a seed."""
-        if not self.task.fine_tuned and not is_own_head(self.task):
-            variant = ", ".join(filter(None, (variant, pooling_of(model).variant)))
+        if self.task.way == "embeddings":
+            how = [pooling_of(model).variant]
+            if self.task.kind == "retrieval":
+                how.append(prompts_of(model.sentences, model.ref).variant)
+            variant = ", ".join(filter(None, (variant, *how)))
         return evaluation_key(
             model.fingerprint, self.task.name, self.data, self.settings, seed, variant
         )
@@ -172,7 +176,7 @@ def prepare_evaluation(
                 raise
             absent[task.name] = error
         else:
-            if is_own_head(task):
+            if task.way == "own head":
                 labels_of_head(model, data)
             settings = settings_for(task, spec, dtype)
             planned.append(

@@ -29,7 +29,6 @@ from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import evaluations, jobs
 from kdnas.errors import NoRoomError
-from kdnas.evaluation.finetuning.as_it_is import score_as_it_is
 from kdnas.evaluation.finetuning.grid import GRID_SEED
 from kdnas.evaluation.finetuning.run import KEPT_MODEL, finetune
 from kdnas.evaluation.finetuning.training import FinetuneProgress
@@ -37,9 +36,8 @@ from kdnas.evaluation.finetuning.waiting import StoppedWaitingError, training_wh
 from kdnas.evaluation.results import FIGURES, TaskResult
 from kdnas.evaluation.scoring.paired import write_predictions
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData
-from kdnas.evaluation.tasks.task import is_own_head
+from kdnas.evaluation.untrained.run import score_untrained
 from kdnas.records import SearchStatus
 from kdnas.settings import Settings
 from kdnas.specs.evaluation import EvaluationSpec
@@ -203,12 +201,10 @@ class Evaluator:
             return ready.fine_tune(hyper, record.seed, checkpoints, keep=keep, **told)
         try:
             with training_when_free(told["on_progress"], should_stop):
-                if is_own_head(planned.task):
-                    return score_as_it_is(
+                if not planned.task.fine_tuned:
+                    return score_untrained(
                         prepared.model, data, hyper, reach=prepared.reach, **here, **told
                     )
-                if not planned.task.fine_tuned:
-                    return score_by_cosine(prepared.model, data, hyper, **here, **told)
                 return finetune(
                     prepared.model, data, hyper, record.seed, checkpoints, keep=keep, **here, **told
                 )

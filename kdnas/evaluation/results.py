@@ -25,15 +25,17 @@ class Prediction:
 
     Attributes:
         id: of the example.
-        prediction: label, number, tags, or text of the answer, empty where it is denied.
+        prediction: label, number, tags, names of passages that were found, or text of the answer,
+            empty where it is denied.
         score: how right it is: 1 or 0 for labels and whole lists of tags, F1 for answers, the
-            negative distance for numbers.
+            negative distance for numbers, the main metric for what was found.
         gold: what is right, of the type of ``prediction``; of answers all that are right, none
-            where the context does not answer.
+            where the context does not answer; of a retrieval the passages that answer.
         asked: what the model was asked, as plain JSON.
         best_span: text of the best answer, denied or not, where the model may deny.
         denial: how strongly the model denies that the question has an answer, where it may.
         probabilities: of a classification, label → how likely the model thinks it.
+        passage: text of the passage that was found first.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Prediction:
     best_span: str | None = None
     denial: float | None = None
     probabilities: Mapping[str, float] | None = None
+    passage: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON, without what this kind of task does not have.
@@ -56,6 +59,7 @@ class Prediction:
             "prediction": self.prediction,
             "gold": self.gold,
             "score": self.score,
+            "passage": self.passage,
             "best_span": self.best_span,
             "denial": self.denial if self.denial is None or isfinite(self.denial) else None,
             "probability": self.probabilities and self.probabilities.get(str(self.prediction)),

@@ -106,6 +106,7 @@ _BY_KIND: Mapping[str, FinetuneSettings] = {
     "regression": _BY_SUITE["glue"],
     "tagging": _BY_SUITE["ner"],
     "span": _SPANS,
+    "retrieval": FinetuneSettings(2e-5, 3, max_length=512),  # passages are long
 }
 AS_IT_IS = FinetuneSettings(0.0, 0)
 """Of a task that needs no fine-tuning."""

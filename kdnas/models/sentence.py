@@ -56,6 +56,63 @@ class SentenceModules:
     normalised: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What a model wants to have before texts that are embedded.
+
+    Attributes:
+        query: before a query.
+        passage: before a passage.
+    """
+
+    query: str = ""
+    passage: str = ""
+
+    @property
+    def variant(self) -> str:
+        """What of it the fingerprint of a model does not tell; empty for none."""
+        return "" if self == Prompts() else f"prompts {self.query!r} {self.passage!r}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of scores should know."""
+        if self == Prompts():
+            return ()
+        return (f"queries begin with {self.query!r}, passages with {self.passage!r}",)
+
+
+def prompts_of(folder: Path | None, ref: str) -> Prompts:
+    """Read what a model's files want before queries and passages, as sentence-transformers does.
+
+    Args:
+        folder: that says how sentences are embedded; None where the model has none.
+        ref: how the user named the model.
+
+    Raises:
+        TeacherError: the files cannot be read, or leave prompts out of the pooling, which is not
+            done here.
+    """
+    if folder is None or not (folder / SENTENCE_FILES[1]).is_file():
+        return Prompts()
+    known = _read_object(folder / SENTENCE_FILES[1]).get("prompts") or {}
+    if not isinstance(known, dict) or not all(isinstance(text, str) for text in known.values()):
+        raise TeacherError(
+            f"prompts in {folder / SENTENCE_FILES[1]} must be texts by name, not {known!r}; copy "
+            "the model again"
+        )
+    named = next((known[name] for name in ("document", "passage", "corpus") if name in known), "")
+    prompts = Prompts(known.get("query", ""), named)
+    poolings = [m for m in read_modules(folder) if module_kind(m) == "Pooling"]
+    for file in (folder / pooling["path"] / "config.json" for pooling in poolings):
+        whole = not file.is_file() or _read_object(file).get("include_prompt", True)
+        if prompts != Prompts() and not whole:
+            raise TeacherError(
+                f"model {ref!r} leaves its prompts out of the pooling (include_prompt), which is "
+                "not supported; give a model that does not"
+            )
+    return prompts
+
+
 def sentence_folder(folder: Path) -> Path | None:
     """Return a model's folder if it says how sentences are embedded."""
     return folder if (folder / MODULES_FILE).is_file() else None

@@ -81,20 +81,35 @@ class OwnTaskSpec(Spec):
     Attributes:
         name: what reports call it; None takes the name of the file or folder.
         kind: what is predicted: a class, several classes or none, a number, or a tag for each
-            word.
-        text: column of the text; of a tagging task, of the list of words.
-        pair: column of a second text.
+            word; without training, by sentence embeddings, how similar two texts are, or which
+            passages answer a query.
+        text: column of the text; of a tagging task, of the list of words; of a retrieval, of the
+            query.
+        pair: column of a second text; of a retrieval, of the passage, which a folder with passages,
+            queries and judgements does without.
         label: column of the class, the number, or the list of tags; of several classes, of their
-            list, or a column for each with commas between.
+            list, or a column for each with commas between; of a retrieval, of how well the passage
+            answers, where not each does.
         metrics: the first one counts; none means the usual ones of the kind.
     """
 
     name: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
-    kind: Literal["classification", "multilabel", "regression", "tagging"] = "classification"
+    kind: Literal[
+        "classification", "multilabel", "regression", "tagging", "similarity", "retrieval"
+    ] = "classification"
     text: str = Field("text", min_length=1)
     pair: str | None = Field(None, min_length=1)
     label: str = Field("label", min_length=1)
     metrics: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _two_texts(self) -> Self:
+        if self.kind == "similarity" and self.pair is None:
+            raise ValueError(
+                "similarity is that of two texts; name the column of the second one as pair "
+                "(--pair)"
+            )
+        return self
 
 
 class ColumnsSpec(Spec):

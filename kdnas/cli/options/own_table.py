@@ -23,7 +23,7 @@ class TableOptions:
 
     Attributes:
         panel: where help lists them; without one they are among the rest, and say whose they are.
-        tagging: whether a row may be a list of words with their tags.
+        tagging: whether a row may be something else than a text with a class or a number.
     """
 
     panel: str | None = None
@@ -34,37 +34,50 @@ class TableOptions:
         """What is to be found out."""
         kinds = "classification or regression; makes it one"
         if self.tagging:
-            kinds = "classification, multilabel (several classes or none), regression or tagging"
+            kinds = (
+                "classification, multilabel (several classes or none), regression or tagging; "
+                "without training, by embeddings, similarity or retrieval"
+            )
         return self._option(f"{kinds}.  [default: classification]")
 
     @property
     def text(self) -> Any:
         """The only text of a row, or its first."""
-        words = "; of tagging, of the list of words" if self.tagging else ""
+        words = "; of tagging, of the list of words; of retrieval, of the query"
+        words = words if self.tagging else ""
         return self._option(f"Column of the text{words}.  [default: text]", "COLUMN")
 
     @property
     def pair(self) -> Any:
         """The second text of a row."""
-        return self._option("Column of a second text.", "COLUMN")
+        passage = "; of retrieval, of the passage that answers" if self.tagging else ""
+        return self._option(f"Column of a second text{passage}.", "COLUMN")
 
     @property
     def label(self) -> Any:
         """What is known of a row."""
         held = "class or the number"
         if self.tagging:
-            held = "class, the number, or the list of classes or tags; several with commas"
+            held = (
+                "class, the number, or the list of classes or tags; several with commas; of "
+                "retrieval, of the grade"
+            )
         return self._option(f"Column of the {held}.  [default: label]", "COLUMN")
 
     @property
     def metrics(self) -> Any:
         """How answers are scored."""
         several = "f1_samples, subset_accuracy; " if self.tagging else ""
-        tags = "; f1,precision,recall; f1_micro,f1_macro,subset_accuracy" if self.tagging else ""
+        ranks = "; ndcg_at_10, recall_at_100, mrr_at_10, map_at_1000 …" if self.tagging else ""
+        usual = "accuracy,f1; pearson,spearman"
         return self._option(
             "accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, matthews, "
-            f"balanced_accuracy, auc, ece; {several}pearson, spearman, mse, rmse, mae, r2: the "
-            f"first counts.  [default: accuracy,f1; pearson,spearman{tags}]",
+            f"balanced_accuracy, auc, ece; {several}pearson, spearman, mse, rmse, mae, r2{ranks}: "
+            + (
+                "the first counts, by default the kind's usual ones."
+                if self.tagging
+                else f"the first counts.  [default: {usual}]"
+            ),
             "LIST",
         )
 

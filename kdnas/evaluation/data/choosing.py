@@ -23,7 +23,7 @@ def chosen_tasks(spec: EvaluationPlanSpec) -> tuple[Task, ...]:
     """
     tasks = (_with_columns(task, spec) for task in _chosen(spec))
     if isinstance(spec, EvaluationSpec) and not spec.training:
-        return tuple(replace(task, fine_tuned=False) for task in tasks)
+        return tuple(replace(t, way="own head") if t.fine_tuned else t for t in tasks)
     return tuple(tasks)
 
 

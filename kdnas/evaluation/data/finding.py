@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,13 @@ _PARTS: dict[str, Part] = {
 _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
 _DEPTH = 2
+COLLECTION: Mapping[str, frozenset[str]] = {
+    "passages": frozenset({"corpus", "collection", "passages", "documents", "docs"}),
+    "queries": frozenset({"queries", "query", "topics", "questions"}),
+    "judgements": frozenset({"qrels", "qrel", "judgements", "judgments"}),
+}
+"""Files of a retrieval, by words of their names, or of that of the folder that they are in."""
+_COLLECTION_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".csv", ".txt", ".trec")
 _MOST_NAMED = 4
 
 
@@ -45,7 +52,8 @@ class Found:
     Attributes:
         path: where it lies.
         part: what its name says it is; None where it says nothing.
-        key: language or variant (``matched``) in its name; None where it names none.
+        key: language or variant (``matched``) in its name, or what of ``COLLECTION`` it holds; None
+            where it names none.
         passed_over: files that could be the same part, and are not taken.
         together: whether it is one of several that make a part, none of which is passed over.
     """
@@ -73,6 +81,10 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     if not where.is_dir():
         raise TaskDataError(f"data folder {str(where)!r} is not there; give a folder or a file")
     try:
+        if task.kind == "retrieval":
+            collection = _collection(where, reach)
+            if collection:
+                return collection
         folders = _folders(task, where, reach)
         found = next(filter(None, (_files_of(task, f, reach) for f in folders)), None)
     except OSError as error:
@@ -90,6 +102,32 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
         f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}; "
         "check the folder, or leave it out to take the data set of the hub"
     )
+
+
+def _collection(folder: Path, reach: Reach) -> list[Found]:
+    """Files of a collection of passages; none where passages or queries are in no file alone."""
+    places = [folder, *(p for p in _subfolders(folder, 1, reach) if _collected(p.name))]
+    found = [
+        Found(path, part, kind)
+        for place in places
+        for path in sorted(reach.children(place))
+        if path.is_file() and suffix_of(path) in _COLLECTION_SUFFIXES
+        for kind in [_collected(path.name) or (place != folder and _collected(place.name)) or None]
+        for part in [next((_PARTS[word] for word in _words(path.name) if word in _PARTS), None)]
+        if kind
+    ]
+    kinds = [file.key for file in found]
+    if kinds.count("passages") > 1:
+        names = ", ".join(file.path.name for file in found if file.key == "passages")
+        raise TaskDataError(
+            f"{folder} has several files of passages, {names}; leave there the one that is meant"
+        )
+    return found if {"passages", "queries"} <= set(kinds) else []
+
+
+def _collected(name: str) -> str | None:
+    words = set(_words(name))
+    return next((kind for kind, known in COLLECTION.items() if words & known), None)
 
 
 def _folders(task: Task, where: Path, reach: Reach) -> list[Path]:

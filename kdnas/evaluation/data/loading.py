@@ -12,6 +12,7 @@ from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
 from kdnas.evaluation.data.finding import Found, find_files
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import is_named, require_published
+from kdnas.evaluation.data.retrieval import load_retrieval
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import read_squad
 from kdnas.evaluation.data.tables import read_table, suffix_of
@@ -106,6 +107,8 @@ def load_task(
         TaskDataError: nothing is found (lists what was looked for), nothing has labels, or
             something cannot be read; names file and line.
     """
+    if task.kind == "retrieval" and data_dir is not None:
+        return load_retrieval(task, data_dir, reach)
     found = _from_hub(task) if data_dir is None else _from_folder(task, data_dir, reach)
     train = _training_part(task, found.parts.get("train", {}), found.notes)
     name, scored = _scored_part(task, found)
@@ -121,14 +124,14 @@ def load_task(
     learned = "train"
     if train and scored:
         evaluations = _named(scored, name)
+    elif not task.fine_tuned:
+        evaluations = _named(scored or found.parts["train"], name if scored else "train")
+        official = bool(scored) and not found.is_cut
     elif dev:
         train, evaluations, learned, dev = [*dev], _named(scored, name), "dev", ()
         found.notes.append(
             "not the official split: there is no training part, so that the dev part is trained on"
         )
-    elif not task.fine_tuned:
-        evaluations = _named(scored or found.parts["train"], name if scored else "train")
-        official = bool(scored) and not found.is_cut
     else:
         pool = _named(scored or found.parts["train"], "dev")
         train, evaluations = split(task, pool, seed)

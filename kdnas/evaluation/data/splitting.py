@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TaskData
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    SpanExample,
+    TaggedExample,
+    TaskData,
+    TextExample,
+)
 from kdnas.evaluation.tasks.task import Task
 
 HELD_OUT = 0.2
@@ -116,4 +122,6 @@ def _cut(
 def _group(example: Example) -> object:
     if isinstance(example, SpanExample):
         return example.context
-    return example.tokens if isinstance(example, TaggedExample) else example.text
+    if isinstance(example, TaggedExample):
+        return example.tokens
+    return example.text if isinstance(example, TextExample) else example.query

@@ -30,6 +30,9 @@ MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
+RECORDS = (".json", ".jsonl", ".ndjson", ".parquet")
+"""Ends of files whose rows say themselves what they hold."""
+Record = tuple[int, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +153,31 @@ def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Tabl
         TaskDataError: the file cannot be read, or has none of the known headers.
     """
     suffix = suffix_of(path)
-    if suffix in (".jsonl", ".ndjson"):
-        return _from_records(path, "line", _json_lines(path, reach), layout)
-    if suffix == ".json":
-        return _from_records(path, *_json(path, reach), layout)
-    if suffix == ".parquet":
-        return _from_records(path, "row", _parquet(path, reach), layout)
+    if suffix in RECORDS:
+        return _from_records(path, *read_records(path, reach), layout)
     text = read_text(path, reach)
     if suffix == ".csv" and not _is_tabbed(text, layout):
         return _from_cells(path, _csv_cells(path, text, layout), layout, exact=True)
     lines = enumerate(text.split("\n"), 1)
     return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
+
+
+def read_records(path: Path, reach: Reach = ANYWHERE) -> tuple[str, list[Record]]:
+    """Read the objects of a JSON, JSON Lines or Parquet file, by its suffix.
+
+    Returns:
+        What is counted (``line``, ``entry`` or ``row``), and each with its number.
+
+    Raises:
+        RequestError: the file is out of reach.
+        TaskDataError: it cannot be read.
+    """
+    suffix = suffix_of(path)
+    if suffix == ".json":
+        return _json(path, reach)
+    if suffix == ".parquet":
+        return "row", _parquet(path, reach)
+    return "line", _json_lines(path, reach)
 
 
 def _is_tabbed(text: str, layout: LocalLayout) -> bool:
@@ -307,9 +324,7 @@ def _short(cell: str) -> str:
     return cell if len(cell) <= MOST_OF_A_CELL else f"{cell[: MOST_OF_A_CELL - 2]} …"
 
 
-def _from_records(
-    path: Path, unit: str, records: Sequence[tuple[int, Mapping[str, Any]]], layout: LocalLayout
-) -> Table:
+def _from_records(path: Path, unit: str, records: Sequence[Record], layout: LocalLayout) -> Table:
     if not records:
         raise TaskDataError(f"{path} is empty; check the file")
     names = list(dict.fromkeys(name for _, record in records for name in record))
@@ -386,8 +401,8 @@ def _ends_in_quotes(lines: Sequence[str], delimiter: str) -> bool:
     return False
 
 
-def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
-    records: list[tuple[int, Mapping[str, Any]]] = []
+def _json_lines(path: Path, reach: Reach) -> list[Record]:
+    records: list[Record] = []
     for number, line in enumerate(read_text(path, reach).split("\n"), 1):
         if not line.strip():
             continue
@@ -402,7 +417,7 @@ def _json_lines(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]
     return records
 
 
-def _json(path: Path, reach: Reach) -> tuple[str, list[tuple[int, Mapping[str, Any]]]]:
+def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
     """Records of a list of objects, below ``data`` if there is such an entry, or of lines."""
     text = read_text(path, reach)
     try:
@@ -426,7 +441,7 @@ def _json(path: Path, reach: Reach) -> tuple[str, list[tuple[int, Mapping[str, A
     return "entry", records
 
 
-def _parquet(path: Path, reach: Reach) -> list[tuple[int, Mapping[str, Any]]]:
+def _parquet(path: Path, reach: Reach) -> list[Record]:
     try:
         with reach.open(path) as stream:
             records = pq.read_table(stream).to_pylist()

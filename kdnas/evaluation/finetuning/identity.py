@@ -28,6 +28,8 @@ def data_fingerprint(data: TaskData, *, tuned: bool = False) -> str:
         digest.update(repr((name, len(part))).encode())
         for example in part:
             digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    for passage in data.passages.items():
+        digest.update(repr(passage).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]
 
 

@@ -89,7 +89,8 @@ def class_tables(files: Sequence[Path]) -> tuple[ClassTable, ...]:
 
 def _has_classes(lines: Sequence[Line]) -> bool:
     """Numbers have none, nor have answers; what older files call the right answer is not known."""
-    return "question" not in lines[0] and isinstance(lines[0].get("gold"), str | list)
+    asked = {"question", "query"} & lines[0].keys()
+    return not asked and isinstance(lines[0].get("gold"), str | list)
 
 
 def _table(part: str, lines: Sequence[Line]) -> ClassTable:

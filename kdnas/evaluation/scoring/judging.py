@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from kdnas.evaluation.results import Prediction
 from kdnas.evaluation.scoring.answers import score_spans
 from kdnas.evaluation.scoring.metrics import score
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.scoring.ranking import score_retrieval
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    RetrievalExample,
+    SpanExample,
+    TaggedExample,
+    TextExample,
+)
 from kdnas.evaluation.tasks.task import Task
 
 
@@ -17,6 +24,10 @@ def judge(
     """Return all metrics of a task; predictions and examples are in the same order."""
     if task.kind == "span":
         return _judge_spans(task, predictions, examples)
+    if task.kind == "retrieval":
+        queries = [e for e in examples if isinstance(e, RetrievalExample)]
+        rankings = [p.prediction for p in predictions if isinstance(p.prediction, tuple)]
+        return score_retrieval(task.metrics, rankings, queries)
     references = [e.tags if isinstance(e, TaggedExample) else _label(e) for e in examples]
     shares = [p.probabilities for p in predictions if p.probabilities is not None]
     known = shares if len(shares) == len(predictions) else None

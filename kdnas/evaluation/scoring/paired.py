@@ -21,6 +21,7 @@ from kdnas.evaluation.scoring.significance import (
     resampled_scores,
 )
 from kdnas.evaluation.scoring.tally import SUMMED, Tally, average, mean_of, tally
+from kdnas.evaluation.tasks.task import RANKED
 
 PREDICTIONS_FILE = "predictions.jsonl"
 """In an evaluation's folder: what was said about each example, a line each."""
@@ -244,7 +245,8 @@ def _positives(sets: Sequence[tuple[Line, ...]]) -> list[str | None]:
 
 def _tally(metric: str, lines: Sequence[Line], positive: str | None) -> Tally:
     references = [_gold(line) for line in lines]
-    if None in references:  # answers, and what was written before references were
+    # Answers, what was found, and what was written before references were.
+    if None in references or metric in RANKED:
         return mean_of([line["score"] for line in lines])
     sets = isinstance(references[0], list) and "words" not in lines[0] and "text" in lines[0]
     answers = [line["prediction"] for line in lines]

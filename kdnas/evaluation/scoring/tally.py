@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kdnas.evaluation.tasks.task import RANKED
+
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12
 Tags = Sequence[Sequence[str]]
@@ -314,6 +316,6 @@ _TAGS: Mapping[str, Callable[[Tags, Tags], Tally]] = {
 }
 
 SUMMED = frozenset(
-    {"accuracy", "exact_match", "f1_samples", "subset_accuracy", *_NUMBERS, *_CLASSES}
+    {"accuracy", "exact_match", "f1_samples", "subset_accuracy", *_NUMBERS, *_CLASSES, *RANKED}
 )
 """Metrics that are functions of sums over examples; AUC and errors of calibration are not."""

@@ -105,7 +105,30 @@ class SpanExample:
         return {"question": self.question, "context": self.context}
 
 
-Example: TypeAlias = TextExample | TaggedExample | SpanExample
+@dataclass(frozen=True, slots=True)
+class RetrievalExample:
+    """A query, and which passages of the task's answer it.
+
+    Attributes:
+        id: of the query.
+        query: its text.
+        grades: name of a passage → how well it answers, above 0; others do not.
+    """
+
+    id: str
+    query: str
+    grades: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if not self.grades or min(self.grades.values()) <= 0:
+            raise ValueError(f"query {self.id} needs passages with grades above 0")
+
+    def asked(self) -> dict[str, Any]:
+        """What a model is asked, as plain JSON."""
+        return {"query": self.query}
+
+
+Example: TypeAlias = TextExample | TaggedExample | SpanExample | RetrievalExample
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,7 @@ class TaskData:
         tuning: the development part where the test part is scored; ``data.splitting.for_tuning``
             holds out something else where this is empty.
         readings: of all that was read, used or not.
+        passages: of a retrieval, name → text of each of which queries may be answered by.
     """
 
     task: Task
@@ -155,3 +179,4 @@ class TaskData:
     notes: tuple[str, ...] = field(default=())
     tuning: Sequence[Example] = ()
     readings: tuple[Reading, ...] = ()
+    passages: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from kdnas.errors import SpecError, unknown_name
 from kdnas.evaluation.tasks.task import (
-    EMBEDDINGS_SUITE,
     METRIC_NAMES,
     Columns,
     HubPart,
@@ -380,10 +379,10 @@ _ALL = (
     replace(  # the usual measure of sentence embeddings
         _STS_B,
         name="STS-B cosine",
-        suite=EMBEDDINGS_SUITE,
+        suite="sts",
         metrics=("spearman", "pearson"),
         main_metric="spearman",
-        fine_tuned=False,
+        way="embeddings",
     ),
 )
 

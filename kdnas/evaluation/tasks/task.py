@@ -10,7 +10,17 @@ from typing import Literal
 from kdnas.errors import SpecError, unknown_name
 from kdnas.specs.evaluation import OWN_SUITE
 
-Kind = Literal["classification", "multilabel", "regression", "tagging", "span"]
+Kind = Literal["classification", "multilabel", "regression", "tagging", "span", "retrieval"]
+OwnKind = Literal[
+    "classification", "multilabel", "regression", "tagging", "similarity", "retrieval"
+]
+Way = Literal["fine-tuning", "own head", "embeddings"]
+"""How a model comes to its answers: with a head that is trained for them, with the one that it has,
+or without one, by the cosine of sentence embeddings."""
+
+CUTOFFS = (1, 3, 5, 10, 20, 50, 100, 1000)
+"""Ranks down to which a retrieval is scored."""
+_RANKED = {"map": "MAP", "mrr": "MRR", "ndcg": "nDCG", "precision": "precision", "recall": "recall"}
 
 # Metrics as papers write them; the keys are those of ``scoring.metrics.score``.
 METRIC_NAMES: Mapping[str, str] = {
@@ -34,18 +44,17 @@ METRIC_NAMES: Mapping[str, str] = {
     "rmse": "RMSE",
     "spearman": "Spearman",
     "subset_accuracy": "subset accuracy",
+    **{f"{key}_at_{k}": f"{name}@{k}" for key, name in _RANKED.items() for k in CUTOFFS},
 }
 
+RANKED = frozenset(f"{key}_at_{k}" for key in _RANKED for k in CUTOFFS)
+"""Metrics of a retrieval, each the mean of what the queries score."""
 CORRELATIONS = frozenset({"matthews", "pearson", "spearman"})
 """Metrics from -1 to 1."""
 ERRORS = frozenset({"mae", "mse", "rmse"})
 """Metrics in the unit of what is predicted, or its square: not to be written per cent."""
 SMALLER_IS_BETTER = ERRORS | {"ece"}
 """Metrics that models cannot be compared by, since of that more is better."""
-
-
-EMBEDDINGS_SUITE = "sts"
-"""Whose tasks are scored by the cosine of sentence embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,7 @@ class Task:
         train_language: the only language that is trained on; None for all there are.
         parallel: the languages hold the same examples under the same ids.
         train_from: the task whose training part is used where this one has none of its own.
-        fine_tuned: False where a model is scored as it is.
+        way: how a model comes to its answers.
     """
 
     name: str
@@ -179,7 +188,7 @@ class Task:
     train_language: str | None = None
     parallel: bool = False
     train_from: str | None = None
-    fine_tuned: bool = True
+    way: Way = "fine-tuning"
 
     def __post_init__(self) -> None:
         unknown = [metric for metric in self.metrics if metric not in METRIC_NAMES]
@@ -192,14 +201,14 @@ class Task:
             )
 
     @property
+    def fine_tuned(self) -> bool:
+        """Whether a model is trained for it, and not scored as it is."""
+        return self.way == "fine-tuning"
+
+    @property
     def is_distilled_for(self) -> bool:
         """Whether students can be distilled for it: a class or a number is learned for a text."""
         return self.kind in ("classification", "regression") and self.fine_tuned
-
-
-def is_own_head(task: Task) -> bool:
-    """Whether models are scored with the heads that they have, which no sentence embedding is."""
-    return not task.fine_tuned and task.suite != EMBEDDINGS_SUITE
 
 
 def simple(name: str) -> str:
@@ -209,7 +218,7 @@ def simple(name: str) -> str:
 
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
-_OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+_OWN_METRICS: Mapping[OwnKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (
         ("accuracy", "f1"),
         (
@@ -223,13 +232,18 @@ _OWN_METRICS: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "regression": (("pearson", "spearman"), ("mse", "rmse", "mae", "r2")),
     "tagging": (("f1", "precision", "recall"), ("accuracy", "f1_macro", "f1_weighted")),
+    "similarity": (("spearman", "pearson"), ()),
+    "retrieval": (
+        ("ndcg_at_10", "recall_at_10", "recall_at_100", "mrr_at_10"),
+        tuple(f"{key}_at_{k}" for key in _RANKED for k in CUTOFFS),
+    ),
 }
 """Of each kind of a user's task the metrics that are usual, and the others that there are."""
 
 
 def own_task(
     name: str,
-    kind: Kind,
+    kind: OwnKind,
     *,
     text: str = "text",
     pair: str | None = None,
@@ -241,8 +255,9 @@ def own_task(
 
     Args:
         name: what reports call it.
-        kind: classification, multilabel, regression or tagging. A tagging task keeps lists of words
-            and tags in JSON Lines or Parquet, or words and tags in columns.
+        kind: one of ``OwnKind``. A tagging task keeps lists of words and tags in JSON Lines or
+            Parquet, or words and tags in columns. Similarity and retrieval are scored by sentence
+            embeddings, and nothing is trained for them.
         text: column of the text, or of the words.
         pair: column of a second text.
         label: column of the class, the classes, the number, or the tags; of multilabel also a
@@ -261,6 +276,11 @@ def own_task(
         )
     usual, others = _OWN_METRICS[kind]
     stray = next((metric for metric in metrics or () if metric not in usual + others), None)
+    if stray is not None and kind == "retrieval":
+        raise SpecError(
+            f"unknown metric of a retrieval {stray!r}; give {', '.join(_RANKED)} down to a rank of "
+            f"{', '.join(map(str, CUTOFFS))}, such as recall_at_10"
+        )
     if stray is not None:
         raise SpecError(unknown_name(f"metric of a {kind}", stray, usual + others))
     chosen = metrics or usual
@@ -272,9 +292,9 @@ def own_task(
     return Task(
         name=name,
         suite=OWN_SUITE,
-        kind=kind,
+        kind="regression" if kind == "similarity" else kind,
         labels=labels,
-        metrics=chosen,
+        metrics=tuple(dict.fromkeys(chosen)),
         main_metric=chosen[0],
         layout=LocalLayout(
             (simple(name),),
@@ -283,4 +303,5 @@ def own_task(
             (Columns(text, pair, label),),
             advice="; name the columns with --text, --pair and --label, or in own of the spec",
         ),
+        way="embeddings" if kind in ("similarity", "retrieval") else "fine-tuning",
     )

@@ -53,15 +53,17 @@ def test_a_command_of_suites_says_whose_they_are_and_knows_tagging() -> None:
     shown = help_of(evaluate)
     for told in (
         "--kind <str> own: classification, multilabel (several classes or none), regression or "
-        "tagging. [default: classification]",
-        "--text COLUMN own: column of the text; of tagging, of the list of words. [default: text]",
-        "--pair COLUMN own: column of a second text.",
+        "tagging; without training, by embeddings, similarity or retrieval. [default: "
+        "classification]",
+        "--text COLUMN own: column of the text; of tagging, of the list of words; of retrieval, of "
+        "the query. [default: text]",
+        "--pair COLUMN own: column of a second text; of retrieval, of the passage that answers.",
         "--label COLUMN own: column of the class, the number, or the list of classes or tags; "
-        "several with commas. [default: label]",
+        "several with commas; of retrieval, of the grade. [default: label]",
         "--metrics LIST own: accuracy, f1, f1_macro, f1_micro, f1_weighted, precision, recall, "
         "matthews, balanced_accuracy, auc, ece; f1_samples, subset_accuracy; pearson, spearman, "
-        "mse, rmse, mae, r2: the first counts. [default: accuracy,f1; pearson,spearman; "
-        "f1,precision,recall; f1_micro,f1_macro,subset_accuracy]",
+        "mse, rmse, mae, r2; ndcg_at_10, recall_at_100, mrr_at_10, map_at_1000 …: the first "
+        "counts, by default the kind's usual ones.",
     ):
         assert told in shown
 

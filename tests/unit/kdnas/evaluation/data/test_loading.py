@@ -622,7 +622,7 @@ def test_a_text_may_be_in_a_column_that_looks_like_a_name(tmp_path: Path) -> Non
 
 def test_a_model_that_is_taken_as_it_is_needs_no_training_part(tmp_path: Path) -> None:
     path = file(tmp_path / "mine.csv", "text,label", *(f"t{n},{n % 2}" for n in range(10)))
-    task = replace(own_task("mine", "classification"), fine_tuned=False)
+    task = replace(own_task("mine", "classification"), way="own head")
     data = load_task(task, path)
     assert (len(data.train), [*map(len, data.evaluations.values())]) == (0, [10])
     assert data.notes == ()

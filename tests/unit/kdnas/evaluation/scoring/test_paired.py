@@ -161,3 +161,20 @@ def test_the_interval_of_one_model_is_that_of_its_examples(shelf: Shelf) -> None
     assert interval_over_examples({("a", 0): kept}, "b") is None
     unknown = replace(kept, metric=None)
     assert interval_over_examples({("a", 0): unknown}, "a") is None
+
+
+def test_rankings_are_compared_query_by_query(tmp_path: Path) -> None:
+    models = []
+    for model, scores in enumerate(([1.0, 0.5, 1.0] * 30, [0.5, 0.5, 1.0] * 30)):
+        path = tmp_path / f"{model}.jsonl"
+        lines = [
+            {"set": "test", "id": f"q{n}", "query": "x", "score": value}
+            | {"prediction": ["a", "b"], "gold": ["a"]}
+            for n, value in enumerate(scores)
+        ]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        models.append({("faq", 0): Kept(path, fmean(scores), "ndcg_at_10", ("test",))})
+    found = compare(*models)["faq"]
+    assert (found.metric, found.examples) == ("ndcg_at_10", 90)
+    assert found.difference == pytest.approx(1 / 6)
+    assert 0 < found.low < found.high

@@ -12,15 +12,15 @@ from kdnas.distill.numerics import choose_device
 from kdnas.evaluation.finetuning.forward import Forward
 from kdnas.evaluation.finetuning.int8 import INT8_NOTE, task_model_in_int8
 from kdnas.evaluation.finetuning.model import load_task_model
-from kdnas.evaluation.finetuning.own_head import labels_of_head
 from kdnas.evaluation.finetuning.run import encoding_of, tidy_process
 from kdnas.evaluation.finetuning.saving import may_deny, read_saved_task
 from kdnas.evaluation.finetuning.span import SpanEncoding
 from kdnas.evaluation.finetuning.training import FinetuneProgress, OnProgress
-from kdnas.evaluation.results import Prediction, TaskResult, main_score
-from kdnas.evaluation.scoring.judging import judge
+from kdnas.evaluation.results import Prediction, TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
+from kdnas.evaluation.untrained.own_head import labels_of_head
+from kdnas.evaluation.untrained.result import untrained_result
 from kdnas.models.teacher import TeacherHandle
 from kdnas.reach import ANYWHERE, Reach
 
@@ -85,25 +85,8 @@ def score_as_it_is(
                 found += encoding.predict(examples[start : start + _CHUNK], forward)
                 on_progress(FinetuneProgress(name, len(found), len(examples)))
             predictions[name] = tuple(found)
-    metrics = {
-        name: judge(data.task, predictions[name], examples)
-        for name, examples in data.evaluations.items()
-    }
-    return TaskResult(
-        task=data.task.name,
-        suite=data.task.suite,
-        seed=0,
-        settings=settings,
-        metrics=metrics,
-        main=main_score(data.task, metrics),
-        seconds=time.monotonic() - began,
-        steps=0,
-        train_examples=0,
-        official_split=data.official_split,
-        sources=data.sources,
-        notes=(AS_IT_IS_NOTE, *renamed, *data.notes, *([INT8_NOTE] if int8 else [])),
-        predictions=predictions,
-    )
+    notes = (AS_IT_IS_NOTE, *renamed, *([INT8_NOTE] if int8 else []))
+    return untrained_result(data, settings, predictions, notes, began)
 
 
 def _may_deny(model: TeacherHandle, data: TaskData, reach: Reach) -> bool:

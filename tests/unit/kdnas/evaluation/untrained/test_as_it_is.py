@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from kdnas.errors import RequestError
-from kdnas.evaluation.finetuning.as_it_is import AS_IT_IS_NOTE, score_as_it_is
-from kdnas.evaluation.finetuning.own_head import labels_of_head
 from kdnas.evaluation.finetuning.run import finetune
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import (
@@ -24,6 +22,8 @@ from kdnas.evaluation.tasks.examples import (
 )
 from kdnas.evaluation.tasks.registry import find_task
 from kdnas.evaluation.tasks.task import Task, own_task
+from kdnas.evaluation.untrained.as_it_is import AS_IT_IS_NOTE, score_as_it_is
+from kdnas.evaluation.untrained.own_head import labels_of_head
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -91,7 +91,7 @@ def test_a_model_that_was_kept_scores_as_after_its_fine_tuning(
     )
     assert tuned is not None
     kept = prepare_teacher(str(tmp_path / "kept"))
-    task = replace(data.task, fine_tuned=False)
+    task = replace(data.task, way="own head")
     found = score_as_it_is(
         kept, replace(data, task=task, train=()), SETTINGS, device="cpu", threads=1
     )

@@ -17,9 +17,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from kdnas.errors import TeacherError
 from kdnas.evaluation.settings import AS_IT_IS
-from kdnas.evaluation.sts_cosine import score_by_cosine
 from kdnas.evaluation.tasks.examples import TaskData, TextExample
 from kdnas.evaluation.tasks.registry import find_task
+from kdnas.evaluation.untrained.similarity import score_by_cosine
 from kdnas.models.pooling import Pooling, pooling_of, read_pooling, teaching_pooling
 from kdnas.models.sentence import DENSE_WEIGHTS, LINEAR_WEIGHT, write_student_modules
 from kdnas.models.teacher import prepare_teacher, with_layers

@@ -1,0 +1,180 @@
+"""Passages found by embeddings, against texts that are embedded one by one."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from kdnas.errors import TeacherError
+from kdnas.evaluation.settings import AS_IT_IS
+from kdnas.evaluation.tasks.examples import RetrievalExample, TaskData
+from kdnas.evaluation.tasks.task import own_task
+from kdnas.evaluation.untrained.retrieval import nearest, score_by_retrieval
+from kdnas.evaluation.untrained.run import score_untrained
+from kdnas.models.sentence import Prompts, prompts_of, write_student_modules
+from kdnas.models.teacher import prepare_teacher
+from kdnas.testing.tiny_teacher import make_tiny_teacher
+
+WORDS = ("river", "stone", "cloud", "tree", "bird")
+PROMPTS = {"query": "river ", "document": "stone ", "other": "x"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_teacher(tmp_path_factory.mktemp("model"), words=WORDS)
+
+
+def with_prompts(model: Path, to: Path, prompts: Any, **pooling: Any) -> Path:
+    """Copy a model and say what it wants before texts."""
+    folder = Path(shutil.copytree(model, to))
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    (folder / "modules.json").write_text(
+        json.dumps([{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in modules])
+    )
+    (folder / "1_Pooling").mkdir()
+    config = {"pooling_mode": "mean", **pooling}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    file = folder / "config_sentence_transformers.json"
+    file.write_text(json.dumps({"prompts": prompts}))
+    return folder
+
+
+def data(**more: Any) -> TaskData:
+    draw = random.Random(0)
+
+    def text() -> str:
+        return " ".join(draw.choice(WORDS) for _ in range(draw.randint(2, 9)))
+
+    passages = {f"d{n}": text() for n in range(40)}
+    queries = [
+        RetrievalExample(f"q{n}", text(), {f"d{draw.randrange(40)}": 1.0, f"d{n}": 2.0})
+        for n in range(12)
+    ]
+    task = own_task("mine", "retrieval", metrics=("ndcg_at_10", "recall_at_20"))
+    return TaskData(
+        task, (), {"test": queries}, None, True, ("made up",), passages=passages, **more
+    )
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+def test_passages_are_ranked_as_texts_embedded_one_by_one(
+    prompted: bool, model: Path, tmp_path: Path
+) -> None:
+    folder = with_prompts(model, tmp_path / "m", PROMPTS) if prompted else model
+    encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def embed(text: str) -> Any:
+        with torch.inference_mode():
+            states = encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        mean = states.mean(0).numpy()
+        return mean / np.linalg.norm(mean)
+
+    task = data()
+    handle = prepare_teacher(str(folder))
+    result = score_untrained(handle, task, AS_IT_IS, device="cpu", threads=1)
+    assert result is not None
+    query, passage = (PROMPTS["query"], PROMPTS["document"]) if prompted else ("", "")
+    vectors = np.stack([embed(passage + text) for text in task.passages.values()])
+    names = list(task.passages)
+    (examples,) = task.evaluations.values()
+    for example, said in zip(examples, result.predictions["test"], strict=True):
+        assert isinstance(example, RetrievalExample)
+        cosines = vectors @ embed(query + example.query)
+        assert isinstance(said.prediction, tuple)
+        found = [names.index(name) for name in said.prediction]
+        assert len(set(found)) == 20
+        assert cosines[found] == pytest.approx(-np.sort(-cosines)[:20], abs=1e-5)
+        assert said.gold == tuple(example.grades)
+        assert said.passage == task.passages[said.prediction[0]]
+    scores = [said.score for said in result.predictions["test"]]
+    assert result.main == pytest.approx(np.mean(scores))
+    assert set(result.metrics["test"]) == {"ndcg_at_10", "recall_at_20"}
+    assert result.main_metric() == ("ndcg_at_10", ("test",))
+    assert ("queries begin with" in " ".join(result.notes)) == prompted
+
+
+def test_it_can_be_stopped_and_tells_how_far_it_is(model: Path) -> None:
+    handle, told = prepare_teacher(str(model)), []
+    settings = replace(AS_IT_IS, batch_size=16)
+    score_by_retrieval(handle, data(), settings, device="cpu", on_progress=told.append)
+    assert [(one.phase, one.done, one.total) for one in told] == [
+        ("passages", 16, 40),
+        ("passages", 32, 40),
+        ("passages", 40, 40),
+        ("test", 12, 12),
+    ]
+    assert score_by_retrieval(handle, data(), settings, should_stop=lambda: True) is None
+    calls = iter([False, False, False, True])
+    stopping = score_by_retrieval(handle, data(), settings, should_stop=lambda: next(calls))
+    assert stopping is None
+
+
+def test_a_query_does_not_find_itself(model: Path) -> None:
+    passages = {"a": "river stone", "b": "bird cloud", "c": "tree"}
+    alike = [
+        RetrievalExample("a", "river stone", {"b": 1.0}),  # is passage a
+        RetrievalExample("b", "river stone", {"b": 1.0}),  # has the id of another
+        RetrievalExample("c", "tree", {"c": 1.0}),  # is meant to find itself
+    ]
+    task = own_task("mine", "retrieval", metrics=("recall_at_3",))
+    some = TaskData(task, (), {"test": alike}, None, True, ("made up",), passages=passages)
+    result = score_by_retrieval(prepare_teacher(str(model)), some, AS_IT_IS, device="cpu")
+    assert result is not None
+    found = [set(said.prediction) for said in result.predictions["test"]]  # type: ignore[arg-type]
+    assert found == [{"b", "c"}, {"a", "b", "c"}, {"a", "b", "c"}]
+
+
+def test_of_equally_near_passages_the_first_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = torch.eye(4)[[0, 1, 0, 1, 0]]
+    queries = torch.eye(4)[[1, 0, 2]]
+    wanted = [[1, 3, 0, 2], [0, 2, 4, 1], [0, 1, 2, 3]]
+    assert nearest(queries, passages, 4) == wanted
+    monkeypatch.setattr("kdnas.evaluation.untrained.retrieval._COSINES", 5)
+    assert nearest(queries, passages, 4) == wanted
+    assert [len(one) for one in nearest(queries, passages, 9)] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "wanted"),
+    [
+        ({"query": "q: ", "passage": "p: "}, Prompts("q: ", "p: ")),
+        ({"query": "q: ", "document": ""}, Prompts("q: ", "")),
+        ({"corpus": "c: "}, Prompts("", "c: ")),
+        ({"document": "d: ", "passage": "p: "}, Prompts("", "d: ")),
+        ({}, Prompts()),
+        (None, Prompts()),
+    ],
+)
+def test_prompts(prompts: Any, wanted: Prompts, model: Path, tmp_path: Path) -> None:
+    folder = with_prompts(model, tmp_path / "m", prompts)
+    assert prompts_of(folder, "m") == wanted
+    assert (wanted.variant == "") == (wanted == Prompts())
+
+
+def test_prompts_that_cannot_be_kept_are_refused(model: Path, tmp_path: Path) -> None:
+    folder = with_prompts(model, tmp_path / "left-out", PROMPTS, include_prompt=False)
+    with pytest.raises(TeacherError, match="leaves its prompts out of the pooling"):
+        prompts_of(folder, "m")
+    folder = with_prompts(model, tmp_path / "none", {}, include_prompt=False)
+    assert prompts_of(folder, "m") == Prompts()
+    folder = with_prompts(model, tmp_path / "broken", {"query": 5})
+    with pytest.raises(TeacherError, match=r"must be texts by name, not \{'query': 5\}"):
+        prompts_of(folder, "m")
+
+
+def test_a_student_has_its_teachers_prompts(model: Path, tmp_path: Path) -> None:
+    teacher = with_prompts(model, tmp_path / "teacher", PROMPTS)
+    student = tmp_path / "student"
+    student.mkdir()
+    write_student_modules(teacher, 24, student)
+    assert prompts_of(student, "s") == Prompts("river ", "stone ")
