@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 _KINDS = {
-    "encoder": ("An encoder", "feature-extraction"),
-    "classification": ("A classifier", "text-classification"),
-    "multilabel": ("A classifier of texts with several labels", "text-classification"),
-    "regression": ("A regression", "text-classification"),
-    "tagging": ("A tagger", "token-classification"),
-    "span": ("A model that finds answers", "question-answering"),
+    "encoder": ("An encoder", "feature-extraction", "FeatureExtraction"),
+    "classification": ("A classifier", "text-classification", "SequenceClassification"),
+    "multilabel": (
+        "A classifier of texts with several labels",
+        "text-classification",
+        "SequenceClassification",
+    ),
+    "regression": ("A regression", "text-classification", "SequenceClassification"),
+    "tagging": ("A tagger", "token-classification", "TokenClassification"),
+    "span": ("A model that finds answers", "question-answering", "QuestionAnswering"),
 }
-"""What a graph is, and what the hub calls its purpose."""
+"""What a graph is, what the hub calls its purpose, and how Optimum's class for it ends."""
 _RUNTIMES = {"pytorch": "PyTorch", "onnx": "ONNX", "int8": "ONNX int8"}
 
 
@@ -79,7 +83,7 @@ def slow_text(latency: Mapping[str, Any] | None) -> str | None:
 def export_card(figures: Mapping[str, Any]) -> str:
     """Write the README of an exported folder, with the hub's metadata block."""
     int8 = ""
-    what, purpose = _KINDS[figures["kind"]]
+    what, purpose, ending = _KINDS[figures["kind"]]
     if "int8" in figures:
         slow = slow_text(figures.get("latency"))
         words = [int8_text(figures["int8"]), *([slow] if slow else [])]
@@ -116,7 +120,18 @@ encoded = tokenizer(["a sentence", "another one"], padding=True, return_tensors=
 inputs = {{name: encoded[name] for name in {list(figures["inputs"])}}}
 {results} = session.run(None, inputs)
 ```
-{_meaning(figures["kind"])}"""
+{_meaning(figures["kind"])}{_elsewhere(figures, ending)}"""
+
+
+def _elsewhere(figures: Mapping[str, Any], ending: str) -> str:
+    """Say what else opens the folder: nothing where transformers does not know the family."""
+    if not figures["known_family"]:
+        return ""
+    lines = [f"model = optimum.onnxruntime.ORTModelFor{ending}.from_pretrained(folder)"]
+    if figures["sentences"]:
+        lines.append('model = sentence_transformers.SentenceTransformer(folder, backend="onnx")')
+    listed = "\n".join(lines)
+    return f"\nOr, with `folder` the path to this folder:\n\n```python\n{listed}\n```\n"
 
 
 def _meaning(kind: str) -> str:

@@ -38,7 +38,7 @@ from kdnas.models.opening import (
     load_tokenizer,
     prepare_model,
 )
-from kdnas.models.sentence import copy_sentence_files
+from kdnas.models.sentence import MODULES_FILE, copy_sentence_files
 from kdnas.models.sequence.saved import SequenceHandle
 from kdnas.models.teacher import TeacherHandle
 from kdnas.records import LatencyProfile
@@ -255,6 +255,8 @@ def _write_graphs(
         "kind": form.kind or "encoder",
         "inputs": form.inputs,
         "outputs": form.outputs,
+        "known_family": isinstance(model, TeacherHandle),
+        "sentences": (draft / MODULES_FILE).is_file(),
         "longest_sequence": model.longest_sequence,
         "parameters": sum(p.numel() for p in traced.parameters()),
         "opset": opset,

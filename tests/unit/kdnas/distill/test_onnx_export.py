@@ -10,8 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-import transformers
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from kdnas.distill.onnx_card import doubt_text, export_card, slow_text
 from kdnas.distill.onnx_export import Agreement, check_batches, compare, export_onnx
@@ -19,13 +18,12 @@ from kdnas.distill.onnx_graph import INPUTS
 from kdnas.errors import OutputError, RequestError, StoreError, TeacherError
 from kdnas.latency.side_by_side import time_side_by_side
 from kdnas.models.families import FAMILIES
-from kdnas.models.heads import SEVERAL_LABELS
-from kdnas.models.making import MAKING_MODELS
 from kdnas.models.pooling import read_pooling
 from kdnas.models.sentence import write_student_modules
 from kdnas.models.sequence.config import KINDS
-from kdnas.models.teacher import load_teacher_model, prepare_teacher, quiet_transformers
+from kdnas.models.teacher import load_teacher_model, prepare_teacher
 from kdnas.testing.small_disk import small_disk
+from kdnas.testing.tiny_heads import with_head
 from kdnas.testing.tiny_sequence import make_tiny_sequence
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
@@ -60,35 +58,6 @@ def agrees(folder: Path, source: Path) -> None:
             expected = encoder(**inputs).last_hidden_state
         real = inputs["attention_mask"].bool()
         assert torch.allclose(torch.from_numpy(found)[real], expected[real], atol=1e-5)
-
-
-HEADS = {
-    "classification": "ForSequenceClassification",
-    "multilabel": "ForSequenceClassification",
-    "regression": "ForSequenceClassification",
-    "tagging": "ForTokenClassification",
-    "span": "ForQuestionAnswering",
-}
-
-
-def with_head(source: Path, kind: str, folder: Path) -> Any:
-    """Save an encoder with a head at random; return the model, in eval mode."""
-    shutil.copytree(source, folder)
-    config = AutoConfig.from_pretrained(folder)
-    if kind != "span":
-        config.num_labels = 1 if kind == "regression" else 3
-    if kind == "multilabel":
-        config.problem_type = SEVERAL_LABELS
-    with MAKING_MODELS, torch.random.fork_rng(devices=[]), quiet_transformers():
-        torch.manual_seed(1)
-        made = getattr(transformers, f"AutoModel{HEADS[kind]}").from_pretrained(
-            folder, config=config
-        )
-        for name, parameter in made.named_parameters():
-            if not name.startswith(made.base_model_prefix) and parameter.ndim == 2:
-                parameter.data.mul_(20)
-        made.save_pretrained(folder)
-    return made.eval()
 
 
 def says_the_same(folder: Path, model: Any) -> None:
@@ -200,6 +169,7 @@ def test_a_student_that_is_no_transformer_has_its_logits(
     card = (done.folder / "README.md").read_text("utf-8")
     assert "logits, = session.run(None, inputs)" in card
     assert "pipeline_tag: text-classification" in card
+    assert "optimum" not in card
     assert f"{1 + 4 + 1 + 3 + 1 + 3} texts, single ones and pairs)" in card
 
 
@@ -220,6 +190,9 @@ def test_how_sentences_are_embedded_comes_along(model: Path, tmp_path: Path) -> 
     assert pooling.projection is not None
     assert torch.equal(pooling.projection, projection)
     agrees(folder, source)  # the graph ends before it
+    card = (folder / "README.md").read_text("utf-8")
+    assert "optimum.onnxruntime.ORTModelForFeatureExtraction.from_pretrained(folder)" in card
+    assert 'SentenceTransformer(folder, backend="onnx")' in card
 
 
 def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -> None:
@@ -243,6 +216,7 @@ def test_the_figures_are_those_that_were_measured(exported: Path, model: Path) -
     assert f"| ONNX int8 | {latency['int8_ms']:.2f} ms |" in card
     assert "onnxruntime.InferenceSession" in card
     assert card == export_card(figures)
+    assert "SentenceTransformer" not in card
 
 
 def test_batches_are_uneven_and_reach_the_longest(model: Path) -> None:
