@@ -259,12 +259,16 @@ class AttemptInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """A group is at ``step`` of ``total_steps``; sent a few times a second at most."""
+    """A group is at ``step`` of ``total_steps``; sent a few times a second at most.
+
+    Before its first step it may have to wait: ``waits`` then says for whom.
+    """
 
     candidate_ids: tuple[str, ...]
     worker: str
     step: int
     total_steps: int
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

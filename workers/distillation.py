@@ -28,7 +28,7 @@ from kdnas.distill.full import FullDistillation, FullProgress
 from kdnas.distill.numerics import choose_device, choose_dtype, num_threads
 from kdnas.distill.parallel import Parallel
 from kdnas.errors import BackendError, KdnasError, NoRoomError, SpecError
-from kdnas.latency.device_lock import training_lock
+from kdnas.latency.device_lock import training_turn
 from kdnas.models.teacher import open_teacher
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.settings import Settings
@@ -72,6 +72,7 @@ def distil_in_parallel(
     on_progress: Callable[[FullProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
     reach: Reach = ANYWHERE,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Run a distillation on ``num_workers`` workers, from its newest checkpoint or the start.
 
@@ -84,6 +85,8 @@ def distil_in_parallel(
         on_progress: is told a few times a second, in the calling thread.
         should_stop: is asked as often; the workers then write a checkpoint and end.
         reach: how the place of the checkpoints is opened.
+        on_wait: is told in a sentence for whom the workers of the first one's node wait, if they
+            do; asked to stop meanwhile, they end without another checkpoint.
 
     Returns:
         Steps made so far.
@@ -105,8 +108,10 @@ def distil_in_parallel(
         deaths, newest = 0, _newest(checkpoints)
         while True:
             try:
-                return _run_group(work, on_progress, should_stop)
+                return _run_group(work, on_progress, should_stop, on_wait)
             except _GroupDiedError as died:
+                if should_stop():
+                    return _newest(checkpoints)
                 before, newest = newest, _newest(checkpoints)
                 deaths = deaths + 1 if newest == before else 1
                 if deaths >= MAX_DEATHS:
@@ -125,8 +130,15 @@ def _newest(checkpoints: Checkpoints) -> int:
     return max(checkpoints.steps(), default=0)
 
 
+class _StoppedWaitingError(Exception):
+    """A worker that waited for the machine was to stop."""
+
+
 def _run_group(
-    work: _Work, on_progress: Callable[[FullProgress], None], should_stop: Callable[[], bool]
+    work: _Work,
+    on_progress: Callable[[FullProgress], None],
+    should_stop: Callable[[], bool],
+    on_wait: Callable[[str], None],
 ) -> int:
     """Run one group of workers to its end, and pass on what it tells in the meantime."""
     line: Any = LINE.remote()
@@ -139,8 +151,11 @@ def _run_group(
             found.append(error)
 
     def pass_on() -> None:
-        for told in _answer(line.take.remote()):
-            on_progress(pickle.loads(told))
+        for told in map(pickle.loads, _answer(line.take.remote())):
+            if isinstance(told, str):
+                on_wait(told)
+            else:
+                on_progress(told)
 
     # Ray Train blocks, and takes over Ctrl-C if it runs in the main thread.
     thread = threading.Thread(target=fit, name="ray-train", daemon=True)
@@ -274,7 +289,7 @@ def _worker(config: dict[str, Any]) -> int:
     with ExitStack() as stack:
         stack.enter_context(num_threads(training.threads or 1))
         end = stack.enter_context(WorkerEnd(config["line"])) if parallel.leads else None
-        turns = stack.enter_context(_Turns(training.checkpoint_every or STEPS_A_TURN))
+        turns = stack.enter_context(_Turns(training.checkpoint_every or STEPS_A_TURN, end))
         if context.get_local_rank() == 0:
             turns.begin()
 
@@ -304,16 +319,28 @@ class _Turns:
 
     Args:
         steps: so often a measurement that waits may have its turn.
+        end: of the line to the driver, which is told for whom this waits; None where there is none.
     """
 
-    def __init__(self, steps: int) -> None:
-        self._every, self._made = steps, 0
+    def __init__(self, steps: int, end: WorkerEnd | None) -> None:
+        self._every, self._made, self._end = steps, 0, end
         self._lock: ExitStack | None = None
 
     def begin(self) -> None:
-        """Take the lock; waits while latency is being measured."""
-        self._lock = ExitStack()
-        self._lock.enter_context(training_lock())
+        """Take the lock; waits while latency is being measured.
+
+        Raises:
+            _StoppedWaitingError: the driver wants an end meanwhile.
+        """
+        self._lock, said = ExitStack(), ""
+        for waits in training_turn(self._lock):
+            if self._end is None:
+                continue
+            if self._end.should_stop():
+                raise _StoppedWaitingError
+            if waits != said:
+                said = waits
+                self._end.tell(waits)
 
     def step(self) -> None:
         """Count a step, and let go of the lock for a moment every so often."""

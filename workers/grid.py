@@ -50,6 +50,7 @@ def try_grid(
     folder: Path,
     on_trial: Callable[[Trial], None],
     should_stop: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Try the points of a grid that are not known yet; the process is connected to Ray.
 
@@ -59,6 +60,7 @@ def try_grid(
         folder: for Ray Tune's files.
         on_trial: is told each trial that ends, in the calling thread; what it raises ends the run.
         should_stop: asked a few times a second; trials that have not ended then are lost.
+        on_wait: is told for whom trials wait, if they do.
 
     Returns:
         Whether all points are known now; False if it was stopped.
@@ -72,4 +74,5 @@ def try_grid(
         folder,
         lambda ended: on_trial(Trial(ended.point, ended.ending, ended.scores)),
         should_stop=should_stop,
+        on_wait=on_wait,
     )

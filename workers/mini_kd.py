@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from kdnas.architecture import Architecture
 from kdnas.corpus.tokenized import TokenizedCorpus
 from kdnas.distill.group import MiniKD
 from kdnas.distill.numerics import choose_device, num_threads
-from kdnas.latency.device_lock import training_lock
+from kdnas.latency.device_lock import training_lock, training_turn
 from kdnas.models.teacher import TeacherHandle, open_teacher
 from kdnas.records import GroupProgress, MiniKDContext, MiniKDRequest, MiniKDResult
 from kdnas.settings import Settings
@@ -54,14 +55,17 @@ class MiniKDWorker:
     def train(self, requests: Sequence[MiniKDRequest]) -> Generator[GroupProgress | MiniKDResult]:
         """Train a group; progress a few times a second, then one result a student.
 
-        Waits while latency is being measured on this machine. Step 0 is told when that is over:
-        making the students' starts takes seconds each.
+        Waits while latency is being measured on this machine, and tells for whom. Step 0 is told
+        when that is over: making the students' starts takes seconds each.
         """
         ids = tuple(request.candidate_id for request in requests)
         shown = -PROGRESS_SECONDS
         steps = self._mini_kd.steps
         total = max(steps if r.last_step is None else min(r.last_step, steps) for r in requests)
-        with training_lock(), num_threads(self._threads):
+        with ExitStack() as machine:
+            for waits in training_turn(machine):
+                yield GroupProgress(ids, self.name, 0, total, waits)
+            machine.enter_context(num_threads(self._threads))
             yield GroupProgress(ids, self.name, 0, total)
             for item in self._mini_kd.train(requests):
                 if isinstance(item, MiniKDResult):

@@ -26,7 +26,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 from kdnas.errors import BackendError, KdnasError, TrainingError
-from kdnas.latency.device_lock import training_lock
+from kdnas.latency.device_lock import measured_by, training_lock
 from workers.cluster import environment, largest_node_cores
 
 SCORE, MARK, POINT, DIVERGED, MORE = "score", "mark", "point", "diverged", "more"
@@ -122,6 +122,7 @@ def run_trials(
     on_trial: Callable[[EndedTrial[Point]], None],
     on_reading: Callable[[Reading[Point]], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Try the points that are not known yet; the process is connected to Ray.
 
@@ -132,6 +133,8 @@ def run_trials(
         on_trial: is told each trial that ends, in the calling thread; what it raises ends the run.
         on_reading: is told each score on the way, likewise.
         should_stop: asked a few times a second; trials that have not ended then are lost.
+        on_wait: is told in a sentence for whom trials on this machine wait, if they do; again when
+            that changes.
 
     Returns:
         Whether all points are known now; False if it was stopped.
@@ -152,6 +155,7 @@ def run_trials(
     # Ray Tune blocks, and takes over Ctrl-C if it runs in the main thread.
     thread = threading.Thread(target=fit, name="ray-tune", daemon=True)
     seen = {trial.point for trial in known}
+    waits: str | None = None
     try:
         thread.start()
         while thread.is_alive():
@@ -159,6 +163,9 @@ def run_trials(
             if should_stop():
                 stop.set()
             _pass_on(watch.told, seen, on_trial, on_reading)
+            before, waits = waits, measured_by()
+            if waits is not None and waits != before:
+                on_wait(waits)
     finally:
         stop.set()
         thread.join(GOODBYE_SECONDS)

@@ -217,6 +217,7 @@ def _run(
             on_progress,
             context.should_stop,
             checkpoints.reach,
+            context.phase,
         )
         return
     pinned = prepared.pinned

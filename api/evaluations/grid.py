@@ -64,6 +64,9 @@ def chosen_trial(
         def tell() -> None:
             on_progress(FinetuneProgress("trials of the grid", len(trials), len(points)))
 
+        def waits(text: str) -> None:
+            on_progress(FinetuneProgress(text, 0, 1, waits=True))
+
         def on_trial(trial: Trial) -> None:
             trials.append(trial)
             keep(trial.to_json())
@@ -86,7 +89,7 @@ def chosen_trial(
                     settings=planned.settings,
                 )
                 folder = grid_folder(settings, name.key)
-                if not try_grid(work, tuple(trials), folder, on_trial, stops):
+                if not try_grid(work, tuple(trials), folder, on_trial, stops, waits):
                     return None
         return best_trial(trials).to_json()
 

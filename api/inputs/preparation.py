@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from kdnas.distill.layer_search import try_teacher_layers
 from kdnas.distill.numerics import choose_dtype, num_threads, own_device
 from kdnas.distill.setup import CalibrationText, Setup
 from kdnas.errors import SpecError, TeacherError
-from kdnas.latency.device_lock import measuring_lock, training_lock
+from kdnas.latency.device_lock import measuring_lock, training_turn
 from kdnas.latency.measure import current_profile
 from kdnas.latency.table import Progress, build_latency_table, family
 from kdnas.models.families import family_of
@@ -46,7 +47,7 @@ from workers.machine import Machine
 Student = TypeVar("Student", bound=StudentSpec)
 OnCorpus = Callable[[CorpusProgress], None]
 OnPreparing = Callable[[str, int, int], None]
-"""Is told what is being prepared, steps made, and of how many."""
+"""Is told what is being prepared, steps made, and of how many; of 0 where it waits for somebody."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,7 @@ def prepare_objective(
     if isinstance(objective, NeedsLMHead):
         if objective.lm_head is None and not has_lm_head(teacher):
             assert objective.fit_lm_head is not None  # check_objective
-            with training_lock():
+            with _machine(on_preparing):
                 fitted = fit_lm_head(
                     teacher,
                     corpus,
@@ -335,7 +336,7 @@ def prepare_objective(
         if objective.lm_head is not None:
             teacher = with_fitted_head(teacher, objective.lm_head, store)
     if isinstance(objective, LearnsOneLayer) and objective.needs_layer_search:
-        with training_lock(), num_threads(threads):
+        with _machine(on_preparing), num_threads(threads):
             trials = try_teacher_layers(
                 Setup(teacher, CalibrationText(corpus, store), own, dtype, student, origin),
                 corpus,
@@ -459,3 +460,12 @@ def _joined(known: LatencyTable, new: LatencyTable) -> LatencyTable:
         for name, e in new.entries.items()
     }
     return replace(new, teacher_ms=known.teacher_ms, entries={**scaled, **known.entries})
+
+
+@contextmanager
+def _machine(on_preparing: OnPreparing) -> Iterator[None]:
+    """Hold the machine for training; whom it waits for is told, which may break the wait off."""
+    with ExitStack() as machine:
+        for waits in training_turn(machine):
+            on_preparing(waits, 0, 0)
+        yield

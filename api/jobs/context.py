@@ -90,8 +90,17 @@ class JobContext:
             self.phase(f"tokenising the corpus: {progress.num_samples} sequences", share)
 
     def objective(self, what: str, done: int, total: int) -> None:
-        """Say how far the fitting of a head or the trial of layers is."""
-        self.phase(f"{what}: step {done} of {total}", done / total if total else None)
+        """Say how far the fitting of a head or the trial of layers is, or what it waits for.
+
+        Raises:
+            StoppedError: it was to stop.
+            ConflictError: see :meth:`should_stop`.
+        """
+        self.check()
+        if total:
+            self.phase(f"{what}: step {done} of {total}", done / total)
+        else:
+            self.phase(what)
 
     def latency(self, share: float, text: str) -> None:
         """Say how far the latency table is."""

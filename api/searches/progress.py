@@ -42,6 +42,9 @@ class SearchProgress:
         elif isinstance(event, GroupProgress):
             at_work = [one for one in event.candidate_ids if one in self._shares]
             self._shares |= dict.fromkeys(at_work, event.step / event.total_steps)
+            if event.waits:
+                self._tell(event.waits)
+                return
             students = f"{len(at_work)} student{'' if len(at_work) == 1 else 's'}"
             self._tell(
                 f"training in episode {self._episode} of {self._episodes}: {students} at step "

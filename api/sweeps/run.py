@@ -321,7 +321,9 @@ class _Progress:
                 self._context.progress(self._done, self._total)
         elif isinstance(event, GroupProgress):
             students = len(event.candidate_ids)
-            self._tell(f"{students} students at step {event.step} of {event.total_steps}")
+            self._tell(
+                event.waits or f"{students} students at step {event.step} of {event.total_steps}"
+            )
         elif isinstance(event, AttemptInterrupted):
             students = len(event.candidate_ids)
             self._tell("", f"{students} students are tried again: {event.reason}")

@@ -30,14 +30,14 @@ class GridProgress:
         done: trials that have ended.
         total: that there are.
         last: the trial that has just ended, if one has.
-        waits: whether another process works on it, and this one waits.
+        waits: for whom this one waits, in words; empty if it does not.
     """
 
     method: str
     done: int
     total: int
     last: TaskTrial | None = None
-    waits: bool = False
+    waits: str = ""
 
 
 def chosen_hyper(
@@ -77,6 +77,9 @@ def chosen_hyper(
     def choose(known: Sequence[Any], keep: Keep, stops: ShouldStop) -> dict[str, Any] | None:
         trials = [TaskTrial.from_json(values) for values in known]
 
+        def waits(text: str) -> None:
+            on_progress(GridProgress(method, len(trials), grid["points"], waits=text))
+
         def on_trial(trial: TaskTrial) -> None:
             trials.append(trial)
             keep(trial.to_json())
@@ -96,6 +99,7 @@ def chosen_hyper(
                 scratch=folder / "ray",
                 address=settings.ray_address,
                 store_url=settings.store_url,
+                on_wait=waits,
             )
             if not tried:
                 return None
@@ -106,7 +110,9 @@ def chosen_hyper(
         GridName(grid["key"], f"{spec.student} by {method}", ready.facts.task),
         LeaseOwner.of_this_process("service" if context.claimed else "cli"),
         choose,
-        lambda: on_progress(GridProgress(method, 0, grid["points"], waits=True)),
+        lambda: on_progress(
+            GridProgress(method, 0, grid["points"], waits="another process works on it")
+        ),
         context.should_stop,
     )
     if chosen is None:

@@ -329,8 +329,7 @@ class _Progress:
         self._watchers.trials(progress)
         what = f"trials of the grid of {progress.method}"
         of = f"{progress.done} of {progress.total}"
-        text = f"{what}: another process works on it" if progress.waits else f"{what}: {of}"
-        self._context.working(text, self._done, self._total)
+        self._context.working(f"{what}: {progress.waits or of}", self._done, self._total)
         if progress.last is not None:
             trial, counts = progress.last, {"done": progress.done, "total": progress.total}
             told = {**asdict(trial.point), "held_out": trial.held_out, "ending": trial.ending}

@@ -21,7 +21,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -33,6 +33,10 @@ TRAINING, MEASURING = "training", "measuring"
 NOTES = "holders"
 """Folder of the notes, beside the locks."""
 MOST_SHOWN = 3
+
+
+class StillTakenError(LatencyError):
+    """The machine is still taken after as long as one wanted to wait."""
 
 
 def lock_folder() -> Path:
@@ -60,6 +64,38 @@ def training_lock(
     waiting = _Waiting("a latency measurement", (MEASURING,), wait_seconds, on_wait, check)
     with _locked("machine", fcntl.LOCK_SH, waiting, gate=fcntl.LOCK_SH), _noted(TRAINING):
         yield
+
+
+def training_turn(machine: ExitStack, patience: float = 1.0) -> Iterator[str]:
+    """Take the machine for training, and come up for air while it is taken.
+
+    Args:
+        machine: holds the lock when this has ended, for as long as it is open.
+        patience: seconds between two looks of the caller.
+
+    Yields:
+        For whom this waits, in a sentence, every so often.
+
+    Raises:
+        LatencyError: the lock file cannot be opened.
+    """
+    told: list[str] = []
+    while True:
+        try:
+            machine.enter_context(training_lock(patience, told.append))
+        except StillTakenError as error:
+            yield told[-1] if told else str(error)
+        else:
+            return
+
+
+def measured_by() -> str | None:
+    """Say who measures on this machine, or waits to, so that trainings wait; None if nobody does.
+
+    It is known by notes: where these cannot be written nobody is seen.
+    """
+    waiting = _Waiting("a latency measurement", (MEASURING,), None, None)
+    return waiting.text if waiting.notes() else None
 
 
 @contextmanager
@@ -107,20 +143,27 @@ class _Waiting:
     def pause(self) -> None:
         self._check()
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise LatencyError(
+            raise StillTakenError(
                 f"this machine is still taken by {self._what} after {self._seconds:g} s"
                 f"{self._who()}; wait for it to end, or pause the search that runs here"
             )
-        if self._on_wait is not None:
-            text = f"waiting for {self._what} on this machine to end{self._who()}"
-            if text != self._said:
-                self._said = text
-                self._on_wait(text)
+        if self._on_wait is not None and self.text != self._said:
+            self._said = self.text
+            self._on_wait(self._said)
         time.sleep(POLL_SECONDS)
+
+    @property
+    def text(self) -> str:
+        """What is waited for, in a sentence."""
+        return f"waiting for {self._what} on this machine to end{self._who()}"
+
+    def notes(self) -> list[str]:
+        """Who has noted what is waited for."""
+        return _notes(self._kinds, self._own)
 
     def _who(self) -> str:
         """Whose notes there are of what is waited for."""
-        notes = _notes(self._kinds, self._own)
+        notes = self.notes()
         shown = "; ".join(notes[:MOST_SHOWN])
         more = f"; {len(notes) - MOST_SHOWN} more" if len(notes) > MOST_SHOWN else ""
         return f": {shown}{more}" if notes else ""

@@ -85,6 +85,7 @@ def try_task_grid(
     scratch: Path,
     address: str | None,
     store_url: str,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Try the points of a method's grid that are not known yet.
 
@@ -103,6 +104,7 @@ def try_task_grid(
         scratch: folder for Ray Tune's files.
         address: of a running cluster; None starts one on this machine.
         store_url: of the store.
+        on_wait: is told for whom trials wait, if they do.
 
     Returns:
         Whether all points are known now; False if it was stopped.
@@ -137,7 +139,7 @@ def try_task_grid(
             store_url=store_url,
         )
         again = [EndedTrial(one.point, one.ending, ()) for one in known]
-        return run_trials(work, again, scratch, ended, should_stop=should_stop)
+        return run_trials(work, again, scratch, ended, should_stop=should_stop, on_wait=on_wait)
 
 
 def _task_trial(ended: EndedTrial[TaskPoint]) -> TaskTrial:

@@ -77,9 +77,15 @@ def corpus_bar() -> Iterator[Callable[[CorpusProgress], None]]:
 def preparing_bar() -> Iterator[Callable[[str, int, int], None]]:
     """A bar that appears when there is something to prepare: heads to fit, layers to try."""
     shown: dict[str, Bar] = {}
+    waits: set[str] = set()
     with ExitStack() as bars:
 
         def tell(what: str, done: int, total: int) -> None:
+            if not total:  # it waits for somebody
+                if what not in waits:
+                    waits.add(what)
+                    say(what)
+                return
             if what not in shown:
                 say(f"{what}: {total} steps")
                 shown[what] = bars.enter_context(bar(what, total, unit="steps"))

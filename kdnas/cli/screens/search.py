@@ -43,6 +43,7 @@ class SearchScreen(WorkScreen):
         super().__init__()
         self._goal = goal
         self._groups: dict[tuple[str, ...], float] = {}
+        self._waits = ""
         self._num_episodes = 0
         self._candidates = 0
 
@@ -68,7 +69,12 @@ class SearchScreen(WorkScreen):
                     self._bar = Bar("  training", 1.0)
             case AttemptInterrupted():
                 say(f"  {len(event.candidate_ids)} interrupted: {event.reason}; tried again")
+            case GroupProgress(waits=waits) if waits:
+                if waits != self._waits:
+                    say(f"  {waits}")
+                self._waits = waits
             case GroupProgress(step=step, total_steps=total):
+                self._waits = ""
                 self._groups[event.candidate_ids] = step / total
                 if self._bar is not None:
                     share = sum(self._groups.values()) / len(self._groups)

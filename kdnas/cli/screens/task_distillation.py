@@ -58,7 +58,7 @@ class TaskScreen(WorkScreen):
         if self._bar is None or label != self._phase:
             self._close_bar()
             self._phase, self._bar = label, Bar(label, progress.total)
-        text = "another process works on it" if progress.waits else ""
+        text = progress.waits
         if progress.last is not None:
             text = f"{progress.last.point}: {_held_out(progress.last.held_out)}"
         self._bar.at(progress.done, progress.total, text)

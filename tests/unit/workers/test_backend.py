@@ -65,6 +65,20 @@ class TestLocalBackend(RungContract):
         with measuring_lock(wait_seconds=0):
             assert list(events) == []
 
+    def test_it_says_for_whom_it_waits_and_may_be_closed_meanwhile(self) -> None:
+        backend = self.make()
+        with measuring_lock(wait_seconds=0):
+            events = backend.run(self.requests())
+            assert isinstance(next(events), AttemptStarted)
+            told = [next(events), next(events)]
+            backend.close()
+        for event in told:
+            assert isinstance(event, GroupProgress)
+            assert event.step == 0
+            assert event.waits.startswith("waiting for a latency measurement on this machine to")
+        with measuring_lock(wait_seconds=0):
+            assert list(events) == []
+
     def test_the_number_of_threads_is_put_back(self) -> None:
         before = torch.get_num_threads()
         torch.set_num_threads(2)

@@ -18,6 +18,7 @@ from workers.distillation import (
     _GroupDiedError,
     _meaning,
     _resources,
+    _StoppedWaitingError,
     _Turns,
     distil_in_parallel,
 )
@@ -43,7 +44,7 @@ def test_a_measurement_has_its_turn_every_so_many_steps() -> None:
         with measuring_lock():
             measured.set()
 
-    with _Turns(steps=3) as turns:
+    with _Turns(steps=3, end=None) as turns:
         turns.begin()
         with pytest.raises(LatencyError), measuring_lock(wait_seconds=0):
             pass
@@ -61,8 +62,32 @@ def test_a_measurement_has_its_turn_every_so_many_steps() -> None:
         pass
 
 
+class End:
+    """The worker's end of a line whose driver wants an end after two looks."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.looks = 0
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    def should_stop(self) -> bool:
+        self.looks += 1
+        return self.looks > 2
+
+
+def test_a_wait_for_a_measurement_is_told_and_ends_at_once() -> None:
+    end: Any = End()
+    stopped = pytest.raises(_StoppedWaitingError)
+    with measuring_lock(wait_seconds=0), _Turns(3, end) as turns, stopped:
+        turns.begin()
+    assert (end.looks, len(end.told)) == (3, 1)
+    assert end.told[0].startswith("waiting for a latency measurement on this machine to end: ")
+
+
 def test_workers_that_do_not_speak_for_their_node_hold_nothing() -> None:
-    with _Turns(steps=1) as turns:
+    with _Turns(steps=1, end=None) as turns:
         turns.step()
         with measuring_lock(wait_seconds=0):
             pass

@@ -68,6 +68,12 @@ def test_steps_inside_a_group_are_told(job: Job, progress: SearchProgress) -> No
     ]
 
 
+def test_a_wait_for_the_machine_is_told(job: Job, progress: SearchProgress) -> None:
+    progress(AttemptStarted(GROUP, "worker-1"))
+    progress(GroupProgress(GROUP, "worker-1", 0, 60, "waiting for a measurement: kdnas latency"))
+    assert job.told[-1] == ("waiting for a measurement: kdnas latency", 400, 800)
+
+
 def test_groups_beside_each_other_add_up(job: Job, progress: SearchProgress) -> None:
     progress(AttemptStarted(GROUP, "worker-1"))
     progress(GroupProgress(GROUP, "worker-1", 30, 60))

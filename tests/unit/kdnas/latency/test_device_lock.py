@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +13,12 @@ import pytest
 
 from kdnas.errors import LatencyError
 from kdnas.latency import device_lock
-from kdnas.latency.device_lock import measuring_lock, training_lock
+from kdnas.latency.device_lock import (
+    measured_by,
+    measuring_lock,
+    training_lock,
+    training_turn,
+)
 
 HOLD = """
 import sys
@@ -168,4 +173,22 @@ def test_a_wait_ends_as_soon_as_it_is_asked_to() -> None:
         raise EnoughError
 
     with process("measuring_lock"), pytest.raises(EnoughError), training_lock(check=check):
+        pass
+
+
+def test_who_waits_may_come_up_for_air() -> None:
+    said: list[str] = []
+    with process("measuring_lock") as child, ExitStack() as machine:
+        for text in training_turn(machine, patience=0.2):
+            said.append(text)
+            assert measured_by() == text
+            if len(said) == 2:
+                child.kill()
+                child.wait()
+        assert len(said) == 2
+        assert "measurement on this machine to end: kdnas latency (process" in said[0]
+        with pytest.raises(LatencyError), measuring_lock(wait_seconds=0):
+            pass
+        assert measured_by() is None
+    with measuring_lock(wait_seconds=0):
         pass

@@ -20,7 +20,7 @@ from kdnas.cli.screens.search import (
     show_result,
 )
 from kdnas.cli.tables.candidates import write_table
-from kdnas.records import Candidate, Episode, Losses, Reading, SearchRecord
+from kdnas.records import Candidate, Episode, GroupProgress, Losses, Reading, SearchRecord
 from kdnas.search.progress import EpisodeDone
 from kdnas.search.summary import summarise
 
@@ -70,6 +70,13 @@ def test_it_says_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
         "latency",
         "no table for this device yet; waiting for trainings on this machine to end\n",
     ]
+
+
+def test_a_group_that_waits_says_for_whom_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with SearchScreen() as screen:
+        for waits in ("waiting for a", "waiting for a", "waiting for b", ""):
+            screen.watchers.progress(GroupProgress(("a",), "local", 0, 60, waits))
+    assert capsys.readouterr().err == "  waiting for a\n  waiting for b\n"
 
 
 def test_measuring_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
