@@ -7,7 +7,6 @@ row, its progress. What is told to the caller is told in his own thread.
 from __future__ import annotations
 
 import queue
-import re
 import shutil
 import threading
 import time
@@ -23,6 +22,7 @@ from api.evaluations.prepare import PlannedTask, PreparedEvaluation
 from api.evaluations.run import Evaluator, FinishedPair, OnProgress, Ready
 from api.jobs.files import (
     evaluation_checkpoints,
+    folder_name,
     remove_abandoned_files,
     remove_evaluation_checkpoints,
 )
@@ -321,11 +321,6 @@ def save_models(
 
 def _kept(pair: FinishedPair, settings: Settings) -> Path:
     return evaluation_checkpoints(settings, pair.record.id).with_name(KEPT_MODEL)
-
-
-def folder_name(task: str) -> str:
-    """Name a task's folder: ``SQuAD 2.0`` is ``SQuAD-2.0``."""
-    return re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"
 
 
 def _trained(

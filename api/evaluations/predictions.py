@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from api.evaluations.command import folder_name
 from api.inputs.results import prediction_files
+from api.jobs.files import folder_name
 from kdnas.artefact import write_atomically
 from kdnas.db.engine import Database
 from kdnas.db.records import EvaluationRecord

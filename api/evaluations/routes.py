@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 
 from api.evaluations.kind import KIND
 from api.evaluations.schemas import (
+    ClassesQuery,
+    ClassTables,
     EvaluatedModels,
     EvaluationsMade,
+    PredictionsQuery,
     ReportQuery,
     ReportShape,
     Suites,
 )
-from api.evaluations.stored_report import stored_report
+from api.evaluations.stored_report import stored_predictions, stored_report
 from api.http.dependencies import DatabaseDep, SettingsDep
 from api.http.idempotency import Answer, OnceDep
 from api.http.rendering import rendered
 from api.inputs.data_roots import check_folder, check_model
 from api.inputs.pairs import evaluation_pairs
 from api.inputs.students import distillation_with_student, names_distillation
+from api.jobs.files import folder_name
 from api.jobs.reading import read_jobs
 from kdnas.db.engine import Database, Session
 from kdnas.db.lists import evaluation_pages
 from kdnas.db.repository import evaluations
+from kdnas.errors import NotFoundError
 from kdnas.evaluation.data.choosing import tasks_with_data
+from kdnas.evaluation.reports.classes import class_tables
 from kdnas.evaluation.reports.formats import as_csv, as_latex, as_markdown
 from kdnas.evaluation.reports.report import Report, report_json
 from kdnas.evaluation.tasks.registry import SUITES
@@ -42,6 +50,8 @@ TEXTS: dict[str, tuple[str, Callable[[Report], str]]] = {
     "csv": ("text/csv", as_csv),
     "tex": ("application/x-tex", as_latex),
 }
+
+NDJSON = "application/x-ndjson"
 
 router = APIRouter(tags=["evaluations"])
 
@@ -101,6 +111,43 @@ def read_evaluation_report(
         return rendered(report_json(report))
     media_type, write = TEXTS[query.format]
     return Response(write(report), media_type=media_type)
+
+
+@router.get("/evaluations/classes", response_model=ClassTables)
+def read_classes(
+    query: Annotated[ClassesQuery, Query()], database: DatabaseDep, settings: SettingsDep
+) -> Response:
+    """Say of each class how well a model finds it, and what it takes it for."""
+    with database.read() as session:
+        found = stored_predictions(session, settings, query.model, query.suite)
+    items: list[dict[str, Any]] = []
+    for task, keys in groupby(sorted(found), key=itemgetter(0)):
+        seeds = [seed for _, seed in keys]
+        tables = class_tables([found[task, seed].path for seed in seeds])
+        items += ({"task": task, "seeds": seeds, **table.to_json()} for table in tables)
+    return rendered({"items": items})
+
+
+@router.get(
+    "/evaluations/predictions",
+    response_class=FileResponse,
+    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+def read_predictions(
+    query: Annotated[PredictionsQuery, Query()], database: DatabaseDep, settings: SettingsDep
+) -> FileResponse:
+    """Fetch what a model said about each example of a task, a line each."""
+    with database.read() as session:
+        found = stored_predictions(session, settings, query.model, query.suite)
+    kept = found.get((query.task, query.seed))
+    if kept is None:
+        there = ", ".join(f"{task} seed {seed}" for task, seed in sorted(found)) or "none"
+        raise NotFoundError(
+            f"what {query.model!r} said on {query.task!r} with seed {query.seed} is not on this "
+            f"machine; there is {there}"
+        )
+    name = f"{folder_name(query.task)}-seed{query.seed}.jsonl"
+    return FileResponse(kept.path, media_type=NDJSON, filename=name)
 
 
 def _checked(

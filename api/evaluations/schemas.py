@@ -46,6 +46,24 @@ class ReportQuery(BaseModel):
     format: ReportFormat = "json"
 
 
+class ClassesQuery(BaseModel):
+    """Whose classes are wanted, over which suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: ModelName = Field(
+        min_length=1, description="As rows name it, or `distillation:` and an id or a name."
+    )
+    suite: Text = Field(min_length=1)
+
+
+class PredictionsQuery(ClassesQuery):
+    """Which predictions are wanted."""
+
+    task: Text = Field(min_length=1)
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+
+
 class EvaluationShape(JobShape):
     """A model on a task with a seed; what its result says is null before there is one."""
 
@@ -179,3 +197,38 @@ class ReportShape(Shape):
     details: list[ReportDetail]
     against: list[AgainstShape]
     notes: list[str]
+
+
+class ClassShape(Shape):
+    """How well one class, or spans of one type, are found; fractions."""
+
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    support: int = Field(description="Examples, or spans, that are of it, over all seeds.")
+
+
+class ConfusionShape(Shape):
+    """How often each class, a row, was taken for each, a column."""
+
+    labels: list[str]
+    counts: list[list[int]]
+
+
+class ClassTableShape(Shape):
+    """What a model made of the classes of a task's evaluation set, all seeds together."""
+
+    task: str
+    set: str
+    seeds: list[int]
+    classes: list[ClassShape]
+    confusion: ConfusionShape | None = Field(
+        description="Null where a text has several classes, and of spans and tags."
+    )
+
+
+class ClassTables(Shape):
+    """Tasks with classes of which predictions lie on the machine of the service."""
+
+    items: list[ClassTableShape]

@@ -17,7 +17,7 @@ from kdnas.db.records import EvaluationRecord
 from kdnas.db.repository import distillations, evaluations
 from kdnas.errors import NotFoundError
 from kdnas.evaluation.reports.report import Measured, Report, make_report
-from kdnas.evaluation.scoring.paired import compare
+from kdnas.evaluation.scoring.paired import Kept, compare
 from kdnas.evaluation.scoring.significance import Comparison
 from kdnas.settings import Settings
 
@@ -57,7 +57,7 @@ def stored_report(
         NotFoundError: no such distillation, or nothing is stored of the model.
     """
     models = [_stored_model(session, text, suite) for text in (model, *against)]
-    ways = {record.task: _way(record) for record in reversed(models[0].records)}
+    ways = _ways(models[0].records)
     kept = [(one.name, _kept(one.records, ways)) for one in models]
     if not kept[0][1]:
         raise NotFoundError(
@@ -78,6 +78,38 @@ def stored_report(
         if not records
     ]
     return replace(report, notes=(*report.notes, *lacking))
+
+
+def stored_predictions(
+    session: Session, settings: Settings, model: str, suite: str
+) -> dict[tuple[str, int], Kept]:
+    """Find what was said where a model's report over a suite has its scores from.
+
+    Args:
+        session: of any transaction.
+        settings: of this process; what lies on another machine is left out.
+        model: as rows name it, or ``distillation:`` and an id or a name.
+        suite: name of the suite.
+
+    Returns:
+        Task and seed → predictions.
+
+    Raises:
+        NotFoundError: no such distillation, or nothing is stored of the model.
+    """
+    records = _counted(session, model, suite)
+    return prediction_files(session, records, settings)
+
+
+def _counted(session: Session, model: str, suite: str) -> list[EvaluationRecord]:
+    """Take those results of a model that its report has."""
+    found = _stored_model(session, model, suite).records
+    records = _kept(found, _ways(found))
+    if not records:
+        raise NotFoundError(
+            f"nothing is stored of model {model!r} over suite {suite!r}; evaluate it first"
+        )
+    return records
 
 
 def compared(
@@ -124,6 +156,11 @@ def _kept(records: Sequence[EvaluationRecord], ways: Mapping[str, Way]) -> list[
         if record.decides["model"].get("fingerprint") == versions[record.task]
     }
     return [kept[key] for key in sorted(kept)]
+
+
+def _ways(records: Sequence[EvaluationRecord]) -> dict[str, Way]:
+    """Take the way of each task's newest result."""
+    return {record.task: _way(record) for record in reversed(records)}
 
 
 def _way(record: EvaluationRecord) -> Way:

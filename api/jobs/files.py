@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -127,3 +128,8 @@ def remove_abandoned_files(settings: Settings) -> list[Path]:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder)
     return removed
+
+
+def folder_name(task: str) -> str:
+    """Name a task's folder: ``SQuAD 2.0`` is ``SQuAD-2.0``."""
+    return re.sub(r"[^\w.-]+", "-", task).strip("-.") or "task"

@@ -140,3 +140,38 @@ def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> Non
         evaluations.create_evaluations(session, [NewEvaluation("glue", "RTE", 0, {})], model="x/y")
     expect(page.locator("#model option")).to_have_count(2)
     expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("minilm")
+
+
+def test_classes_are_read_when_somebody_opens_them(
+    page: Page, service: Service, ids: DemoIds
+) -> None:
+    folder = service.home / "evaluations" / ids.evaluation
+    folder.mkdir(parents=True)
+    pairs = [("positive", "positive")] * 5 + [("positive", "negative")] * 2
+    pairs += [("negative", "negative")] * 3
+    lines = [
+        {"set": "dev", "id": str(n), "text": "a film", "score": float(said == right)}
+        | {"prediction": said, "gold": right}
+        for n, (said, right) in enumerate(pairs)
+    ]
+    file = folder / "predictions.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    try:
+        page.goto(f"{service.url}/evaluations")
+        summary = page.get_by_text("Class by class")
+        expect(page.locator("table.classes")).to_have_count(0)
+        summary.click()
+        expect(page.get_by_role("heading", name="SST-2, dev")).to_be_visible()
+        rows = page.locator("table.classes tbody tr")
+        expect(rows.first).to_have_text("negative100.060.075.05")
+        expect(rows.nth(1)).to_have_text("positive71.4100.083.35")
+        expect(page.locator("table.confusion tbody tr").first).to_have_text("negative32")
+        with page.expect_download() as fetched:
+            page.get_by_role("link", name="seed 0", exact=True).click()
+        assert fetched.value.suggested_filename == "SST-2-seed0.jsonl"
+    finally:
+        file.unlink()
+    page.get_by_label("Model and suite").select_option(index=1)
+    expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("bert-base")
+    page.get_by_text("Class by class").click()
+    expect(page.get_by_text("lies on another machine")).to_be_visible()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,14 @@ class ClassTable:
     part: str
     classes: tuple[ClassScores, ...]
     confusion: Confusion | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values, shares as fractions."""
+        return {
+            "set": self.part,
+            "classes": [{**asdict(one), "f1": one.f1} for one in self.classes],
+            "confusion": self.confusion and asdict(self.confusion),
+        }
 
 
 def class_tables(files: Sequence[Path]) -> tuple[ClassTable, ...]:

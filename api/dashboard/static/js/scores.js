@@ -1,8 +1,8 @@
 // The table of scores of a report: measured models and their shares first, then published ones,
 // marked as such.
 
-import { get } from "./api.js";
-import { el, problem, show } from "./dom.js";
+import { address, get } from "./api.js";
+import { el, nothing, problem, show } from "./dom.js";
 import { fixed, percent, plural, signed, whole } from "./format.js";
 import { downloads } from "./parts.js";
 import { plainTable } from "./table.js";
@@ -20,7 +20,7 @@ export async function showScores(place, { model, suite, against = [] }, heading 
   try {
     const report = await get("/evaluations/report", query);
     if (asked.get(place) !== query) return; // a later question is under way
-    show(place, heading && el("h3", {}, heading), scoreTable(report), figuresTable(report), ...below(report, query));
+    show(place, heading && el("h3", {}, heading), scoreTable(report), figuresTable(report), classes(query), ...below(report, query));
   } catch (error) {
     if (asked.get(place) !== query) return;
     show(place, problem(error, () => showScores(place, { model, suite, against }, heading)));
@@ -97,11 +97,67 @@ const isOurSplit = ({ notes }, column) =>
 
 // What the models are compared by: the task's metric, or what each example scores.
 const METRICS = { f1: "F1", matthews: "Matthews", pearson: "Pearson", spearman: "Spearman" };
-export const measured = ({ metric }) => (metric === null ? "an example" : (METRICS[metric] ?? metric));
+export const measured = ({ metric }) => (metric === null ? "an example" : (METRICS[metric] ?? metric.replace("_at_", "@")));
 
 function difference(task, other, { metric, difference, low, high, p_value, examples }) {
   const [mean, from, to] = [difference, low, high].map(signed);
   return `${task}, ${measured({ metric })}: ${mean} points against ${other}, 95 % interval ${from} to ${to}, p = ${p_value.toPrecision(2)} (paired bootstrap, ${whole(examples)} examples)`;
+}
+
+/** Precision and recall of each class, and what is taken for what; read when somebody opens it. */
+function classes({ model, suite }) {
+  const place = el("div", {}, el("div", { class: "skeleton" }));
+  let read = false;
+  const load = async () => {
+    read = true;
+    try {
+      const { items } = await get("/evaluations/classes", { model, suite });
+      const none = "No task here has classes, or what was said of each example lies on another machine.";
+      show(place, items.length ? items.flatMap((item) => classTables(item, { model, suite })) : nothing(none));
+    } catch (error) {
+      show(place, problem(error, load));
+    }
+  };
+  const ontoggle = (event) => event.target.open && !read && load();
+  return el("details", { "data-name": `classes ${model} ${suite}`, ontoggle }, el("summary", {}, "Class by class"), place);
+}
+
+function classTables({ task, set, seeds, classes: rows, confusion }, query) {
+  const share = (label, key) => ({ label, num: true, cell: (row) => fixed(100 * row[key], 1) });
+  const what = `${task}, ${set}`;
+  const scores = plainTable(
+    [
+      { label: "Class", head: true, wrap: true, cell: ({ label }) => label },
+      share("Precision", "precision"),
+      share("Recall", "recall"),
+      share("F1", "f1"),
+      { label: "Support", num: true, cell: ({ support }) => whole(support) },
+    ],
+    rows,
+    `Classes of ${what}, in per cent, ${plural(seeds.length, "seed")} together`,
+    { name: "classes" },
+  );
+  const said = seeds.flatMap((seed, i) => [
+    i ? " · " : "",
+    el("a", { href: address("/evaluations/predictions", { ...query, task, seed }), download: true }, `seed ${seed}`),
+  ]);
+  return [
+    el("h4", {}, what),
+    scores,
+    confusion && confusionTable(what, confusion),
+    el("p", { class: "notes" }, "What was said of each example: ", ...said),
+  ];
+}
+
+function confusionTable(what, { labels, counts }) {
+  const rows = labels.map((label, place) => ({ label, counts: counts[place] }));
+  const columns = labels.map((label, place) => ({ label, num: true, cell: ({ counts: row }) => whole(row[place]) }));
+  return plainTable(
+    [{ label: "Right ↓ said →", head: true, wrap: true, cell: ({ label }) => label }, ...columns],
+    rows,
+    `How often each class of ${what}, a row, was taken for each, a column`,
+    { name: "confusion" },
+  );
 }
 
 function below(report, query) {

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.evaluations.schemas import (
+    ClassTables,
     EvaluatedModels,
     EvaluationDetail,
     EvaluationShape,
@@ -361,3 +362,54 @@ def test_a_report_of_nothing_is_not_there(client: TestClient, database: Database
     assert [row["model"] for row in report["rows"] if row["origin"] == "measured"] == ["student"]
     assert report["notes"] == ["teacher: nothing is stored with these data and settings"]
     assert client.get(f"{EVALUATIONS}/report?model=student").status_code == 422
+
+
+def keep(settings: Settings, evaluation_id: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write what an evaluation said, and what was right."""
+    folder = evaluation_folder(settings, evaluation_id)
+    folder.mkdir(parents=True)
+    lines = [
+        {"set": "dev", "id": str(n), "text": "t", "prediction": said, "gold": right}
+        | {"score": float(said == right)}
+        for n, (said, right) in enumerate(pairs)
+    ]
+    (folder / PREDICTIONS_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_classes_of_all_seeds_are_told_together(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    older = store(database, "student", [0.0], data="other")  # the newest way counts
+    one, two = store(database, "student", [0.5, 1.0])
+    store(database, "student", [0.5, 1.0], task="RTE")  # whose predictions are elsewhere
+    for evaluation_id, said in ((one, "yn"), (two, "nn"), (*older, "yy")):
+        keep(settings, evaluation_id, [("no", "no"), ("yes" if said[0] == "y" else "no", "yes")])
+    query = {"model": "student", "suite": "glue"}
+    answer = client.get(f"{EVALUATIONS}/classes", params=query).json()
+    assert_shape(ClassTables, answer)
+    (table,) = answer["items"]
+    assert (table["task"], table["set"], table["seeds"]) == ("SST-2", "dev", [0, 1])
+    assert table["confusion"] == {"labels": ["no", "yes"], "counts": [[2, 0], [1, 1]]}
+    no, yes = table["classes"]
+    assert no == pytest.approx(
+        {"label": "no", "precision": 2 / 3, "recall": 1.0, "f1": 0.8, "support": 2}
+    )
+    assert (yes["precision"], yes["recall"], yes["support"]) == (1.0, 0.5, 2)
+    for wrong, status in (({"model": "nobody", "suite": "glue"}, 404), ({"model": "x"}, 422)):
+        assert client.get(f"{EVALUATIONS}/classes", params=wrong).status_code == status
+
+
+def test_what_was_said_is_fetched_as_it_lies_there(
+    client: TestClient, database: Database, settings: Settings
+) -> None:
+    (one,) = store(database, "student", [0.5])
+    keep(settings, one, [("no", "no"), ("no", "yes")])
+    query = {"model": "student", "suite": "glue", "task": "SST-2"}
+    answer = client.get(f"{EVALUATIONS}/predictions", params=query)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert "SST-2-seed0.jsonl" in answer.headers["content-disposition"]
+    assert [json.loads(line)["gold"] for line in answer.text.splitlines()] == ["no", "yes"]
+    missing = client.get(f"{EVALUATIONS}/predictions", params=query | {"seed": 3})
+    assert missing.status_code == 404
+    assert "with seed 3 is not on this machine; there is SST-2 seed 0" in missing.text
