@@ -198,9 +198,10 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
             "name another column with --label"
         )
     elif len(labels) > max(MOST_CLASSES, len(train) // 2):
+        numbers = "" if task.kind == "multilabel" else "for numbers give --kind regression, or "
         raise TaskDataError(
-            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; for "
-            "numbers give --kind regression, or name another column with --label"
+            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; "
+            f"{numbers}name another column with --label"
         )
 
 

@@ -108,3 +108,12 @@ def test_one_class_only_and_lists_where_one_label_belongs_are_refused(tmp_path: 
 def test_metrics_of_one_class_each_are_not_those_of_several() -> None:
     with pytest.raises(SpecError, match="metric of a multilabel 'accuracy'"):
         own_task("mine", "multilabel", metrics=("accuracy",))
+
+
+def test_too_many_labels_are_no_numbers(tmp_path: Path) -> None:
+    rows = "".join(f"text {n},label {n}|other {n}\n" for n in range(30))
+    with pytest.raises(TaskDataError) as caught:
+        read(tmp_path, "{}.csv", f"text,label\n{rows}")
+    assert str(caught.value).endswith(
+        "has 60 classes for 30 examples to learn from; name another column with --label"
+    )

@@ -25,6 +25,15 @@ from kdnas.models.teacher import prepare_teacher
 from kdnas.testing.tiny_teacher import make_tiny_teacher
 
 WORDS = ("river", "stone", "cloud", "tree", "bird")
+THEIRS = {
+    "ndcg_at_3": "ndcg@3",
+    "ndcg_at_10": "ndcg@10",
+    "mrr_at_10": "mrr@10",
+    "map_at_100": "map@100",
+    "precision_at_3": "precision@3",
+    "recall_at_20": "recall@20",
+}
+"""Our names of metrics → those of sentence-transformers."""
 PROMPTS = {"query": "river ", "document": "stone ", "other": "x"}
 
 
@@ -38,10 +47,15 @@ def with_prompts(model: Path, to: Path, prompts: Any, **pooling: Any) -> Path:
     folder = Path(shutil.copytree(model, to))
     modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
     (folder / "modules.json").write_text(
-        json.dumps([{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in modules])
+        json.dumps(
+            [
+                {"idx": n, "name": str(n), "type": f"sentence_transformers.models.{t}", "path": p}
+                for n, (t, p) in enumerate(modules)
+            ]
+        )
     )
     (folder / "1_Pooling").mkdir()
-    config = {"pooling_mode": "mean", **pooling}
+    config = {"word_embedding_dimension": 48, "pooling_mode_mean_tokens": True, **pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
     file = folder / "config_sentence_transformers.json"
     file.write_text(json.dumps({"prompts": prompts}))
@@ -101,6 +115,45 @@ def test_passages_are_ranked_as_texts_embedded_one_by_one(
     assert set(result.metrics["test"]) == {"ndcg_at_10", "recall_at_20"}
     assert result.main_metric() == ("ndcg_at_10", ("test",))
     assert ("queries begin with" in " ".join(result.notes)) == prompted
+
+
+def test_scores_are_those_of_sentence_transformers(model: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import (
+        InformationRetrievalEvaluator,
+    )
+
+    folder = with_prompts(model, tmp_path / "m", {})
+    task = own_task("mine", "retrieval", metrics=tuple(THEIRS))
+    whole = data()
+    (examples,) = whole.evaluations.values()
+    binary = [  # they know no grades
+        RetrievalExample(e.id, e.query, dict.fromkeys(e.grades, 1.0))
+        for e in examples
+        if isinstance(e, RetrievalExample)
+    ]
+    ours = score_by_retrieval(
+        prepare_teacher(str(folder)),
+        replace(whole, task=task, evaluations={"test": binary}),
+        AS_IT_IS,
+        device="cpu",
+    )
+    assert ours is not None
+    evaluator = InformationRetrievalEvaluator(
+        {e.id: e.query for e in binary},
+        dict(whole.passages),
+        {e.id: set(e.grades) for e in binary},
+        ndcg_at_k=[3, 10],
+        mrr_at_k=[10],
+        map_at_k=[100],
+        precision_recall_at_k=[3, 20],
+        show_progress_bar=False,
+        write_csv=False,
+    )
+    theirs = evaluator(SentenceTransformer(str(folder), device="cpu"))
+    assert isinstance(theirs, dict)
+    wanted = {name: theirs[f"cosine_{key}"] for name, key in THEIRS.items()}
+    assert ours.metrics["test"] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_it_can_be_stopped_and_tells_how_far_it_is(model: Path) -> None:
