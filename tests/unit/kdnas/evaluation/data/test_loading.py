@@ -1,30 +1,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data import recognising
-from kdnas.evaluation.data.loading import available_tasks, load_task
+from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.tasks.examples import (
-    Example,
     SpanExample,
-    TaggedExample,
-    TaskData,
     TextExample,
 )
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task, own_task
-
-
-def file(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return path
+from kdnas.testing.task_files import counts, file, texts
 
 
 def squad(path: Path, *contexts: str, impossible: bool = False, prefix: str = "") -> Path:
@@ -47,14 +36,6 @@ def squad(path: Path, *contexts: str, impossible: bool = False, prefix: str = ""
         for context in contexts
     ]
     return file(path, json.dumps({"data": [{"paragraphs": paragraphs}]}))
-
-
-def texts(examples: Sequence[Example]) -> list[str]:
-    return [e.text for e in examples if isinstance(e, TextExample)]
-
-
-def counts(data: TaskData) -> tuple[int, dict[str, int]]:
-    return len(data.train), {name: len(part) for name, part in data.evaluations.items()}
 
 
 def rte(folder: Path) -> None:
@@ -329,13 +310,6 @@ def test_half_of_the_development_part_of_cola_is_not_official(tmp_path: Path) ->
     )
 
 
-def test_several_labels_of_a_text_are_refused(tmp_path: Path) -> None:
-    rows = [{"text": f"t{n}", "label": ["a", "b"][: n % 2 + 1]} for n in range(6)]
-    path = file(tmp_path / "a.jsonl", *(json.dumps(row) for row in rows))
-    with pytest.raises(TaskDataError, match="a list where a label belongs; where a text may"):
-        load_task(own_task("mine", "classification"), path)
-
-
 def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     cola(tmp_path / "CoLA", "train.tsv", "dev.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
     data = load_task(TASKS["cola"], tmp_path)
@@ -360,226 +334,9 @@ def test_without_a_training_part_the_development_part_is_learned_from(tmp_path: 
     assert [Path(source).name for source in data.sources] == ["dev.csv", "test.csv"]
 
 
-@pytest.fixture
-def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let files of a few sentences be those of a benchmark; what it takes has tests of its own."""
-    monkeypatch.setattr(recognising, "PUBLISHED", {})
-
-
-CONLL = ("-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "rejects VBZ I-VP O", "")
-
-
-@pytest.mark.usefixtures("any_size")
-def test_conll_in_its_official_files(tmp_path: Path) -> None:
-    for name in ("eng.train", "eng.testa", "eng.testb"):
-        file(tmp_path / "CoNLL-2003" / name, *CONLL)
-    data = load_task(TASKS["conll-2003"], tmp_path)
-    assert counts(data) == (1, {"test": 1})
-    assert data.labels == ("O", "B-ORG")
-    assert [Path(source).name for source in data.sources] == ["eng.train", "eng.testb"]
-
-
-@pytest.mark.usefixtures("any_size")
-def test_wnut_in_its_official_files(tmp_path: Path) -> None:
-    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
-        file(tmp_path / "wnut17" / name, "a\tB-creative-work", "b\tI-creative-work", "\t", "c\tO")
-    data = load_task(TASKS["wnut-17"], tmp_path)
-    assert counts(data) == (2, {"test": 2})
-    assert data.labels == ("O", "B-creative-work", "I-creative-work")
-
-
-@pytest.mark.usefixtures("any_size")
-def test_panx_is_trained_on_english_and_scored_in_all(tmp_path: Path) -> None:
-    for language in ("sw", "en"):
-        for part in ("train", "dev"):
-            file(tmp_path / "panx" / f"{part}-{language}.tsv", f"{language}\tB-LOC", "", "x\tO")
-    data = load_task(TASKS["pan-x"], tmp_path)
-    assert counts(data) == (2, {"en": 2, "sw": 2})
-    assert data.notes == ("scored on the dev part: no test part has labels",)
-    for part in ("train", "dev", "test"):
-        file(tmp_path / "wikiann" / "sw" / part, "sw:a\tB-LOC", "", "sw:b\tO")
-    data = load_task(TASKS["pan-x"], tmp_path / "wikiann")
-    assert counts(data) == (2, {"sw": 2})
-    assert data.notes == ("no training part in en: sw taken",)
-
-
-def test_tags_of_words_are_refused_before_anything_is_learned(tmp_path: Path) -> None:
-    for name in ("train.conll", "test.conll"):
-        file(tmp_path / name, "EU\tNNP", "rejects\tVBZ")
-    with pytest.raises(TaskDataError, match="'NNP', mark no spans with B- and I-; score words"):
-        load_task(TASKS["ner"], tmp_path)
-    by_word = own_task("speech", "tagging", metrics=("accuracy",))
-    assert load_task(by_word, tmp_path).labels == ("NNP", "VBZ")
-
-
-def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
-    file(tmp_path / "train.conll", "EU B-ORG", "rejects O")
-    file(tmp_path / "test.conll", "EU NNP B-ORG", "rejects VBZ O")
-    with pytest.raises(TaskDataError) as caught:
-        load_task(TASKS["ner"], tmp_path)
-    assert "train.conll has words in column 1 and tags in column 2" in str(caught.value)
-    assert "test.conll in 1 and 3; name them with --word-column and --tag-column" in (
-        str(caught.value)
-    )
-
-
-def test_tags_without_marks_are_spans_in_lists_too(tmp_path: Path) -> None:
-    rows = [
-        {"words": ["New", "York", "is"], "tags": ["LOC", "LOC", "O"]},
-        {"words": ["so"], "tags": ["O"]},
-    ]
-    for part in ("train", "test"):
-        file(tmp_path / f"{part}.jsonl", *(json.dumps(row) for row in rows))
-    data = load_task(own_task("mine", "tagging", text="words", label="tags"), tmp_path)
-    assert [e.tags for e in data.train if isinstance(e, TaggedExample)] == [
-        ("B-LOC", "I-LOC", "O"),
-        ("O",),
-    ]
-    assert data.labels == ("O", "B-LOC", "I-LOC")
-
-
-def test_a_folder_of_columns_is_a_task_whatever_its_tags(tmp_path: Path) -> None:
-    file(
-        tmp_path / "wnut17" / "train.conll", "a B-drug", "", "b O", "", "c O", "", "d O", "", "e O"
-    )
-    data = load_task(TASKS["ner"], tmp_path / "wnut17")
-    assert counts(data) == (4, {"dev": 1})
-    assert [t.name for t in available_tasks([TASKS["ner"], TASKS["wnut-17"]], tmp_path)] == [
-        "WNUT-17"
-    ]
-    assert available_tasks([TASKS["ner"]], tmp_path / "wnut17") == [TASKS["ner"]]
-    with pytest.raises(TaskDataError, match=r"no data of RTE .*no data of WNLI"):
-        available_tasks([TASKS["rte"], TASKS["wnli"]], tmp_path)
-
-
-def test_a_users_own_classification(tmp_path: Path) -> None:
-    task = own_task("tickets", "classification", text="body", label="queue")
-    rows = [f'"text, {n}",{n % 3 + 8}' for n in range(10)]
-    path = file(tmp_path / "all.csv", "body,queue", *rows)
-    data = load_task(task, path)
-    assert counts(data) == (8, {"dev": 2})
-    assert data.labels == ("8", "9", "10")
-    assert not data.official_split
-    file(tmp_path / "parts" / "train.csv", "body,queue", "a,x", "b,y")
-    file(tmp_path / "parts" / "valid.jsonl", json.dumps({"body": "c", "queue": "z"}))
-    data = load_task(task, tmp_path / "parts")
-    assert counts(data) == (2, {"dev": 1})
-    assert data.labels == ("x", "y", "z")
-
-
-def test_a_users_own_regression(tmp_path: Path) -> None:
-    task = own_task("likeness", "regression", text="a", pair="b", label="score")
-    lines = [json.dumps({"a": f"t{n}", "b": "u", "score": n / 4}) for n in range(5)]
-    data = load_task(task, file(tmp_path / "all.jsonl", *lines))
-    assert counts(data) == (4, {"dev": 1})
-    assert data.labels is None
-    assert {e.label for e in data.train if isinstance(e, TextExample)} < {0, 0.25, 0.5, 0.75, 1}
-    path = file(tmp_path / "bad.csv", "a,b,score", "x,y,high")
-    with pytest.raises(TaskDataError, match=r"line 2 has the score 'high'; write a number"):
-        load_task(task, path)
-
-
-def test_a_users_own_tagging(tmp_path: Path) -> None:
-    task = own_task("drugs", "tagging", text="words", label="tags")
-    rows: list[dict[str, Any]] = [
-        {"words": [f"w{n}", "x"], "tags": ["I-DRUG", "O"]} for n in range(5)
-    ]
-    data = load_task(task, file(tmp_path / "all.jsonl", *map(json.dumps, rows)))
-    assert counts(data) == (4, {"dev": 1})
-    assert data.labels == ("O", "B-DRUG")
-    torn = file(tmp_path / "torn.jsonl", json.dumps({"words": ["a", "b"], "tags": ["O"]}))
-    with pytest.raises(TaskDataError, match=r"line 1 has 2 words and 1 tags"):
-        load_task(task, torn)
-    flat = file(tmp_path / "flat.jsonl", json.dumps({"words": "a b", "tags": ["O", "O"]}))
-    with pytest.raises(TaskDataError, match=r"holds a str instead of a list of words"):
-        load_task(task, flat)
-
-
-def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
-    path = file(tmp_path / "all.csv", "Body,Queue", "a,x", "b,y")
-    has = rf"{path} has the columns Body, Queue; it needs "
-    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns with --text"):
-        load_task(own_task("mine", "classification", label="Queue"), path)
-    with pytest.raises(TaskDataError, match=has + "body and label; name the columns with --text"):
-        load_task(own_task("mine", "classification", text="body"), path)
-    file(tmp_path / "parts" / "train.csv", "Body,Class", "a,x", "b,y")
-    file(tmp_path / "parts" / "dev.csv", "Body,Queue", "a,x", "b,y")
-    with pytest.raises(TaskDataError, match=r"train\.csv has the columns Body, Class; it needs"):
-        load_task(own_task("m", "classification", text="body", label="queue"), tmp_path / "parts")
-
-
-@pytest.mark.parametrize(
-    ("label", "said"),
-    [
-        (lambda n: "same", "has the only class 'same'"),
-        (lambda n: str(n), "has 30 classes for 24 examples to learn from; for numbers give --kind"),
-    ],
-)
-def test_labels_that_are_none_are_refused(
-    tmp_path: Path, label: Callable[[int], str], said: str
-) -> None:
-    path = file(tmp_path / "all.csv", "text,label", *(f"t{n},{label(n)}" for n in range(30)))
-    with pytest.raises(TaskDataError, match=said):
-        load_task(own_task("mine", "classification"), path)
-
-
-def test_tags_that_mark_no_spans_want_accuracy(tmp_path: Path) -> None:
-    rows = [json.dumps({"text": [f"w{n}"], "label": ["NOUN"]}) for n in range(10)]
-    path = file(tmp_path / "all.jsonl", *rows)
-    with pytest.raises(TaskDataError, match=r"such as 'NOUN', mark no spans .* --metrics accuracy"):
-        load_task(own_task("mine", "tagging"), path)
-    data = load_task(own_task("mine", "tagging", metrics=("accuracy",)), path)
-    assert data.labels == ("NOUN",)
-
-
-@pytest.mark.usefixtures("any_size")
-def test_the_part_for_tuning_is_in_the_language_of_training(tmp_path: Path) -> None:
-    for part in ("train", "dev", "test"):
-        for language in ("en", "de"):
-            words = [f"{part}{language}{n}\tB-PER\n" for n in range(3)]
-            file(tmp_path / "panx" / f"{part}-{language}.tsv", *words)
-    data = load_task(TASKS["pan-x"], tmp_path)
-    assert list(data.evaluations) == ["en", "de"]
-    assert [e.tokens for e in data.tuning if isinstance(e, TaggedExample)] == [
-        (f"deven{n}",) for n in range(3)
-    ]
-    rte(tmp_path / "RTE")
-    assert load_task(TASKS["rte"], tmp_path).tuning == ()
-
-
-def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
-    task = own_task("tickets", "classification")
-    path = file(tmp_path / "all.jsonl", json.dumps({"text": None, "label": "x"}))
-    with pytest.raises(TaskDataError, match=r"line 1 holds a NoneType instead of a text"):
-        load_task(task, path)
-
-
 def test_a_task_without_hub_asks_for_a_folder() -> None:
     with pytest.raises(TaskDataError, match=r"NER has no data set on the hub; give a folder"):
         load_task(TASKS["ner"], None)
-
-
-def test_a_class_that_only_the_scored_part_has_is_told(tmp_path: Path) -> None:
-    file(tmp_path / "train.csv", "text,label", "a,x", "b,y")
-    file(tmp_path / "test.csv", "text,label", "c,x", "d,zebra", "e,zebra")
-    data = load_task(own_task("mine", "classification"), tmp_path)
-    assert data.notes == (
-        "2 of 3 scored examples have a class that no training example has (zebra)",
-    )
-
-
-def test_the_share_that_is_trained_on_is_the_real_one(tmp_path: Path) -> None:
-    rows = [f"{text},{label}" for text, label in (("same", "x"), ("other", "y")) for _ in range(10)]
-    data = load_task(own_task("m", "classification"), file(tmp_path / "m.csv", "text,label", *rows))
-    assert len(data.train) == 10
-    assert "so that 50 % of the labelled examples are trained on" in data.notes[0]
-
-
-def test_several_files_of_which_none_is_a_part_are_not_guessed_at(tmp_path: Path) -> None:
-    for name in ("b.csv", "a.csv"):
-        file(tmp_path / name, "text,label", "a,x", "b,y")
-    with pytest.raises(TaskDataError, match=r"several files that could be .*a\.csv, b\.csv; give"):
-        load_task(own_task("mine", "classification"), tmp_path)
 
 
 def test_a_folder_that_may_not_be_read_is_told(
@@ -593,36 +350,6 @@ def test_a_folder_that_may_not_be_read_is_told(
         load_task(own_task("mine", "classification"), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("lines", "ids"),
-    [
-        (("idx\ttext\tlabel", "a7\tone\tyes", "a9\ttwo\tno"), ["a7", "a9"]),
-        (("text\tlabel\tID", "one\tyes\t3", "two\tno\t1"), ["3", "1"]),
-        (("id\ttext\tlabel", "5\tone\tyes", "5\ttwo\tno"), ["1", "2"]),  # they name nothing
-        (("id\ttext\tlabel", "5\tone\tyes", "\ttwo\tno"), ["1", "2"]),
-        (("text\tlabel", "one\t", "two\tno", "three\tyes"), ["2", "3"]),
-    ],
-)
-def test_examples_are_called_as_the_file_calls_them(
-    tmp_path: Path, lines: tuple[str, ...], ids: list[str]
-) -> None:
-    for part in ("train", "test"):
-        file(tmp_path / f"{part}.tsv", *lines)
-    task = own_task("mine", "classification")
-    data = load_task(task, tmp_path)
-    assert [example.id for example in data.evaluations["test"]] == ids
-
-
-def test_a_text_may_be_in_a_column_that_looks_like_a_name(tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        file(tmp_path / f"{part}.csv", "index,label", "one,yes", "two,no")
-    data = load_task(own_task("mine", "classification", text="index"), tmp_path)
-    assert [example.id for example in data.evaluations["test"]] == ["1", "2"]
-
-
-def test_a_model_that_is_taken_as_it_is_needs_no_training_part(tmp_path: Path) -> None:
-    path = file(tmp_path / "mine.csv", "text,label", *(f"t{n},{n % 2}" for n in range(10)))
-    task = replace(own_task("mine", "classification"), way="own head")
-    data = load_task(task, path)
-    assert (len(data.train), [*map(len, data.evaluations.values())]) == (0, [10])
-    assert data.notes == ()
+def test_a_development_part_that_is_scored_is_not_tuned_on(tmp_path: Path) -> None:
+    rte(tmp_path / "RTE")
+    assert load_task(TASKS["rte"], tmp_path).tuning == ()

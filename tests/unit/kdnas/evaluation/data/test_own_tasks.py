@@ -1,0 +1,145 @@
+"""A user's own tasks in tables, and what is refused of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.tasks.examples import (
+    TextExample,
+)
+from kdnas.evaluation.tasks.registry import own_task
+from kdnas.testing.task_files import counts, file
+
+
+def test_several_labels_of_a_text_are_refused(tmp_path: Path) -> None:
+    rows = [{"text": f"t{n}", "label": ["a", "b"][: n % 2 + 1]} for n in range(6)]
+    path = file(tmp_path / "a.jsonl", *(json.dumps(row) for row in rows))
+    with pytest.raises(TaskDataError, match="a list where a label belongs; where a text may"):
+        load_task(own_task("mine", "classification"), path)
+
+
+def test_a_users_own_classification(tmp_path: Path) -> None:
+    task = own_task("tickets", "classification", text="body", label="queue")
+    rows = [f'"text, {n}",{n % 3 + 8}' for n in range(10)]
+    path = file(tmp_path / "all.csv", "body,queue", *rows)
+    data = load_task(task, path)
+    assert counts(data) == (8, {"dev": 2})
+    assert data.labels == ("8", "9", "10")
+    assert not data.official_split
+    file(tmp_path / "parts" / "train.csv", "body,queue", "a,x", "b,y")
+    file(tmp_path / "parts" / "valid.jsonl", json.dumps({"body": "c", "queue": "z"}))
+    data = load_task(task, tmp_path / "parts")
+    assert counts(data) == (2, {"dev": 1})
+    assert data.labels == ("x", "y", "z")
+
+
+def test_a_users_own_regression(tmp_path: Path) -> None:
+    task = own_task("likeness", "regression", text="a", pair="b", label="score")
+    lines = [json.dumps({"a": f"t{n}", "b": "u", "score": n / 4}) for n in range(5)]
+    data = load_task(task, file(tmp_path / "all.jsonl", *lines))
+    assert counts(data) == (4, {"dev": 1})
+    assert data.labels is None
+    assert {e.label for e in data.train if isinstance(e, TextExample)} < {0, 0.25, 0.5, 0.75, 1}
+    path = file(tmp_path / "bad.csv", "a,b,score", "x,y,high")
+    with pytest.raises(TaskDataError, match=r"line 2 has the score 'high'; write a number"):
+        load_task(task, path)
+
+
+def test_wrong_columns_of_a_users_task_are_listed(tmp_path: Path) -> None:
+    path = file(tmp_path / "all.csv", "Body,Queue", "a,x", "b,y")
+    has = rf"{path} has the columns Body, Queue; it needs "
+    with pytest.raises(TaskDataError, match=has + "text and Queue; name the columns with --text"):
+        load_task(own_task("mine", "classification", label="Queue"), path)
+    with pytest.raises(TaskDataError, match=has + "body and label; name the columns with --text"):
+        load_task(own_task("mine", "classification", text="body"), path)
+    file(tmp_path / "parts" / "train.csv", "Body,Class", "a,x", "b,y")
+    file(tmp_path / "parts" / "dev.csv", "Body,Queue", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"train\.csv has the columns Body, Class; it needs"):
+        load_task(own_task("m", "classification", text="body", label="queue"), tmp_path / "parts")
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (lambda n: "same", "has the only class 'same'"),
+        (lambda n: str(n), "has 30 classes for 24 examples to learn from; for numbers give --kind"),
+    ],
+)
+def test_labels_that_are_none_are_refused(
+    tmp_path: Path, label: Callable[[int], str], said: str
+) -> None:
+    path = file(tmp_path / "all.csv", "text,label", *(f"t{n},{label(n)}" for n in range(30)))
+    with pytest.raises(TaskDataError, match=said):
+        load_task(own_task("mine", "classification"), path)
+
+
+def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
+    task = own_task("tickets", "classification")
+    path = file(tmp_path / "all.jsonl", json.dumps({"text": None, "label": "x"}))
+    with pytest.raises(TaskDataError, match=r"line 1 holds a NoneType instead of a text"):
+        load_task(task, path)
+
+
+def test_a_class_that_only_the_scored_part_has_is_told(tmp_path: Path) -> None:
+    file(tmp_path / "train.csv", "text,label", "a,x", "b,y")
+    file(tmp_path / "test.csv", "text,label", "c,x", "d,zebra", "e,zebra")
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert data.notes == (
+        "2 of 3 scored examples have a class that no training example has (zebra)",
+    )
+
+
+def test_the_share_that_is_trained_on_is_the_real_one(tmp_path: Path) -> None:
+    rows = [f"{text},{label}" for text, label in (("same", "x"), ("other", "y")) for _ in range(10)]
+    data = load_task(own_task("m", "classification"), file(tmp_path / "m.csv", "text,label", *rows))
+    assert len(data.train) == 10
+    assert "so that 50 % of the labelled examples are trained on" in data.notes[0]
+
+
+def test_several_files_of_which_none_is_a_part_are_not_guessed_at(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv"):
+        file(tmp_path / name, "text,label", "a,x", "b,y")
+    with pytest.raises(TaskDataError, match=r"several files that could be .*a\.csv, b\.csv; give"):
+        load_task(own_task("mine", "classification"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "ids"),
+    [
+        (("idx\ttext\tlabel", "a7\tone\tyes", "a9\ttwo\tno"), ["a7", "a9"]),
+        (("text\tlabel\tID", "one\tyes\t3", "two\tno\t1"), ["3", "1"]),
+        (("id\ttext\tlabel", "5\tone\tyes", "5\ttwo\tno"), ["1", "2"]),  # they name nothing
+        (("id\ttext\tlabel", "5\tone\tyes", "\ttwo\tno"), ["1", "2"]),
+        (("text\tlabel", "one\t", "two\tno", "three\tyes"), ["2", "3"]),
+    ],
+)
+def test_examples_are_called_as_the_file_calls_them(
+    tmp_path: Path, lines: tuple[str, ...], ids: list[str]
+) -> None:
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.tsv", *lines)
+    task = own_task("mine", "classification")
+    data = load_task(task, tmp_path)
+    assert [example.id for example in data.evaluations["test"]] == ids
+
+
+def test_a_text_may_be_in_a_column_that_looks_like_a_name(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.csv", "index,label", "one,yes", "two,no")
+    data = load_task(own_task("mine", "classification", text="index"), tmp_path)
+    assert [example.id for example in data.evaluations["test"]] == ["1", "2"]
+
+
+def test_a_model_that_is_taken_as_it_is_needs_no_training_part(tmp_path: Path) -> None:
+    path = file(tmp_path / "mine.csv", "text,label", *(f"t{n},{n % 2}" for n in range(10)))
+    task = replace(own_task("mine", "classification"), way="own head")
+    data = load_task(task, path)
+    assert (len(data.train), [*map(len, data.evaluations.values())]) == (0, [10])
+    assert data.notes == ()
