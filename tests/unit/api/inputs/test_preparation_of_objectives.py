@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from api.inputs.preparation import check_objective, prepare_objective
 from kdnas.architecture import Architecture
-from kdnas.errors import TeacherError
+from kdnas.errors import CancelledError, TeacherError
+from kdnas.latency.device_lock import measuring_lock
 from kdnas.models.lm_head import has_lm_head
 from kdnas.models.student import build_student
 from kdnas.models.teacher import TeacherHandle, prepare_teacher
@@ -133,3 +134,21 @@ def test_losses_from_before_there_was_a_weight_are_of_the_same_context(name: str
     plain, heavy = (objective_spec({"name": name, "last_weight": w}) for w in (1, 3))
     assert "last_weight" not in plain.context()
     assert heavy.context() == {**plain.context(), "last_weight": 3.0}
+
+
+def test_a_wait_for_a_measurement_is_told_and_may_be_broken_off(
+    lab: TinyLab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KDNAS_LOCKS", str(tmp_path))
+    objective = objective_spec({"name": "minilmv2", "teacher_layer": "search", "trial_steps": 2})
+    told: list[str] = []
+
+    def tell(what: str, done: int, total: int) -> None:
+        told.append(what)
+        if len(told) == 2:
+            raise CancelledError("it was cancelled")
+
+    rest = (lab.corpus, lab.store, StudentSpec(), TRAINING, "cpu", "float32", 1, tell)
+    with measuring_lock(wait_seconds=0), pytest.raises(CancelledError):
+        prepare_objective(objective, ARCHITECTURE, lab.teacher, *rest)
+    assert told[0].startswith("waiting for a latency measurement on this machine to end: ")

@@ -128,15 +128,24 @@ def test_the_same_phase_is_told_about_once_a_second(
     context.objective("trying teacher layers", 2, 4)
     clock.now += module.PHASE_SECONDS
     context.objective("trying teacher layers", 4, 4)
-    context.objective("fitting a head", 0, 0)
+    context.objective("waiting for a measurement", 0, 0)
     assert told(database, job_id, "search_preparing") == [
         {"text": "latency table: 1 of 40 blocks", "share": 0.025},
         {"text": "latency table: 17 of 40 blocks", "share": 0.425},
         {"text": "latency table: 33 of 40 blocks", "share": 0.825},
         {"text": "trying teacher layers: step 1 of 4", "share": 0.25},
         {"text": "trying teacher layers: step 4 of 4", "share": 1.0},
-        {"text": "fitting a head: step 0 of 0", "share": None},
+        {"text": "waiting for a measurement", "share": None},
     ]
+
+
+def test_preparing_an_objective_ends_when_it_is_to_stop(
+    database: Database, settings: Settings, job_id: str
+) -> None:
+    context = context_of(database, settings, job_id, is_unwanted=lambda: True)
+    with pytest.raises(StoppedError):
+        context.objective("waiting for a measurement", 0, 0)
+    assert told(database, job_id, "search_preparing") == []
 
 
 def test_tokenising_is_told_and_a_corpus_that_is_there_is_not(
