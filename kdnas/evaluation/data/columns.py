@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,8 +22,10 @@ from kdnas.evaluation.tasks.task import ColumnChoice
 from kdnas.reach import ANYWHERE, Reach
 
 DOCUMENT_MARK: Final = "-DOCSTART-"
-MOST_WORDS: Final = 2000
+MOST_WORDS: Final = 200
 """Of a file's only sentence; more are sentences with nothing between them."""
+LONG_SENTENCE: Final = 40
+"""Words of a file's only sentence that a reader is told of."""
 NEARLY: Final = 0.8
 """Share of a column's cells that are tags, from which on the others are mistakes."""
 _COMMENT = re.compile(r"#\s*(id\b|sent_id\b|text\b|newdoc\b|newpar\b|doc\b|[\w.:-]+\s*=\s)")
@@ -31,7 +34,13 @@ _JOINED = re.compile(r"\d+[-.]\d+")
 """CoNLL-U's numbers of tokens that are several words, and of words that are not written."""
 _LANGUAGE = re.compile(r"([a-z]{2,3}(?:-[a-z]+)?):")
 _WORD_NAMES = frozenset({"word", "words", "token", "tokens", "form"})
-_TAG_NAMES = frozenset({"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob"})
+_TAG_NAMES = frozenset(
+    {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob", "bio", "ner_label"}
+)
+_SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
+_PLACE = re.compile(r"\d+(?:[-:]\d+)?")
+"""Where a word stands in its text."""
+_TWO_TAGS = re.compile(r"[|,;/]\s*[BIESLU]-")
 _ENGLISH_CHUNKS = "NP, VP, PP, ADVP, ADJP, SBAR, PRT, INTJ, CONJP, LST, UCP"
 _GERMAN_CHUNKS = "NC, VC, PC, NX, VX, PX"
 _CHUNKS = frozenset(f"{_ENGLISH_CHUNKS}, {_GERMAN_CHUNKS}".split(", "))
@@ -103,6 +112,7 @@ class _File:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.notes: list[str] = []
+        self.named_sentence: int | None = None
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1)]
         written = [line for _, line in lines if line.strip()]
         # Only blanks and tabs part words: others, as those in numbers of French, belong to them.
@@ -110,7 +120,8 @@ class _File:
         self.sentences = list(self._sentences(lines))
         if not self.sentences:
             raise TaskDataError(f"{path} holds no sentence; write a word and its tag a line")
-        self._take_header()
+        self.named = self._take_header()
+        self.ids = self._part_by_ids()
         self.has_numbers = self._leave_numbers()
         self.width = min(len(row.cells) for row in self.rows())
         self.widest = max(len(row.cells) for row in self.rows())
@@ -120,7 +131,7 @@ class _File:
         sentence: list[_Row] = []
         found: list[list[_Row]] = []
         for number, line in [*lines, (0, "")]:
-            if not line.strip(" \t"):
+            if not line.strip():  # of whatever blanks
                 if sentence:
                     found.append(sentence)
                 sentence = []
@@ -131,10 +142,7 @@ class _File:
                 continue
             if not sentence and _COMMENT.match(line):
                 continue
-            row = _Row(number, self._cells(line))
-            if not any(row.cells):
-                continue
-            sentence.append(row)
+            sentence.append(_Row(number, self._cells(line)))
         yield from self._without_comments(found)
 
     def _without_comments(self, sentences: list[list[_Row]]) -> Iterator[list[_Row]]:
@@ -168,23 +176,72 @@ class _File:
 
     def _cells(self, line: str) -> tuple[str, ...]:
         cells = line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
-        return tuple(cell.strip() for cell in cells)
+        return tuple(cell.strip(" \t") for cell in cells)
 
     def rows(self) -> Iterator[_Row]:
         """All rows, in order."""
         for sentence in self.sentences:
             yield from sentence
 
-    def _take_header(self) -> None:
-        """Leave out a first line that names columns."""
+    def _take_header(self) -> ColumnChoice:
+        """Leave out a first line that names columns, and take the columns that it names."""
         first = self.sentences[0][0]
-        names = {cell.lower() for cell in first.cells}
-        if names & _WORD_NAMES and names & _TAG_NAMES:
-            self.notes.append(f"line {first.number} of {self.path.name} is a header, and left out")
-            self.sentences[0] = self.sentences[0][1:]
-            self.sentences = [sentence for sentence in self.sentences if sentence]
-            if not self.sentences:
-                raise TaskDataError(f"{self.path} holds no sentence below its header")
+        names = [cell.lower() for cell in first.cells]
+        words, tags = (
+            [n for n, name in enumerate(names, 1) if name in known]
+            for known in (_WORD_NAMES, _TAG_NAMES)
+        )
+        if not (words and tags):
+            return ColumnChoice()
+        self.notes.append(f"line {first.number} of {self.path.name} is a header, and left out")
+        self.sentences[0] = self.sentences[0][1:]
+        self.sentences = [sentence for sentence in self.sentences if sentence]
+        if not self.sentences:
+            raise TaskDataError(f"{self.path} holds no sentence below its header")
+        self.named_sentence = next(
+            (n for n, name in enumerate(names) if name in _SENTENCE_NAMES), None
+        )
+        return ColumnChoice(words[0], tags[0] if len(tags) == 1 else None)
+
+    def _part_by_ids(self) -> frozenset[int]:
+        """Part the only sentence of a file where the name of the sentence changes.
+
+        A column names sentences if its header says so, or if each of its values comes in one run,
+        of two rows at least on average: words do not.
+
+        Returns:
+            The columns that name sentences, from 0 on.
+        """
+        width = min(len(row.cells) for row in self.rows())
+        places = range(width) if self.named_sentence is None else (self.named_sentence,)
+        found = frozenset(n for n in places if n < width and self._names_sentences(n))
+        if found and len(self.sentences) == 1:
+            place = min(found)
+            parted: list[list[_Row]] = []
+            before = None
+            for row in self.sentences[0]:
+                cell = row.cells[place] or before  # named on the first row alone
+                if cell != before or not parted:
+                    parted.append([])
+                parted[-1].append(row)
+                before = cell
+            self.sentences = parted
+            self.notes.append(
+                f"sentences of {self.path.name} are parted where column {place + 1} changes"
+            )
+        return found
+
+    def _names_sentences(self, place: int) -> bool:
+        if place == self.named_sentence:
+            return True
+        cells = self.column(place)
+        if not all(cells) or any(is_marked(cell) for cell in set(cells)):
+            return False
+        runs = 1 + sum(a != b for a, b in pairwise(cells))
+        if len(self.sentences) > 1:  # the same all along each sentence
+            long = [{row.cells[place] for row in s} for s in self.sentences if len(s) > 1]
+            return bool(long) and all(len(values) == 1 for values in long)
+        return 1 < len(set(cells)) == runs <= len(cells) / 2
 
     def _leave_numbers(self) -> bool:
         """Say whether the first column numbers the words; rows that are no words are left out."""
@@ -194,7 +251,23 @@ class _File:
             return False
         kept = [[r for r in s if _NUMBER.fullmatch(r.cells[0])] for s in self.sentences]
         self.sentences = [sentence for sentence in kept if sentence]
+        if len(self.sentences) == 1:
+            self._part_where_numbers_begin()
         return True
+
+    def _part_where_numbers_begin(self) -> None:
+        """Part the only sentence of a file where the numbers of words begin anew."""
+        parted: list[list[_Row]] = []
+        for row in self.sentences[0]:
+            number = int(row.cells[0])
+            if not parted or number <= int(parted[-1][-1].cells[0]):
+                parted.append([])
+            parted[-1].append(row)
+        if len(parted) > 1:
+            self.sentences = parted
+            self.notes.append(
+                f"sentences of {self.path.name} are parted where the numbers of words begin anew"
+            )
 
     def column(self, place: int) -> list[str]:
         """The cells of a column, counted from 0; a negative one from the end."""
@@ -211,14 +284,15 @@ class _File:
         first = 1 if self.has_numbers else 0
         if choice.tag is None and choice.word is None and self.widest == first + 1:
             return None
-        tag = self._tag_column(first) if choice.tag is None else choice.tag - 1
-        word = self._word_column(first, tag) if choice.word is None else choice.word - 1
+        wanted_tag, wanted_word = choice.tag or self.named.tag, choice.word or self.named.word
+        tag = self._tag_column(first) if wanted_tag is None else wanted_tag - 1
+        word = self._word_column(first, tag) if wanted_word is None else wanted_word - 1
         if word == tag:
             raise TaskDataError(
                 f"{self.path}: words and tags cannot both be in column {tag + 1}; give another "
                 "--word-column or --tag-column"
             )
-        self._check(max(word, tag))
+        self._check(word, tag)
         tags = self.column(tag)
         scheme = scheme_of(set(tags))
         words = self._words(word, language)
@@ -232,6 +306,11 @@ class _File:
             raise TaskDataError(
                 f"{self.path} holds one sentence of {done} words; part sentences by blank lines"
             )
+        if len(examples) == 1 and done > LONG_SENTENCE:
+            self.notes.append(
+                f"{self.path.name} holds one sentence of {done} words; if it is several, part them "
+                "by blank lines"
+            )
         return ReadColumns(
             examples, word + 1, tag + 1, self._about(word, tag, scheme), tuple(self.notes)
         )
@@ -244,13 +323,24 @@ class _File:
             f"parted by {parted}"
         )
 
-    def _check(self, last: int) -> None:
+    def _check(self, word: int, tag: int) -> None:
+        last = max(word, tag)
         for row in self.rows():
             if len(row.cells) <= last or not row.cells[last]:
                 raise TaskDataError(
                     f"{self.path}, line {row.number} has no tag: it has {len(row.cells)} "
                     f"column{'' if len(row.cells) == 1 else 's'}, and {last + 1} are needed; write "
                     "a word and its tag a line"
+                )
+            if not row.cells[word]:
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has a tag and no word in column {word + 1}; "
+                    "write one, or name another column with --word-column"
+                )
+            if _TWO_TAGS.search(row.cells[tag]):
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has {row.cells[tag]!r}, several tags, in "
+                    f"column {tag + 1}; write one tag a word, further ones in columns of their own"
                 )
 
     def _words(self, place: int, language: str | None) -> list[str]:
@@ -265,7 +355,43 @@ class _File:
         return words
 
     def _word_column(self, first: int, tag: int) -> int:
-        return first if tag != first else first + 1
+        """Find the column of the words, from 0 on: the first that is no tag and no place.
+
+        Raises:
+            TaskDataError: it is not clear which; names the option.
+        """
+        places = [place for place in range(first, self.width) if place != tag]
+        rest = [place for place in places if place not in self.ids and not self._are_places(place)]
+        if not rest:
+            return places[0]
+        passed_over = rest[0] != places[0] and len(rest) > 1 and rest[1] < tag
+        if passed_over or self._are_lemmas_first(rest):
+            shown = ", ".join(
+                f"{n + 1} ({', '.join(list(dict.fromkeys(self.column(n)))[:_SHOWN])}, …)"
+                for n in places
+            )
+            raise TaskDataError(
+                f"{self.path}: it is not clear which column holds the words; its columns are "
+                f"{shown}; name one with --word-column"
+            )
+        return rest[0]
+
+    def _are_places(self, column: int) -> bool:
+        """Whether a column says where words stand in their text."""
+        cells = self.column(column)
+        return len(set(cells)) > 1 and all(map(_PLACE.fullmatch, cells))
+
+    def _are_lemmas_first(self, places: Sequence[int]) -> bool:
+        """Whether the second column holds the words of the first with more capital letters.
+
+        As a rule lemmas stand behind words.
+        """
+        if len(places) < 2:
+            return False
+        one, other = (self.column(place) for place in places[:2])
+        alike = sum(a.lower() == b.lower() for a, b in zip(one, other, strict=True))
+        capitals, others = (sum(cell[:1].isupper() for cell in cells) for cells in (one, other))
+        return 2 * alike > len(one) and capitals < others
 
     def _tag_column(self, first: int) -> int:
         """Find the column of the tags, from 0 on."""

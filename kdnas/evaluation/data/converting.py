@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from kdnas.evaluation.tasks.task import Task
 # Spellings of one class that published files of a task use beside the usual one.
 ALIASES = {"contradictory": "contradiction"}
 UNKNOWN_LABELS = {"", "-", "-1"}
+_WRITTEN_LIST = re.compile(r"""\[\s*(['"].*['"])?\s*\]""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +194,13 @@ def _number(row: Row) -> float | None:
     if row.label is None or str(row.label).strip() == "":
         return None
     try:
-        value = float(row.label)
+        value = math.nan if "_" in str(row.label) else float(row.label)
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
-        raise TaskDataError(f"{row.where} has the score {row.label!r}; write a number")
+        raise TaskDataError(
+            f"{row.where} has the score {row.label!r}; write a number, with a point such as 0.5"
+        )
     return value
 
 
@@ -208,8 +212,15 @@ def _class(task: Task, row: Row) -> str | None:
             f"{row.where} holds a {type(row.label).__name__} where a label belongs; where a text "
             "may have several labels, or none, take --kind multilabel (own.kind)"
         )
+    if isinstance(row.label, float) and math.isnan(row.label):
+        return None  # as pandas and json.dumps write that there is none
     name = class_name(row.label)
     if task.labels is None:
+        if _WRITTEN_LIST.fullmatch(name):
+            raise TaskDataError(
+                f"{row.where} holds the list {name!r} where a label belongs; where a text may have "
+                "several labels, or none, take --kind multilabel (own.kind)"
+            )
         return name or None
     if name in task.labels:
         return name

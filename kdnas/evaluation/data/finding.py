@@ -34,6 +34,8 @@ _PARTS: dict[str, Part] = {
 }
 _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
+_SHARD = re.compile(r"\d+-of-0*(\d+)")
+"""In the names of the files that a part of a data set of the hub is made of."""
 _DEPTH = 2
 COLLECTION: Mapping[str, frozenset[str]] = {
     "passages": frozenset({"corpus", "collection", "passages", "documents", "docs"}),
@@ -56,6 +58,7 @@ class Found:
             where it names none.
         passed_over: files that could be the same part, and are not taken.
         together: whether it is one of several that make a part, none of which is passed over.
+        shards: of how many files its name says that the part is made, as on the hub.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class Found:
     key: str | None
     passed_over: tuple[Path, ...] = ()
     together: bool = False
+    shards: int | None = None
 
 
 def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
@@ -93,7 +97,7 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
             "another folder"
         ) from None
     if found is not None:
-        return found
+        return [*_lent(task, found, folders, reach), *found]
     layout = task.layout
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
@@ -102,6 +106,22 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
         f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}; "
         "check the folder, or leave it out to take the data set of the hub"
     )
+
+
+def _lent(task: Task, found: Sequence[Found], folders: Sequence[Path], reach: Reach) -> list[Found]:
+    """The training part from another folder of the task's, as XNLI's is published.
+
+    ``XNLI-1.0`` has what is scored, ``XNLI-MT-1.0/multinli`` what is learned from.
+    """
+    if task.train_language is None or any(file.part == "train" for file in found):
+        return []
+    named = [f for f in folders if any(simple(f.name).startswith(n) for n in task.layout.folders)]
+    for folder in (below for one in named for below in (one, *_subfolders(one, 1, reach))):
+        files = _files_of(task, folder, reach) or []
+        own = [f for f in files if f.part == "train" and f.key == task.train_language]
+        if own:
+            return own
+    return []
 
 
 def _collection(folder: Path, reach: Reach) -> list[Found]:
@@ -184,6 +204,7 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         (replace(file, passed_over=tuple(passed[place])) for place, file in found.items()),
         key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
     )
+    _refuse_lacking_shards(folder, files)
     with_part = [file for file in files if file.part]
     if several and not with_part:
         names = ", ".join(sorted([files[0].path.name, *several])[:_MOST_NAMED])
@@ -192,6 +213,21 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             "them, or call them train, dev and test"
         )
     return with_part or files
+
+
+def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
+    """Refuse a part of which some files are not there."""
+    parts: defaultdict[tuple[Part | None, str | None], list[Found]] = defaultdict(list)
+    for file in files:
+        if file.shards is not None:
+            parts[file.part, file.key].append(file)
+    for (part, _), there in parts.items():
+        wanted = there[0].shards
+        if wanted != len(there):
+            raise TaskDataError(
+                f"{folder} has {len(there)} of the {wanted} files of its {part} part, such as "
+                f"{there[0].path.name}; fetch the others, or call those that are meant {part}"
+            )
 
 
 def _shortest_first(path: Path) -> tuple[int, str]:
@@ -221,7 +257,10 @@ def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None
         return None  # Question and context in different languages.
     key = next(iter(languages), None) or next((w for w in words if w in _VARIANTS), None)
     together = layout.together is not None and re.search(layout.together, path.name, re.IGNORECASE)
-    return Found(path, part, key, together=bool(together))
+    shard = _SHARD.search(path.name)
+    several = bool(together) or (part is not None and shard is not None)
+    count = int(shard[1]) if shard is not None and part is not None else None
+    return Found(path, part, key, together=several, shards=count)
 
 
 def _words(name: str) -> Sequence[str]:

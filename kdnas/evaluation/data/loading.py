@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,11 +14,18 @@ from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import is_named, require_published
 from kdnas.evaluation.data.retrieval import load_retrieval
 from kdnas.evaluation.data.splitting import share_kept, split
-from kdnas.evaluation.data.squad import read_squad
+from kdnas.evaluation.data.squad import NOT_FOUND, read_squad
 from kdnas.evaluation.data.tables import read_table, suffix_of
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.data.understood import in_words
-from kdnas.evaluation.tasks.examples import Example, Reading, SpanExample, TaskData, TextExample
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    Reading,
+    SpanExample,
+    TaggedExample,
+    TaskData,
+    TextExample,
+)
 from kdnas.evaluation.tasks.registry import TASKS, TYDIQA_LANGUAGES
 from kdnas.evaluation.tasks.task import Task
 from kdnas.reach import ANYWHERE, Reach
@@ -28,6 +35,8 @@ Examples = dict[str, list[Example]]
 SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
+MISSING = frozenset({"nan", "null", "n/a", "?"})
+"""Names of classes that look like missing labels, in lower case."""
 _MOST_NAMED = 5
 ROW_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
 
@@ -144,9 +153,9 @@ def load_task(
     scored_examples = [e for examples in evaluations.values() for e in examples]
     labels = found_labels(task, [*train, *scored_examples])
     _check_labels(task, labels, train)
-    found.notes += (
-        [] if task.labels or not task.fine_tuned else _new_classes(train, scored_examples)
-    )
+    if not task.labels and task.fine_tuned:
+        found.notes += _new_classes(task, train, scored_examples)
+    found.notes += _doubtful(task, labels, [*train, *scored_examples])
     return TaskData(
         task=task,
         train=train,
@@ -160,19 +169,75 @@ def load_task(
     )
 
 
-def _new_classes(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
-    """Say how many scored examples have a class that nothing in training has."""
-    known = {name for e in train if isinstance(e, TextExample) for name in e.classes}
-    asked = [e for e in scored if isinstance(e, TextExample) and isinstance(e.label, str | tuple)]
-    new = [e for e in asked if not known.issuperset(e.classes)]
+def _new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say how many scored examples have a class that nothing in training has.
+
+    Raises:
+        TaskDataError: all have.
+    """
+    known = {name for e in train for name in _names(e)}
+    new = [e for e in scored if not known.issuperset(_names(e))]
     if not new:
         return []
-    strange = {name for e in new for name in e.classes} - known
+    strange = {name for e in new for name in _names(e)} - known
+    there = {name for e in scored for name in _names(e)}
+    if known and len(there) > 1 and not known & there:
+        raise TaskDataError(
+            f"no scored example of {task.name} has a class or a type of span that is learned: "
+            f"there are {', '.join(sorted(there)[:_MOST_NAMED])}, and learned are "
+            f"{', '.join(sorted(known)[:_MOST_NAMED])}; write them alike"
+        )
     names = ", ".join(sorted(strange)[:_MOST_NAMED])
+    what = "a type of span" if isinstance(new[0], TaggedExample) else "a class"
     return [
-        f"{len(new)} of {len(scored)} scored examples have a class that no training example has "
+        f"{len(new)} of {len(scored)} scored examples have {what} that no training example has "
         f"({names})"
     ]
+
+
+def _names(example: Example) -> Collection[str]:
+    """Classes of a text, or types of spans."""
+    if isinstance(example, TaggedExample):
+        return {tag[2:] for tag in example.tags if tag.startswith("B-")}
+    known = isinstance(example, TextExample) and isinstance(example.label, str | tuple)
+    return example.classes if known and isinstance(example, TextExample) else ()
+
+
+def _doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Example]) -> list[str]:
+    """Say what of a user's table may be meant otherwise: its labels, and blank texts."""
+    if task.suite != OWN_SUITE:
+        return []
+    notes = []
+    texts = [e for e in examples if isinstance(e, TextExample)]
+    blank = sum(not e.text or e.pair == "" for e in texts)
+    if blank:
+        notes.append(f"{blank} of {len(texts)} examples have a blank text")
+    if labels is None or task.kind == "tagging":
+        return notes
+    missing = [name for name in labels if name.lower() in MISSING]
+    if missing:
+        count = sum(missing[0] in e.classes for e in texts)
+        notes.append(
+            f"{count} examples have the class {missing[0]!r}, which looks as if they had none; "
+            "leave the cell blank if so"
+        )
+    alike: dict[str, list[str]] = {}
+    for name in labels:
+        alike.setdefault(_plain(name), []).append(name)
+    return notes + [
+        f"the classes {' and '.join(map(repr, names))} are hardly different, and are taken for "
+        "different ones; write one alike everywhere if they are the same"
+        for names in alike.values()
+        if len(names) > 1
+    ]
+
+
+def _plain(name: str) -> str:
+    """A class without case, and as a number if it is one: ``0`` of ``0.0``."""
+    try:
+        return f"{float(name):g}"
+    except ValueError:
+        return name.casefold()
 
 
 def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
@@ -220,7 +285,8 @@ def what_is_amiss(tasks: Sequence[Task], errors: Mapping[str, TaskDataError]) ->
         errors: task → what came of reading it; of each of them.
     """
     plain = [errors[task.name] for task in tasks if not task.layout.folders]
-    told = [error for error in plain if not str(error).startswith("no data of")]
+    every = [*plain, *errors.values()]
+    told = [error for error in every if not str(error).startswith("no data of")]
     return next(iter([*told, *errors.values()]))
 
 
@@ -257,7 +323,7 @@ def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
         # Training parts of other languages may be large, and would not be used.
         if file.part != "train" or not own_language or file.key == task.train_language:
             _add_file(parts, task, file, file.part or "test", reach)
-    halves = [file for file in files if file.together]
+    halves = [file for file in files if file.together and file.shards is None]
     if len(halves) == 1:
         parts.is_cut = True
         parts.notes.append(
@@ -279,13 +345,21 @@ def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
 
 def _add_file(parts: _Parts, task: Task, file: Found, part: str, reach: Reach) -> None:
     read = _read_file(task, file, reach)
-    if read is None or not len(read):
+    if read is None or not len(read) or (part == "test" and _is_unlabelled(task, read)):
         parts.unlabelled.append(str(file.path))
         return
     if file.passed_over:
         names = ", ".join(path.name for path in file.passed_over)
         parts.notes.append(f"{file.path.name} is taken as the {part} part, and not {names}")
     parts.add(part, file.key, read, [str(file.path)], again=file.together)
+
+
+def _is_unlabelled(task: Task, read: Converted) -> bool:
+    """Whether all examples of a user's table have the class −1, as the hub's have without one."""
+    if task.suite != OWN_SUITE or task.kind != "classification":
+        return False
+    every = [example for part in read.examples.values() for example in part]
+    return all(isinstance(e, TextExample) and e.label == "-1" for e in every)
 
 
 def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
@@ -317,7 +391,21 @@ def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Conve
             f"{file.path} has {impossible} questions without an answer, unlike {task.name}; "
             "evaluate it as SQuAD 2.0"
         )
-    return Converted(_by_language(task, questions, file.key))
+    lost = [q.id for q in questions if q.answers and set(q.starts) == {NOT_FOUND}]
+    answered = sum(bool(question.answers) for question in questions)
+    if 2 * len(lost) > answered:
+        raise TaskDataError(
+            f"{file.path} has {len(lost)} of {answered} answers that are nowhere in their context, "
+            f"such as that of question {lost[0]!r}; check that contexts and answers belong together"
+        )
+    lost_some = (
+        f"{len(lost)} of {answered} answers of {file.path.name} are nowhere in their context, as "
+        f"that of question {lost[0]!r}"
+        if lost
+        else ""
+    )
+    notes = (lost_some,) if lost_some else ()
+    return Converted(_by_language(task, questions, file.key), notes)
 
 
 def _by_language(

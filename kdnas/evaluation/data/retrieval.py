@@ -194,6 +194,11 @@ def _add_judgements(read: _Read, file: Found, reach: Reach) -> None:
             f"{file.path} judges passages of no query that there is, such as "
             f"{next(iter(strange['query']), 'none')!r}; check that ids are those of the queries"
         )
+    if grades and not any(known["passage"].keys() & own for own in grades.values()):
+        raise TaskDataError(
+            f"{file.path} judges no passage that there is, only others such as "
+            f"{next(iter(strange['passage']), 'none')!r}; check that ids are those of the passages"
+        )
     for key, what in (("query", "left out"), ("passage", "counted as not found")):
         if strange[key]:
             named = ", ".join(dict.fromkeys(strange[key][:_MOST_NAMED]))
@@ -348,7 +353,7 @@ def _text(value: Any, where: str) -> str:
 
 def _grade(value: Any, where: str) -> float:
     try:
-        grade = float(value)
+        grade = math.nan if "_" in str(value) else float(value)
     except (TypeError, ValueError):
         grade = math.nan
     if not math.isfinite(grade):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
@@ -13,6 +16,8 @@ MARKS: Final = ("|", ";", ",")
 """Between the labels of a cell; the first that a file has anywhere is the one of all of it."""
 _YES = frozenset({"1", "true", "yes"})
 _NO = frozenset({"0", "false", "no", ""})
+_BESIDE = re.compile(r"""['"0-9]\s+['"0-9]""")
+_MOST_SHOWN = 60
 _UNKNOWN = frozenset({"-1"})
 """What Kaggle's test parts write for a row that is not scored."""
 
@@ -25,10 +30,12 @@ def labels_of(rows: Sequence[Row]) -> list[tuple[str, ...] | None]:
     a column for each label the cells say yes (1, true, yes) or no.
 
     Raises:
-        TaskDataError: a cell of a column for each label says something else; names the line.
+        TaskDataError: a cell of a column for each label says something else, a list cannot be read
+            or has no names, or cells have different marks; names the line.
     """
     mark = _mark(rows)
     found = [_labels(row, mark) for row in rows]
+    _refuse_other_marks(rows, mark, found)
     plain = not any(isinstance(row.label, Mapping) for row in rows)
     if plain and not any(found) and all(isinstance(row.label, str) for row in rows):
         return [None] * len(rows)
@@ -36,7 +43,7 @@ def labels_of(rows: Sequence[Row]) -> list[tuple[str, ...] | None]:
 
 
 def _mark(rows: Sequence[Row]) -> str | None:
-    cells = [row.label for row in rows if isinstance(row.label, str) and _listed(row.label) is None]
+    cells = [row.label for row in rows if isinstance(row.label, str) and not _is_list(row.label)]
     return next((mark for mark in MARKS if any(mark in cell for cell in cells)), None)
 
 
@@ -49,23 +56,71 @@ def _labels(row: Row, mark: str | None) -> tuple[str, ...] | None:
         if None in said.values():
             return None
         return tuple(sorted(name for name, yes in said.items() if yes))
-    values = _listed(cell) if isinstance(cell, str) else cell
-    if values is None:
-        values = [cell] if mark is None else cell.split(mark)
+    values: Any = cell
+    if isinstance(cell, str):
+        plain = [cell] if mark is None else cell.split(mark)
+        values = _listed(row, cell) if _is_list(cell) else plain
     if not isinstance(values, list | tuple | set | frozenset):
         values = [values]
-    return tuple(sorted({class_name(value) for value in values} - {""}))
+    known = [value for value in values if value is not None and value == value]  # NaN is not
+    names = [class_name(value) for value in known]
+    if len(set(names)) < len(names) and set(names) <= {"0", "1"}:
+        raise TaskDataError(
+            f"{row.where} holds 0 and 1 for each label, {_shown(cell)}, and not their names; write "
+            "the names of its labels, or a column for each label"
+        )
+    return tuple(sorted(set(names) - {""}))
 
 
-def _listed(cell: str) -> list[Any] | None:
-    """The values of a list that is written out, in JSON or as Python does."""
-    if not (cell.strip().startswith("[") and cell.strip().endswith("]")):
-        return None
-    try:
-        values = ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-    return values if isinstance(values, list) else None
+def _is_list(cell: str) -> bool:
+    """Whether a cell begins as a list that is written out."""
+    text = cell.strip()
+    ends = text[:1] + text[-1:]
+    return ends == "[]" or (ends in {"{}", "()"} and ("'" in text or '"' in text))
+
+
+def _listed(row: Row, cell: str) -> Collection[Any]:
+    """The values of a list that is written out, in JSON or as Python does.
+
+    Raises:
+        TaskDataError: it cannot be read; names the line.
+    """
+    text = cell.strip()
+    values: Any = None
+    with suppress(ValueError, RecursionError):
+        values = json.loads(text)
+    # What stands side by side without a comma, as NumPy writes it, Python would join.
+    if values is None and not _BESIDE.search(text):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            values = ast.literal_eval(text)
+    if not isinstance(values, list | tuple | set):
+        raise TaskDataError(
+            f"{row.where} holds {_shown(cell)}, which is no list of labels; write it as "
+            '["one", "other"], or the names with | between them'
+        )
+    return values
+
+
+def _refuse_other_marks(
+    rows: Sequence[Row], mark: str | None, found: Sequence[tuple[str, ...] | None]
+) -> None:
+    """Refuse a cell whose parts by another mark than the file's are labels of other rows."""
+    several = {name for names in found if names and len(names) > 1 for name in names}
+    for row, names in zip(rows, found, strict=True):
+        if not isinstance(row.label, str) or _is_list(row.label) or not names or len(names) > 1:
+            continue
+        for other in MARKS:
+            parts = [part.strip() for part in row.label.split(other)]
+            if other != mark and len(parts) > 1 and several.issuperset(parts):
+                raise TaskDataError(
+                    f"{row.where} has {other!r} between labels, {_shown(row.label)}, where other "
+                    f"rows have {mark!r}; write the same everywhere"
+                )
+
+
+def _shown(cell: Any) -> str:
+    text = repr(cell)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} …"
 
 
 def _says_yes(row: Row, name: str, value: Any) -> bool | None:

@@ -34,9 +34,11 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
     try:
         found = list(_questions(content))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        lacking = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise TaskDataError(
-            f"{path} is not in the layout of SQuAD: {error!r}; it needs data, paragraphs, "
-            "context, qas, question and answers"
+            f"{path} is not in the layout of SQuAD ({lacking}); it needs data, and in it "
+            "paragraphs with context and qas, and in these id, question and answers with text and "
+            "answer_start"
         ) from None
     if not found:
         raise TaskDataError(f"{path} holds no question; check the file")
@@ -91,10 +93,12 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
                 answers = [(text, start) for text, start in given if text.strip()]
                 blank = bool(given) and not answers
                 impossible = blank or bool(qa.get("is_impossible", not answers))
+                if not isinstance(context, str) or not isinstance(qa["question"], str):
+                    raise TypeError(f"context or question of {qa['id']!r} is no text")
                 example = span_example(
                     str(qa["id"]),
-                    str(qa["question"]),
-                    str(context),
+                    qa["question"],
+                    context,
                     () if impossible else answers,
                     impossible,
                 )

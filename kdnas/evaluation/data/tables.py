@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
+_EXCEL = re.compile(r"sep=(.)\n")
 RECORDS = (".json", ".jsonl", ".ndjson", ".parquet")
 """Ends of files whose rows say themselves what they hold."""
 Record = tuple[int, Mapping[str, Any]]
@@ -135,11 +137,28 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
     try:
         text = read_bytes(path, reach).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TaskDataError(
-            f"{path} is not UTF-8 at byte {error.start}; convert it to UTF-8"
-        ) from None
+        raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
     # Alone it ends lines in files of old Macs, and is a character of a text elsewhere.
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
+
+
+def _what_else(path: Path, error: UnicodeDecodeError, reach: Reach) -> str:
+    """What a file is that is not UTF-8, and what to do, for messages."""
+    start = read_bytes(path, reach)[:4]
+    for magic, what in _OTHERS.items():
+        if start.startswith(magic):
+            return what
+    return f"is not UTF-8 at byte {error.start}; convert it, as by `iconv -f LATIN1 -t UTF-8`"
+
+
+_OTHERS: Mapping[bytes, str] = {
+    b"PK": "is an Excel workbook or another zip archive; save the sheet as CSV, or unpack it",
+    b"\x1f\x8b": "is gzipped; call it .gz, as in .csv.gz",
+    b"PAR1": "is Parquet; call it .parquet",
+    b"\xff\xfe": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
+    b"\xfe\xff": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
+}
+"""How files of other kinds begin → what to say of them."""
 
 
 def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Table:
@@ -269,8 +288,17 @@ def _from_cells(
             f"{_wanted(layout)}"
         )
     lines = "line" if len(torn) == 1 else "lines"
-    notes = (f"{len(torn)} torn {lines} of {path.name} left out",) if torn else ()
-    return Table(rows, bool(labels), notes, _lacking(path, first[1], layout), about)
+    notes = [f"{len(torn)} torn {lines} of {path.name} left out"] if torn else []
+    if not exact and rows and all(_is_quoted(row.text) for row in rows):
+        notes.append(
+            f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
+            "they are none"
+        )
+    return Table(rows, bool(labels), tuple(notes), _lacking(path, first[1], layout), about)
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == '"'
 
 
 def _places(header: Sequence[str], columns: Columns) -> tuple[int, ...]:
@@ -361,14 +389,18 @@ def _csv_cells(path: Path, text: str, layout: LocalLayout) -> Iterator[tuple[int
     A row is where it begins, however many lines it has. One of several lines that is longer or
     shorter than the header has a quote that was not closed, and others in it.
     """
-    header = text.partition("\n")[0]
+    said = _EXCEL.match(text)
+    if said is not None:  # Excel's own line above the header
+        text = "\n" + text[said.end() :]
+    header = text.lstrip("\n").partition("\n")[0]
     known = (
         d
         for d in (",", ";", "\t")
-        if known_columns(next(csv.reader([header], delimiter=d), []), layout.columns)
+        if known_columns(next(csv.reader([header], **_dialect(d)), []), layout.columns)
     )
-    delimiter = next(known, ",")
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    delimiter = said[1] if said is not None else next(known, ",")
+    csv.field_size_limit(MOST_BYTES >> 1)
+    reader = csv.reader(io.StringIO(text), **_dialect(delimiter))
     width, start, last = None, 1, 1
     try:
         for cells in reader:
@@ -384,6 +416,11 @@ def _csv_cells(path: Path, text: str, layout: LocalLayout) -> Iterator[tuple[int
         raise TaskDataError(_unclosed(path, last, "is not closed"))
 
 
+def _dialect(delimiter: str) -> dict[str, Any]:
+    """Blanks may stand between a delimiter and a quote."""
+    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t"}
+
+
 def _unclosed(path: Path, line: int, how: str) -> str:
     return (
         f"{path}, line {line} has a quote that {how}; close it, or double quotes that are of the "
@@ -394,7 +431,8 @@ def _unclosed(path: Path, line: int, how: str) -> str:
 def _ends_in_quotes(lines: Sequence[str], delimiter: str) -> bool:
     """Whether the last row of a file is not over when the file is."""
     try:
-        for _ in csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, strict=True):
+        rows = [f"{line}\n" for line in lines]
+        for _ in csv.reader(rows, **_dialect(delimiter), strict=True):
             pass
     except csv.Error as error:
         return "unexpected end" in str(error)

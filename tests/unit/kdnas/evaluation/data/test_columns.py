@@ -121,7 +121,7 @@ def test_words_may_hold_blanks_and_begin_with_a_hash(tmp_path: Path) -> None:
 
 def test_blanks_of_other_kinds_are_no_borders(tmp_path: Path) -> None:
     found = read(tmp_path, "10\u00a0000 O\n\u3000 O\nParis B-LOC\n")
-    assert found.examples[0].tokens == ("10\u00a0000", "", "Paris")
+    assert found.examples[0].tokens == ("10\u00a0000", "\u3000", "Paris")
 
 
 def test_another_language_than_the_files_is_no_prefix(tmp_path: Path) -> None:
@@ -214,3 +214,58 @@ def test_every_sentence_comes_back(
     assert [list(one.tokens) for one in found.examples] == [[w for w, _ in s] for s in sentences]
     for one, sentence in zip(found.examples, sentences, strict=True):
         assert [tag[2:] for tag in one.tags] == [tag[2:] for _, tag in sentence]
+
+
+IDS = "".join(f"s{n}\tAnna\tB-PER\ns{n}\tcame\tO\n" for n in range(3))
+KAGGLE = "Sentence #\tWord\tPOS\tTag\n" + "".join(
+    f"Sentence: {n}\tAnna\tNNP\tB-PER\n\tcame\tVB\tO\n" for n in range(3)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (IDS, "parted where column 1 changes"),
+        ("s0\tAnna\tB-PER\ns0\tcame\tO\n\ns1\tAnna\tB-PER\ns1\tcame\tO\n", ""),
+        (KAGGLE, "parted where column 1 changes"),
+        ("sentence_id\tword\tlabel\n" + IDS, "parted where column 1 changes"),
+        ("1\tAnna\tB-PER\n2\tcame\tO\n" * 3, "parted where the numbers of words begin anew"),
+        ("0\t4\tAnna\tB-PER\n5\t9\tcame\tO\n\n" * 3, ""),
+        ("Anna\tB-PER\ncame\tO\n\u00a0\n" * 3, ""),
+        ("id\tlemma\ttoken\ttag\n" + "a\tann\tAnna\tB-PER\nb\tcome\tcame\tO\n\n" * 3, ""),
+    ],
+)
+def test_names_of_sentences_and_places_are_no_words(tmp_path: Path, text: str, note: str) -> None:
+    found = read_columns(written(tmp_path / "train.conll", text))
+    assert found is not None
+    sentences = [example.tokens for example in found.examples]
+    assert sentences == [("Anna", "came")] * (2 if text.count("Anna") == 2 else 3)
+    assert note in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 anna Anna NNP B-PER\n2 came Came VB O\n", "not clear which column holds the words"),
+        ("s\tdoc\tAnna\tx\tB-PER\ns\tdoc\tcame\ty\tO\n\n" * 2, "columns are 1 (s, …), 2 (doc,"),
+        ("\tB-PER\ncame\tO\n", "line 1 has a tag and no word in column 1"),
+        ("Anna\tB-PER|B-ORG\ncame\tO\n", "line 1 has 'B-PER|B-ORG', several tags, in column 2"),
+        (
+            "".join(f"w{n} O\n" for n in range(209)) + "Anna B-PER\n",
+            "one sentence of 210 words; part",
+        ),
+    ],
+)
+def test_words_that_are_not_certain_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TaskDataError) as caught:
+        read_columns(written(tmp_path / "train.conll", text))
+    assert message in str(caught.value)
+
+
+WORDS = "".join(f"w{n} O\n" for n in range(50))
+
+
+def test_a_long_only_sentence_is_told(tmp_path: Path) -> None:
+    found = read_columns(written(tmp_path / "train.conll", WORDS + "Anna B-PER\n"))
+    assert found is not None
+    assert "holds one sentence of 51 words; if it is several" in found.notes[0]

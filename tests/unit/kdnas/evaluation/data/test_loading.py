@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.data.loading import load_task, what_is_amiss
 from kdnas.evaluation.tasks.examples import (
     SpanExample,
     TextExample,
@@ -353,3 +353,39 @@ def test_a_folder_that_may_not_be_read_is_told(
 def test_a_development_part_that_is_scored_is_not_tuned_on(tmp_path: Path) -> None:
     rte(tmp_path / "RTE")
     assert load_task(TASKS["rte"], tmp_path).tuning == ()
+
+
+def test_answers_that_are_nowhere_are_told_or_refused(tmp_path: Path) -> None:
+    squad(tmp_path / "train.json", "one a", "two b")
+    path = squad(tmp_path / "dev.json", "three c", "four d", "five e")
+    path.write_text(path.read_text().replace('"text": "five"', '"text": "gone"', 1))
+    data = load_task(TASKS["squad 1.1"], tmp_path)
+    assert "1 of 6 answers of dev.json are nowhere in their context, as that of" in data.notes[0]
+    path.write_text(path.read_text().replace('"text": "', '"text": "un'))
+    with pytest.raises(TaskDataError, match="has 6 of 6 answers that are nowhere in their context"):
+        load_task(TASKS["squad 1.1"], tmp_path)
+
+
+def test_xnli_is_found_as_it_is_published(tmp_path: Path) -> None:
+    """What is scored and what is learned from are in folders beside each other."""
+    for part in ("dev", "test"):
+        rows = [f"{lang}\tneutral\ta {n}\tb" for lang in ("de", "en") for n in range(3)]
+        head = "language\tgold_label\tsentence1\tsentence2"
+        file(tmp_path / "XNLI-1.0" / f"xnli.{part}.tsv", head, *rows)
+    for lang in ("de", "en"):
+        rows = [f"{lang} {n}\tb\tcontradictory" for n in range(5)]
+        folder = tmp_path / "XNLI-MT-1.0" / "multinli"
+        file(folder / f"multinli.train.{lang}.tsv", "premise\thypo\tlabel", *rows)
+    data = load_task(TASKS["xnli"], tmp_path)
+    assert counts(data) == (5, {"de": 3, "en": 3})
+    assert texts(data.train)[0] == "en 0"
+    assert data.official_split
+
+
+def test_the_task_that_has_files_says_what_is_amiss(tmp_path: Path) -> None:
+    errors = {
+        "CoLA": TaskDataError("no data of CoLA in glue"),
+        "RTE": TaskDataError("RTE/train.tsv, line 2 has the label 'yes'"),
+    }
+    told = what_is_amiss([TASKS["cola"], TASKS["rte"]], errors)
+    assert str(told).startswith("RTE/train.tsv, line 2")

@@ -15,6 +15,7 @@ from kdnas.evaluation.tasks.examples import (
     TextExample,
 )
 from kdnas.evaluation.tasks.registry import own_task
+from kdnas.evaluation.tasks.task import OwnKind
 from kdnas.testing.task_files import counts, file
 
 
@@ -143,3 +144,73 @@ def test_a_model_that_is_taken_as_it_is_needs_no_training_part(tmp_path: Path) -
     data = load_task(task, path)
     assert (len(data.train), [*map(len, data.evaluations.values())]) == (0, [10])
     assert data.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (["a,good", "b,Good", "c,bad"], "the classes 'Good' and 'good' are hardly different"),
+        (["a,0", "b,0.0", "c,1"], "the classes '0' and '0.0' are hardly different"),
+        (["a,yes", "b,NaN", "c,no"], "2 examples have the class 'NaN', which looks as if they had"),
+        (["a,yes", ",no", "c,no"], "2 of 6 examples have a blank text"),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_told(tmp_path: Path, rows: list[str], note: str) -> None:
+    for part in ("train", "test"):
+        file(tmp_path / f"{part}.csv", "text,label", *rows)
+    assert note in " ".join(load_task(own_task("mine", "classification"), tmp_path).notes)
+
+
+def test_a_number_that_is_none_in_json_is_a_missing_label(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        rows = [f'{{"text": "t", "label": {label}}}' for label in ('"a"', '"b"', "NaN")]
+        file(tmp_path / f"{part}.jsonl", *rows)
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert (counts(data), data.labels) == ((2, {"test": 2}), ("a", "b"))
+    assert "1 row of test.jsonl without a label left out" in data.notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        ("classification", "t,['good']", "holds the list \"['good']\" where a label belongs"),
+        ("regression", "t,1_000", "has the score '1_000'; write a number, with a point such as"),
+        ("regression", 't,"0,5"', "has the score '0,5'; write a number, with a point such as 0.5"),
+    ],
+)
+def test_labels_that_only_look_like_some_are_refused(
+    tmp_path: Path, kind: OwnKind, row: str, message: str
+) -> None:
+    path = file(tmp_path / "mine.csv", "text,label", row, row)
+    with pytest.raises(TaskDataError) as caught:
+        load_task(own_task("mine", kind), path)
+    assert message in str(caught.value)
+
+
+def test_files_that_make_a_part_together_are_read_together(tmp_path: Path) -> None:
+    for number in range(2):
+        rows = [f"text {number} {n},{n % 2}" for n in range(3 + number)]
+        file(tmp_path / f"train-0000{number}-of-00002.csv", "text,label", *rows)
+    file(tmp_path / "test-00000-of-00001.csv", "text,label", "a,0", "b,1")
+    task = own_task("mine", "classification")
+    data = load_task(task, tmp_path)
+    assert (counts(data), data.notes) == ((7, {"test": 2}), ())
+    (tmp_path / "train-00001-of-00002.csv").unlink()
+    with pytest.raises(TaskDataError, match=r"has 1 of the 2 files of its train part, such as tr"):
+        load_task(task, tmp_path)
+
+
+def test_a_test_part_without_labels_is_not_scored(tmp_path: Path) -> None:
+    for part, labels in (("train", "010"), ("validation", "01"), ("test", "--")):
+        rows = [f"t,{'-1' if label == '-' else label}" for label in labels]
+        file(tmp_path / f"{part}.csv", "text,label", *rows)
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert counts(data) == (3, {"dev": 2})
+    assert "scored on the dev part: no test part has labels" in data.notes
+
+
+def test_classes_of_which_none_is_learned_are_refused(tmp_path: Path) -> None:
+    file(tmp_path / "train.csv", "text,label", "a,0", "b,1")
+    file(tmp_path / "test.csv", "text,label", "a,0.0", "b,1.0")
+    with pytest.raises(TaskDataError, match=r"there are 0\.0, 1\.0, and learned are 0, 1; write"):
+        load_task(own_task("mine", "classification"), tmp_path)

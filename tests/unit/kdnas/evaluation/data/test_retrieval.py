@@ -180,6 +180,8 @@ def test_data_are_named_by_their_passages_too(tmp_path: Path) -> None:
         ("qrels/test.tsv", ["x\td1\t1"], "judges passages of no query that there is, such as 'x'"),
         ("qrels/test.tsv", ["q1\td1\t0"], "no query of mine has a passage that answers it, by"),
         ("qrels/test.tsv", [""], "is empty"),
+        ("qrels/test.tsv", ["q1\td1\t1_0"], "has the grade '1_0'"),
+        ("qrels/test.tsv", ["q1\t1.0\t1"], "judges no passage that there is, only others such as"),
     ],
 )
 def test_what_is_refused(file: str, rows: list[str], message: str, tmp_path: Path) -> None:

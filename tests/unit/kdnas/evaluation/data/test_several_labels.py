@@ -117,3 +117,32 @@ def test_too_many_labels_are_no_numbers(tmp_path: Path) -> None:
     assert str(caught.value).endswith(
         "has 60 classes for 30 examples to learn from; name another column with --label"
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["[0, 1, 0]", "[1, 0, 0]"], "line 2 holds 0 and 1 for each label, '[0, 1, 0]', and not"),
+        (["['joy' 'anger']", "['joy']"], "line 2 holds \"['joy' 'anger']\", which is no list of"),
+        (["[1 0 1]", "[0 1 1]"], "line 2 holds '[1 0 1]', which is no list of labels; write it as"),
+        (['{""a"": [""b""]}', "b"], "which is no list of labels"),
+        (
+            ["joy|fear", "joy, fear", "joy"],
+            "line 3 has ',' between labels, 'joy, fear', where other",
+        ),
+    ],
+)
+def test_cells_that_are_no_names_are_refused(
+    cells: list[str], message: str, tmp_path: Path
+) -> None:
+    rows = "".join(f'text,"{cell}"\n' for cell in cells)
+    with pytest.raises(TaskDataError) as caught:
+        read(tmp_path, "{}.csv", f"text,label\n{rows}")
+    assert message in str(caught.value)
+
+
+def test_sets_and_tuples_are_lists_and_nothing_is_no_label(tmp_path: Path) -> None:
+    cells = ["{'joy', 'anger'}", "('joy',)", "[null]", '[""joy"", null]', "(some) joy"]
+    rows = "".join(f'text,"{cell}"\n' for cell in cells)
+    data = read(tmp_path, "{}.csv", f"text,label\n{rows}")
+    assert labels_of(data) == [("anger", "joy"), ("joy",), (), ("joy",), ("(some) joy",)]

@@ -229,7 +229,7 @@ def test_json_lines_and_parquet(tmp_path: Path) -> None:
             'body,title,class\nd,"e,f\ng,h,i\nj,"k, and l",m\nn,o,p\n',
             r"a\.csv, line 2 has a quote that runs on to line 4; close it",
         ),
-        ("a.tsv", b"caf\xe9\tx", r"a\.tsv is not UTF-8 at byte 3; convert it to UTF-8"),
+        ("a.tsv", b"caf\xe9\tx", r"a\.tsv is not UTF-8 at byte 3; convert it, as by"),
     ],
 )
 def test_what_cannot_be_read_is_named(
@@ -282,3 +282,38 @@ def test_fewer_columns_without_a_header_are_not_taken_for_it(tmp_path: Path) -> 
     path = written(tmp_path / "train.tsv", "a\tb\t2.0\nc\td\t3.5\n")
     with pytest.raises(TaskDataError, match=r"has no header line, its first line is a row: a \| b"):
         read_table(path, TASKS["sts-b"].layout)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04\xff", "is an Excel workbook or another zip archive; save the sheet as CSV"),
+        (b"\x1f\x8b\x08\xff", "is gzipped; call it .gz"),
+        (b"PAR1\xff", "is Parquet; call it .parquet"),
+        ("text,label".encode("utf-16"), "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`"),
+    ],
+)
+def test_files_of_other_kinds_are_told_for_what_they_are(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(TaskDataError) as caught:
+        read_table(tmp_path / "a.csv", own_task("mine", "classification").layout)
+    assert message in str(caught.value)
+
+
+def test_excels_own_line_blanks_before_quotes_and_long_cells(tmp_path: Path) -> None:
+    layout = own_task("mine", "classification").layout
+    long = "word " * 60_000
+    (tmp_path / "a.csv").write_text(f'sep=;\ntext; label\n"{long}"; "good"\nx;bad\n')
+    rows = read_table(tmp_path / "a.csv", layout).rows
+    assert [(row.number, row.text, row.label) for row in rows] == [
+        (3, long, "good"),
+        (4, "x", "bad"),
+    ]
+
+
+def test_quotes_around_all_texts_of_a_tsv_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('text\tlabel\n"a, b"\tgood\n"c ""d"""\tbad\n')
+    table = read_table(tmp_path / "a.tsv", own_task("mine", "classification").layout)
+    assert "all texts of a.tsv are in quotes" in table.notes[0]

@@ -146,3 +146,10 @@ def test_the_part_for_tuning_is_in_the_language_of_training(tmp_path: Path) -> N
     assert [e.tokens for e in data.tuning if isinstance(e, TaggedExample)] == [
         (f"deven{n}",) for n in range(3)
     ]
+
+
+def test_a_type_that_only_the_scored_part_has_is_told(tmp_path: Path) -> None:
+    file(tmp_path / "train.conll", "Anna B-PER", "came O", "", "Bo B-PER")
+    file(tmp_path / "test.conll", "Anna B-PERSON", "came O", "", "Bo B-PER")
+    (note,) = load_task(TASKS["ner"], tmp_path).notes
+    assert note.startswith("1 of 2 scored examples have a type of span that no training example")
