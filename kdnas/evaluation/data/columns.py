@@ -455,10 +455,17 @@ class _File:
         )
         listed = " and ".join(str(place + 1) for place in places)
         what = f"columns {listed} may hold the tags" if places else "no column holds tags of spans"
+        brackets = next((n for n, cells in columns.items() if any(map(_is_bracket, cells))), None)
+        if brackets is not None:
+            what = f"column {brackets + 1} holds brackets, as of CoNLL-2012, and {what}"
         return TaskDataError(
             f"{self.path}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
             "with --tag-column"
         )
+
+
+def _is_bracket(cell: str) -> bool:
+    return cell.startswith("(") and cell.endswith(("*", ")")) and len(cell) > 2
 
 
 def _types(tags: Sequence[str]) -> set[str]:

@@ -99,13 +99,23 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     if found is not None:
         return [*_lent(task, found, folders, reach), *found]
     layout = task.layout
+    otherwise = "or leave it out to take the data set of the hub"
+    if layout.suffixes and ".csv" not in layout.suffixes and task.kind != "span":
+        otherwise += f", or read another table by --suite {OWN_SUITE}"
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
         f"no data of {task.name} in {where}: looked for files such as {', '.join(layout.examples)} "
         f"(any with train, dev or test in its name that ends in "
-        f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}; "
-        "check the folder, or leave it out to take the data set of the hub"
+        f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}, and found "
+        f"{_what_lies(where, reach)}; check the folder, {otherwise}"
     )
+
+
+def _what_lies(folder: Path, reach: Reach) -> str:
+    """Name some of what is in a folder, for messages."""
+    names = sorted(p.name for p in reach.children(folder) if not p.name.startswith("."))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}" if names else "nothing"
 
 
 def _lent(task: Task, found: Sequence[Found], folders: Sequence[Path], reach: Reach) -> list[Found]:

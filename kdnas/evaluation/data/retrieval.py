@@ -207,7 +207,8 @@ def _add_judgements(read: _Read, file: Found, reach: Reach) -> None:
                 f"there ({named}), and {what}"
             )
     said = _first_of(read, grades)
-    about = f"{count} judgements of {len(grades)} queries with an answer"
+    queries = f"{len(grades)} {'query' if len(grades) == 1 else 'queries'}"
+    about = f"{count} judgement{'' if count == 1 else 's'} of {queries} with an answer"
     read.readings.append(Reading(str(file.path), part, len(grades), about, said))
 
 

@@ -29,6 +29,7 @@ MOST_BYTES = 4 << 30
 """That a gzipped file unpacks to."""
 MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
+_MOST_KEYS = 5
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
 _EXCEL = re.compile(r"sep=(.)\n")
@@ -466,6 +467,19 @@ def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
         return "line", _json_lines(path, reach)
     if isinstance(content, dict) and isinstance(content.get("data"), list):
         content = content["data"]
+    if isinstance(content, dict) and content:
+        kinds = {_kind_of(value) for value in content.values()}
+        keys = ", ".join(list(content)[:_MOST_KEYS])
+        if kinds == {"list of objects"}:
+            raise TaskDataError(
+                f"{path} holds lists of objects under {keys}; write one list a file, such as "
+                "train.json and test.json"
+            )
+        if kinds == {"object"}:
+            raise TaskDataError(
+                f"{path} holds objects under {keys}; write a list of objects, as pandas does by "
+                'to_json(orient="records")'
+            )
     if isinstance(content, dict):
         return "line", _json_lines(path, reach)  # of a single line
     if not isinstance(content, list):
@@ -477,6 +491,13 @@ def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
                 f"{path}, entry {number} is a {type(record).__name__}; write a list of objects"
             )
     return "entry", records
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, dict):
+        return "object"
+    is_list = isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+    return "list of objects" if is_list else "other"
 
 
 def _parquet(path: Path, reach: Reach) -> list[Record]:
@@ -518,6 +539,11 @@ def _id_column(names: Sequence[str], taken: Collection[int | None]) -> int | Non
 
 
 def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
+    if len(names) == 1 and "|" in names[0]:
+        return (
+            f"{path} has the only column {_short(names[0])}; part columns by commas, semicolons or "
+            "tabs"
+        )
     listed = ", ".join(name.strip() for name in names)
     if len(listed) > 200:
         listed = listed[:200] + " …"

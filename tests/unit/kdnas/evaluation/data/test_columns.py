@@ -248,6 +248,7 @@ def test_names_of_sentences_and_places_are_no_words(tmp_path: Path, text: str, n
     [
         ("1 anna Anna NNP B-PER\n2 came Came VB O\n", "not clear which column holds the words"),
         ("s\tdoc\tAnna\tx\tB-PER\ns\tdoc\tcame\ty\tO\n\n" * 2, "columns are 1 (s, …), 2 (doc,"),
+        ("a b (GPE*\nc d *)\n" * 2, "column 3 holds brackets, as of CoNLL-2012, and no column"),
         ("\tB-PER\ncame\tO\n", "line 1 has a tag and no word in column 1"),
         ("Anna\tB-PER|B-ORG\ncame\tO\n", "line 1 has 'B-PER|B-ORG', several tags, in column 2"),
         (

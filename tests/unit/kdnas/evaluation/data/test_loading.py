@@ -110,7 +110,7 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
 
 def test_what_is_not_found_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
     rte(tmp_path / "RTE")
-    with pytest.raises(TaskDataError, match=r"train\.tsv, dev\.tsv .* of it called wnli; check"):
+    with pytest.raises(TaskDataError, match=r"train\.tsv, dev\.tsv .* of it called wnli, and found RTE; check"):
         load_task(TASKS["wnli"], tmp_path)
     with pytest.raises(TaskDataError, match=r"no data of WNLI in .*RTE"):
         load_task(TASKS["wnli"], tmp_path / "RTE")
@@ -389,3 +389,9 @@ def test_the_task_that_has_files_says_what_is_amiss(tmp_path: Path) -> None:
     }
     told = what_is_amiss([TASKS["cola"], TASKS["rte"]], errors)
     assert str(told).startswith("RTE/train.tsv, line 2")
+
+
+def test_what_lies_there_is_named(tmp_path: Path) -> None:
+    file(tmp_path / "questions.csv", "id,question1,question2,is_duplicate")
+    with pytest.raises(TaskDataError, match=r"found questions.csv; check .* by --suite own"):
+        load_task(TASKS["qqp"], tmp_path)

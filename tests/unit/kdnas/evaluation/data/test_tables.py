@@ -317,3 +317,24 @@ def test_quotes_around_all_texts_of_a_tsv_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('text\tlabel\n"a, b"\tgood\n"c ""d"""\tbad\n')
     table = read_table(tmp_path / "a.tsv", own_task("mine", "classification").layout)
     assert "all texts of a.tsv are in quotes" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.json",
+            '{"train": [{"text": "a"}], "test": [{"text": "b"}]}',
+            "under train, test; write",
+        ),
+        ("a.json", '{"text": {"0": "a"}, "label": {"0": "b"}}', 'by to_json(orient="records")'),
+        ("a.csv", "text|label\na|b\n", "has the only column text|label; part columns by commas"),
+    ],
+)
+def test_layouts_that_are_not_read_are_told_what_to_write(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(TaskDataError) as caught:
+        read_table(tmp_path / name, own_task("mine", "classification").layout)
+    assert message in str(caught.value)
