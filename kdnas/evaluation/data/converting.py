@@ -166,6 +166,10 @@ def _one_label(task: Task, row: Row) -> str | float | None:
 
 
 def _text(row: Row, value: Any) -> str:
+    if value is None:
+        raise TaskDataError(
+            f"{row.where} holds nothing where a text belongs; write one, or leave the row out"
+        )
     if not isinstance(value, str):
         raise TaskDataError(
             f"{row.where} holds a {type(value).__name__} instead of a text; check the column"

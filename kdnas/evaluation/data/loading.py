@@ -153,6 +153,7 @@ def load_task(
     scored_examples = [e for examples in evaluations.values() for e in examples]
     labels = found_labels(task, [*train, *scored_examples])
     _check_labels(task, labels, train)
+    _check_numbers(task, [*train, *scored_examples])
     if not task.labels and task.fine_tuned:
         found.notes += _new_classes(task, train, scored_examples)
     found.notes += _doubtful(task, labels, [*train, *scored_examples])
@@ -238,6 +239,18 @@ def _plain(name: str) -> str:
         return f"{float(name):g}"
     except ValueError:
         return name.casefold()
+
+
+def _check_numbers(task: Task, examples: Sequence[Example]) -> None:
+    """Refuse numbers of a user's that are all the same: nothing goes with them."""
+    if task.kind != "regression" or task.suite != OWN_SUITE or len(examples) < 2:
+        return
+    numbers = {e.number for e in examples if isinstance(e, TextExample)}
+    if len(numbers) == 1:
+        raise TaskDataError(
+            f"all {len(examples)} examples of {task.name} have the number {numbers.pop():g}; give "
+            "different ones, or name another column with --label"
+        )
 
 
 def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:

@@ -84,7 +84,7 @@ def test_labels_that_are_none_are_refused(
 def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
     task = own_task("tickets", "classification")
     path = file(tmp_path / "all.jsonl", json.dumps({"text": None, "label": "x"}))
-    with pytest.raises(TaskDataError, match=r"line 1 holds a NoneType instead of a text"):
+    with pytest.raises(TaskDataError, match=r"line 1 holds nothing where a text belongs"):
         load_task(task, path)
 
 
@@ -214,3 +214,10 @@ def test_classes_of_which_none_is_learned_are_refused(tmp_path: Path) -> None:
     file(tmp_path / "test.csv", "text,label", "a,0.0", "b,1.0")
     with pytest.raises(TaskDataError, match=r"there are 0\.0, 1\.0, and learned are 0, 1; write"):
         load_task(own_task("mine", "classification"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["regression", "similarity"])
+def test_numbers_that_are_all_the_same_are_refused(tmp_path: Path, kind: OwnKind) -> None:
+    path = file(tmp_path / "mine.csv", "text,pair,label", "a,b,2", "c,d,2.0")
+    with pytest.raises(TaskDataError, match="all 2 examples of mine have the number 2; give diff"):
+        load_task(own_task("mine", kind, pair="pair"), path)
