@@ -400,7 +400,7 @@ def _csv_cells(path: Path, text: str, layout: LocalLayout) -> Iterator[tuple[int
         if known_columns(next(csv.reader([header], **_dialect(d)), []), layout.columns)
     )
     delimiter = said[1] if said is not None else next(known, ",")
-    csv.field_size_limit(MOST_BYTES >> 1)
+    csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
     reader = csv.reader(io.StringIO(text), **_dialect(delimiter))
     width, start, last = None, 1, 1
     try:
