@@ -134,7 +134,7 @@ class TestRefused:
     def test_one_answer_alone(self, kind: str, lab: TinyTaskLab, tmp_path: Path) -> None:
         label = "yes" if kind == "classification" else 1.5
         file = write_own(tmp_path / "mine.jsonl", [label] * 40)
-        said = "only class 'yes'|have the one number 1.5, so that there is nothing to learn"
+        said = "only class 'yes'|all 40 examples of goods have the number 1.5; give different ones"
         spec = lab.regression(data_dir=str(file), own={"kind": kind})
         refused(lab, spec, TaskDataError, said)
 
@@ -149,6 +149,14 @@ class TestRefused:
             (folder / f"{part}.tsv").write_text(f"sentence\tlabel\n{rows}", "utf-8")
         said = "of SST-2 to learn from have the one class 'positive'"
         refused(lab, lab.classification(data_dir=str(tmp_path)), TaskDataError, said)
+
+    def test_one_number_alone_among_what_is_learned_from(
+        self, lab: TinyTaskLab, tmp_path: Path
+    ) -> None:
+        write_own(tmp_path / "train.jsonl", [1.5] * 40)
+        write_own(tmp_path / "dev.jsonl", [0.5, 2.5] * 5)
+        said = "of goods to learn from have the one number 1.5, so that there is nothing to learn"
+        refused(lab, lab.regression(data_dir=str(tmp_path)), TaskDataError, said)
 
     def test_a_file_without_labels(self, lab: TinyTaskLab, tmp_path: Path) -> None:
         file = tmp_path / "mine.jsonl"
