@@ -14,7 +14,7 @@ from kdnas.distill.numerics import choose_device, choose_dtype
 from kdnas.distill.onnx_session import require_packages
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.choosing import chosen_tasks
-from kdnas.evaluation.data.loading import load_task, what_is_amiss, without_plain
+from kdnas.evaluation.data.loading import left_out, load_task, what_is_amiss, without_plain
 from kdnas.evaluation.finetuning.grid import grid_key
 from kdnas.evaluation.finetuning.identity import data_fingerprint, evaluation_key
 from kdnas.evaluation.settings import FinetuneSettings, settings_for
@@ -195,6 +195,7 @@ def prepare_evaluation(
     if not spec.tasks:
         certain = without_plain([one.task for one in planned])
         planned = [one for one in planned if one.task in certain]
+    absent = left_out([one.task for one in planned], absent)
     missed = [t.name for t in tasks if t.name in absent and t.layout.folders]
     pinned = spec.model.model_copy(update={"fingerprint": model.fingerprint, "ref": _name(model)})
     return PreparedEvaluation(

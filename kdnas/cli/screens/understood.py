@@ -24,7 +24,7 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
         TaskDataError: data that are not there or cannot be read.
     """
     from kdnas.evaluation.data.choosing import chosen_tasks
-    from kdnas.evaluation.data.loading import load_task, what_is_amiss, without_plain
+    from kdnas.evaluation.data.loading import left_out, load_task, what_is_amiss, without_plain
     from kdnas.evaluation.data.understood import understood
 
     found: dict[str, dict[str, Any]] = {}
@@ -42,8 +42,9 @@ def show_understood(spec: EvaluationPlanSpec, as_json: bool) -> None:
                 absent[task.name] = error
     if not found:
         raise what_is_amiss(tasks, absent)
+    read = [task for task in tasks if task.name in found]
+    absent = left_out(read, absent)
     if not spec.tasks:
-        read = [task for task in tasks if task.name in found]
         found = {task.name: found[task.name] for task in without_plain(read)}
     if as_json:
         print_json({"tasks": list(found.values())})

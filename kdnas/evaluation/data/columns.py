@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.tables import read_text
+from kdnas.evaluation.data.opening import read_text
 from kdnas.evaluation.data.tag_schemes import TagScheme, is_marked, scheme_of
 from kdnas.evaluation.tasks.examples import TaggedExample
 from kdnas.evaluation.tasks.task import ColumnChoice

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.tables import suffix_of
+from kdnas.evaluation.data.opening import suffix_of
+from kdnas.evaluation.data.records import RECORDS
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach
@@ -18,7 +19,7 @@ from kdnas.specs.evaluation import OWN_SUITE
 
 Part = Literal["train", "dev", "test"]
 
-_PARTS: dict[str, Part] = {
+PARTS: dict[str, Part] = {
     "train": "train",
     "training": "train",
     "dev": "dev",
@@ -32,8 +33,11 @@ _PARTS: dict[str, Part] = {
     "testing": "test",
     "testb": "test",
 }
+"""Words of the names of files, and values of a column, that say which part examples are of."""
 _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
+_OF_DATASETS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
+"""Files without examples that `datasets` writes beside the others."""
 _SHARD = re.compile(r"\d+-of-0*(\d+)")
 """In the names of the files that a part of a data set of the hub is made of."""
 _DEPTH = 2
@@ -43,7 +47,9 @@ COLLECTION: Mapping[str, frozenset[str]] = {
     "judgements": frozenset({"qrels", "qrel", "judgements", "judgments"}),
 }
 """Files of a retrieval, by words of their names, or of that of the folder that they are in."""
-_COLLECTION_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".csv", ".txt", ".trec")
+_COLLECTION_SUFFIXES = (*RECORDS, ".tsv", ".csv", ".txt", ".trec")
+_HUB_FOLDERS = ("data", "default")
+"""Where a repository of the hub keeps the parts of a data set."""
 _MOST_NAMED = 4
 
 
@@ -111,6 +117,22 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     )
 
 
+def parts_of(files: Sequence[Found]) -> tuple[list[Found], list[str]]:
+    """Part files that are called after parts, or all if none is, from those that are not read.
+
+    Returns:
+        Those that are read, and a note on those that are not.
+    """
+    parts = [file for file in files if file.part]
+    others = [path for file in files if not file.part for path in (file.path, *file.passed_over)]
+    if not parts or not others:
+        return list(files), []
+    names = ", ".join(sorted(path.name for path in others)[:_MOST_NAMED])
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    verb = "is" if len(others) == 1 else "are"
+    return parts, [f"{names}{more} {verb} not read: no train, dev or test in the name"]
+
+
 def _what_lies(folder: Path, reach: Reach) -> str:
     """Name some of what is in a folder, for messages."""
     names = sorted(p.name for p in reach.children(folder) if not p.name.startswith("."))
@@ -143,7 +165,7 @@ def _collection(folder: Path, reach: Reach) -> list[Found]:
         for path in sorted(reach.children(place))
         if path.is_file() and suffix_of(path) in _COLLECTION_SUFFIXES
         for kind in [_collected(path.name) or (place != folder and _collected(place.name)) or None]
-        for part in [next((_PARTS[word] for word in _words(path.name) if word in _PARTS), None)]
+        for part in [next((PARTS[word] for word in _words(path.name) if word in PARTS), None)]
         if kind
     ]
     kinds = [file.key for file in found]
@@ -222,7 +244,8 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             f"{folder} has several files that could be the task, such as {names}; give one of "
             "them, or call them train, dev and test"
         )
-    return with_part or files
+    # Of a user's files all are told that are not read; a benchmark's folder has others in it.
+    return files if task.suite == OWN_SUITE else with_part or files
 
 
 def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
@@ -248,18 +271,20 @@ def _shortest_first(path: Path) -> tuple[int, str]:
 def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
     words = _words(folder.name)
     own = any(simple(folder.name).startswith(name) for name in layout.folders)
-    known = [word in _PARTS or word in layout.languages for word in words]
-    return bool(words) and (all(known) or (own and any(word in _PARTS for word in words)))
+    known = [word in PARTS or word in layout.languages for word in words]
+    if folder.name in _HUB_FOLDERS:
+        return True
+    return bool(words) and (all(known) or (own and any(word in PARTS for word in words)))
 
 
 def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
     suffix = suffix_of(path)
-    if suffix not in layout.suffixes:
+    if suffix not in layout.suffixes or path.name in _OF_DATASETS:
         return None
     if layout.skip and re.search(layout.skip, path.name, re.IGNORECASE):
         return None
     words = [word for name in relative.parts for word in _words(name)]
-    part = next((_PARTS[word] for word in words if word in _PARTS), None)
+    part = next((PARTS[word] for word in words if word in PARTS), None)
     if part is None and (not suffix or any(word in _NO_DATA for word in words)):
         return None
     languages = {layout.languages[word] for word in words if word in layout.languages}

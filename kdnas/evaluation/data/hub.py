@@ -9,6 +9,7 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.converting import Converted, from_rows, from_squad_rows
+from kdnas.evaluation.data.records import class_named, class_names
 from kdnas.evaluation.data.tables import Row, second_text
 from kdnas.evaluation.tasks.task import HubPart, HubSource, Task
 
@@ -72,11 +73,12 @@ def read_hub_part(task: Task, source: HubSource, part: HubPart, revision: str) -
 
 def _rows(data: Any, source: HubSource, name: str) -> Iterator[Row]:
     columns = source.columns
-    names = _class_names(data.features[columns.label])
+    names = class_names(data.features[columns.label])
     wanted = [columns.text, columns.label, *([columns.pair] if columns.pair else [])]
     for number, record in enumerate(_records(data, wanted)):
         pair = second_text(record[columns.pair]) if columns.pair else None
-        label = _named(record[columns.label], names)
+        label = record[columns.label]
+        label = label if names is None else class_named(name, label, names)
         yield Row(f"{name}, row", number, record[columns.text], pair, label)
 
 
@@ -85,20 +87,6 @@ def _records(data: Any, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     for batch in data.select_columns(columns).iter(1000):
         for values in zip(*(batch[column] for column in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
-
-
-def _class_names(feature: Any) -> Sequence[str] | None:
-    """Names of the classes of a column, or of a column of lists, where it has any."""
-    feature = getattr(feature, "feature", feature)
-    return getattr(feature, "names", None)
-
-
-def _named(value: Any, names: Sequence[str] | None) -> Any:
-    if names is None or isinstance(value, str) or value is None:
-        return value
-    if isinstance(value, Sequence):
-        return [_named(one, names) for one in value]
-    return None if value < 0 else names[value]
 
 
 def _unreachable(name: str, error: BaseException) -> TaskDataError:

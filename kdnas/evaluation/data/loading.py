@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.columns import read_columns
 from kdnas.evaluation.data.converting import Converted, found_labels, from_rows
-from kdnas.evaluation.data.finding import Found, find_files
+from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
-from kdnas.evaluation.data.recognising import is_named, require_published
+from kdnas.evaluation.data.opening import suffix_of
+from kdnas.evaluation.data.recognising import OtherDataError, is_named, require_published
+from kdnas.evaluation.data.records import RECORDS
 from kdnas.evaluation.data.retrieval import load_retrieval
 from kdnas.evaluation.data.splitting import share_kept, split
 from kdnas.evaluation.data.squad import NOT_FOUND, read_squad
-from kdnas.evaluation.data.tables import read_table, suffix_of
+from kdnas.evaluation.data.tables import Row, Table, read_table
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import (
@@ -38,7 +41,7 @@ MOST_CLASSES = 20
 MISSING = frozenset({"nan", "null", "n/a", "?"})
 """Names of classes that look like missing labels, in lower case."""
 _MOST_NAMED = 5
-ROW_SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
+ROW_SUFFIXES = (".csv", *RECORDS)
 
 
 @dataclass
@@ -61,8 +64,18 @@ class _Parts:
         sources: Sequence[str],
         *,
         again: bool = False,
+        told: str | None = None,
     ) -> None:
-        """Add what was read of a part; ``again`` says that it may be one file of several."""
+        """Add what was read of a part.
+
+        Args:
+            part: of the task.
+            key: language or variant, where the rows name none.
+            read: of it.
+            sources: that it was read from.
+            again: it may be one file of several.
+            told: what the part is called to the user, if not so.
+        """
         for language, examples in read.examples.items():
             name = language or key or ""
             known = self.parts.setdefault(part, {}).setdefault(name, [])
@@ -75,7 +88,7 @@ class _Parts:
         source = ", ".join(sources)
         first = next((one for examples in read.examples.values() for one in examples), None)
         said = "" if first is None else in_words(first)
-        self.readings.append(Reading(source, part, len(read), read.about, said))
+        self.readings.append(Reading(source, told or part, len(read), read.about, said))
         self._check_columns(source, read.columns)
 
     def _check_columns(self, source: str, columns: tuple[int, int] | None) -> None:
@@ -258,6 +271,12 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
     if labels is None:
         return
     if task.kind == "tagging":
+        if task.metrics != ("accuracy",) and all(label.isdigit() for label in labels):
+            raise TaskDataError(
+                f"the tags of {task.name} are numbers, such as {', '.join(labels[:_MOST_NAMED])}; "
+                "write the names that they stand for, such as B-PER, which the card of the data "
+                "set lists"
+            )
         if task.metrics != ("accuracy",) and not is_span_scheme(labels):
             raise TaskDataError(
                 f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
@@ -286,6 +305,20 @@ def _check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Ex
 def without_plain(tasks: Sequence[Task]) -> list[Task]:
     """Leave out plain ``NER``, which any columns are, where they are those of another task."""
     return [task for task in tasks if task.layout.folders] or list(tasks)
+
+
+def left_out(read: Sequence[Task], errors: Mapping[str, TaskDataError]) -> dict[str, TaskDataError]:
+    """Those errors of a suite that its user wants to know of, where some of its tasks can be read.
+
+    Of files that are read as plain ``NER`` that says enough, unless they are called otherwise.
+
+    Args:
+        read: the tasks that can be.
+        errors: task → what came of reading it; of the others.
+    """
+    if all(task.layout.folders for task in read):
+        return dict(errors)
+    return {n: e for n, e in errors.items() if not isinstance(e, OtherDataError) or e.is_named}
 
 
 def what_is_amiss(tasks: Sequence[Task], errors: Mapping[str, TaskDataError]) -> TaskDataError:
@@ -330,12 +363,12 @@ def available_tasks(tasks: Iterable[Task], data_dir: Path, reach: Reach = ANYWHE
 
 def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
     parts = _Parts()
-    files = find_files(task, data_dir, reach)
+    files, parts.notes = parts_of(find_files(task, data_dir, reach))
     own_language = any(f.part == "train" and f.key == task.train_language for f in files)
     for file in files:
         # Training parts of other languages may be large, and would not be used.
         if file.part != "train" or not own_language or file.key == task.train_language:
-            _add_file(parts, task, file, file.part or "test", reach)
+            _add_file(parts, task, file, reach)
     halves = [file for file in files if file.together and file.shards is None]
     if len(halves) == 1:
         parts.is_cut = True
@@ -351,20 +384,23 @@ def _from_folder(task: Task, data_dir: Path, reach: Reach) -> _Parts:
             borrowed = []  # Then the task is split, which its notes say.
         for file in borrowed:
             if file.part == "train":
-                _add_file(parts, other, file, "train", reach)
+                _add_file(parts, other, file, reach)
                 parts.notes.append(f"trained on {other.name}")
     return parts
 
 
-def _add_file(parts: _Parts, task: Task, file: Found, part: str, reach: Reach) -> None:
-    read = _read_file(task, file, reach)
-    if read is None or not len(read) or (part == "test" and _is_unlabelled(task, read)):
-        parts.unlabelled.append(str(file.path))
-        return
+def _add_file(parts: _Parts, task: Task, file: Found, reach: Reach) -> None:
+    part = file.part or "test"
+    for said, read in _read_file(task, file, reach).items():
+        of = said or part
+        if not len(read) or (of == "test" and _is_unlabelled(task, read)):
+            parts.unlabelled.append(str(file.path))
+            continue
+        told = said or file.part or "all"
+        parts.add(of, file.key, read, [str(file.path)], again=file.together, told=told)
     if file.passed_over:
         names = ", ".join(path.name for path in file.passed_over)
         parts.notes.append(f"{file.path.name} is taken as the {part} part, and not {names}")
-    parts.add(part, file.key, read, [str(file.path)], again=file.together)
 
 
 def _is_unlabelled(task: Task, read: Converted) -> bool:
@@ -375,25 +411,55 @@ def _is_unlabelled(task: Task, read: Converted) -> bool:
     return all(isinstance(e, TextExample) and e.label == "-1" for e in every)
 
 
-def _read_file(task: Task, file: Found, reach: Reach) -> Converted | None:
-    """Examples of one file; None where it has no labels."""
+def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Converted]:
+    """Examples of one file, by the part that it says of them; none where it has no labels."""
     if task.kind == "span":
         questions = read_squad(file.path, reach)
-        return None if questions is None else _checked(task, file, questions)
+        return {None: Converted({}) if questions is None else _checked(task, file, questions)}
     if task.kind == "tagging" and suffix_of(file.path) not in ROW_SUFFIXES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice)
         if columns is None:
-            return None
+            return {None: Converted({})}
         require_published(task, file, columns.examples)
         places = (columns.word, columns.tag)
-        return Converted({None: columns.examples}, columns.notes, columns.about, places)
+        return {None: Converted({None: columns.examples}, columns.notes, columns.about, places)}
     table = read_table(file.path, task.layout, reach)
     if not table.labelled:
         if task.suite == OWN_SUITE and file.part != "test":
             raise TaskDataError(table.lacking)
-        return None
-    converted = from_rows(task, table.rows, file.path.name)
-    return Converted(converted.examples, (*table.notes, *converted.notes), table.about)
+        return {None: Converted({})}
+    by_part, notes = _by_part(task, file, table)
+    said = "" if None in by_part else f", part in {table.part_column!r}"
+    read = {part: from_rows(task, rows, file.path.name) for part, rows in by_part.items()}
+    return {
+        part: Converted(one.examples, (*table.notes, *notes, *one.notes), table.about + said)
+        for part, one in read.items()
+    }
+
+
+def _by_part(
+    task: Task, file: Found, table: Table
+) -> tuple[Mapping[str | None, Sequence[Row]], tuple[str, ...]]:
+    """Rows by the part that a column says they are of, if the file is called after none.
+
+    Returns:
+        The rows, and a note on those of no part that is known.
+    """
+    said = [str(row.part).strip().lower() for row in table.rows]
+    known = [PARTS.get(name) for name in said]
+    if task.suite != OWN_SUITE or file.part is not None or not any(known):
+        return {None: table.rows}, ()
+    by_part: dict[str | None, list[Row]] = {part: [] for part in known if part}
+    strange: Counter[str] = Counter()
+    for row, name, part in zip(table.rows, said, known, strict=True):
+        if part is None:
+            strange[name] += 1
+        else:
+            by_part[part].append(row)
+    left_out = f"{strange.total()} rows of {file.path.name} are left out: their "
+    names = ", ".join(map(repr, list(strange)[:_MOST_NAMED]))
+    notes = (f"{left_out}{table.part_column} is {names}",) if strange else ()
+    return by_part, notes
 
 
 def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:

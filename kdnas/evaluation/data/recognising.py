@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kdnas.errors import TaskDataError
@@ -98,6 +97,18 @@ PUBLISHED: Final[Mapping[str, PublishedSet]] = {
 """Tjong Kim Sang and De Meulder 2003, Derczynski et al. 2017, Rahimi et al. 2019."""
 
 
+class OtherDataError(TaskDataError):
+    """Files that any folder may hold are not those that a benchmark has published.
+
+    Attributes:
+        is_named: their names say that they are.
+    """
+
+    def __init__(self, message: str, is_named: bool = False) -> None:
+        super().__init__(message)
+        self.is_named = is_named
+
+
 def is_named(task: Task, files: Sequence[Found]) -> bool:
     """Whether names alone say that files are of a task, and not of any other of its kind."""
     known = PUBLISHED.get(task.name)
@@ -116,32 +127,33 @@ def require_published(task: Task, file: Found, sentences: Sequence[TaggedExample
     """Refuse a file that is not what a benchmark has published under its name.
 
     Raises:
-        TaskDataError: it has other counts, or other types of spans.
+        OtherDataError: it has other counts, or other types of spans.
     """
     known = PUBLISHED.get(task.name)
     if known is None:
         return
-    part = file.part or "test"
+    told = _how_it_differs(known, file, sentences)
+    if told:
+        raise OtherDataError(
+            f"{file.path} is not the {file.part or 'test'} part of {task.name} as published: "
+            f"{told}; evaluate it as NER (--tasks NER)",
+            is_named(task, [file]),
+        )
+
+
+def _how_it_differs(known: PublishedSet, file: Found, sentences: Sequence[TaggedExample]) -> str:
+    """In what a file is not what was published, in words; empty where it is that."""
     words = sum(len(one.tokens) for one in sentences)
     types = {tag[2:] for one in sentences for tag in one.tags if tag != "O"}
-    wanted = known.sizes.get((part, file.key))
+    wanted = known.sizes.get((file.part or "test", file.key))
     if wanted is None:
-        raise _other(task, file.path, part, "no language that it has is in the name")
+        return "no language that it has is in the name"
     if (len(sentences), wanted.words and words) != (wanted.sentences, wanted.words):
         told = f"its sentences number {len(sentences)} instead of {wanted.sentences}"
-        if wanted.words:
-            told += f", its words {words} instead of {wanted.words}"
-        raise _other(task, file.path, part, told)
+        return f"{told}, its words {words} instead of {wanted.words}" if wanted.words else told
     if types != known.types:
-        told = f"spans of {_listed(types)} instead of {_listed(known.types)}"
-        raise _other(task, file.path, part, told)
-
-
-def _other(task: Task, path: Path, part: str, told: str) -> TaskDataError:
-    return TaskDataError(
-        f"{path} is not the {part} part of {task.name} as published: {told}; evaluate it as NER "
-        "(--tasks NER)"
-    )
+        return f"spans of {_listed(types)} instead of {_listed(known.types)}"
+    return ""
 
 
 def _listed(types: set[str] | frozenset[str], most: int = 8) -> str:

@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.finding import COLLECTION, Found, find_files
-from kdnas.evaluation.data.tables import (
-    RECORDS,
-    read_records,
-    read_table,
-    read_text,
-    suffix_of,
-)
+from kdnas.evaluation.data.finding import COLLECTION, Found, find_files, parts_of
+from kdnas.evaluation.data.opening import read_text, suffix_of
+from kdnas.evaluation.data.records import RECORDS, read_records
+from kdnas.evaluation.data.tables import read_table
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Reading, RetrievalExample, TaskData
 from kdnas.evaluation.tasks.task import Task
@@ -95,6 +91,7 @@ def load_retrieval(task: Task, where: Path, reach: Reach = ANYWHERE) -> TaskData
     if any(file.key in COLLECTION for file in files):
         _read_collection(read, where, files, reach)
     else:
+        files, read.notes = parts_of(files)
         _read_tables(read, task, files, reach)
     part = next(one for one in _PARTS if one in read.grades)
     examples = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.tables import read_text
+from kdnas.evaluation.data.opening import read_text
 from kdnas.evaluation.tasks.examples import SpanExample
 from kdnas.reach import ANYWHERE, Reach
 

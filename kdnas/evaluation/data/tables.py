@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
-import re
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,27 +9,22 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.csv_rows import csv_rows
+from kdnas.evaluation.data.opening import read_text, suffix_of
+from kdnas.evaluation.data.records import RECORDS, Record, read_records
 from kdnas.evaluation.tasks.examples import ID_COLUMNS
 from kdnas.evaluation.tasks.task import Columns, LocalLayout
 from kdnas.reach import ANYWHERE, Reach
 
 # Some published files hold a few torn lines; more than this share is a wrong layout.
 MAX_TORN_SHARE = 0.01
-MOST_BYTES = 4 << 30
-"""That a gzipped file unpacks to."""
 MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
-_MOST_KEYS = 5
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
-_EXCEL = re.compile(r"sep=(.)\n")
-RECORDS = (".json", ".jsonl", ".ndjson", ".parquet")
-"""Ends of files whose rows say themselves what they hold."""
-Record = tuple[int, Mapping[str, Any]]
+PART_COLUMNS = ("split", "partition", "subset", "set")
+"""Columns that say of each row which part it is of, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +39,7 @@ class Row:
         label: None where the file has no such column; of a column for each label, its cell.
         language: where the file says it.
         id: of the example, where the file has a column of them.
+        part: that the row is of, where the file has a column that says it.
     """
 
     source: str
@@ -59,6 +49,7 @@ class Row:
     label: Any = None
     language: str | None = None
     id: Any = None
+    part: Any = None
 
     @property
     def where(self) -> str:
@@ -76,6 +67,7 @@ class Table:
         notes: what was left out.
         lacking: what to say where a column of labels must be and is not.
         about: which columns were taken, in words.
+        part_column: that says which part a row is of; empty where none does.
     """
 
     rows: Sequence[Row]
@@ -83,6 +75,7 @@ class Table:
     notes: tuple[str, ...] = ()
     lacking: str = ""
     about: str = ""
+    part_column: str = ""
 
 
 def class_name(label: Any) -> str:
@@ -92,74 +85,6 @@ def class_name(label: Any) -> str:
     if isinstance(label, float) and label.is_integer():
         return str(int(label))
     return str(label).strip()
-
-
-def suffix_of(path: Path) -> str:
-    """The end of a file's name in lower case, without that of gzip: ``.csv`` of ``A.CSV.gz``."""
-    return Path(path.stem).suffix.lower() if is_gzipped(path) else path.suffix.lower()
-
-
-def is_gzipped(path: Path) -> bool:
-    """Whether a file's name says that it is gzipped."""
-    return path.suffix.lower() == ".gz"
-
-
-def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
-    """What is in a file, unpacked if it is gzipped.
-
-    Raises:
-        RequestError: it is out of reach.
-        TaskDataError: it cannot be read, or unpacks to more than ``MOST_BYTES``.
-    """
-    try:
-        with reach.open(path) as stream:
-            if not is_gzipped(path):
-                return stream.read()
-            with gzip.open(stream) as unpacked:
-                content = unpacked.read(MOST_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TaskDataError(f"{path} is not gzip, or cut off: {error}; check the file") from None
-    except OSError as error:
-        raise TaskDataError(f"cannot read {path}: {error.strerror}; check the file") from None
-    if len(content) > MOST_BYTES:
-        raise TaskDataError(
-            f"{path} unpacks to more than {MOST_BYTES >> 30} GiB; unpack it, or take a part of it"
-        )
-    return content
-
-
-def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
-    """A file's text, without a byte-order mark, its line ends as on Unix.
-
-    Raises:
-        RequestError: it is out of reach.
-        TaskDataError: it cannot be read, or is not UTF-8.
-    """
-    try:
-        text = read_bytes(path, reach).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
-    # Alone it ends lines in files of old Macs, and is a character of a text elsewhere.
-    return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
-
-
-def _what_else(path: Path, error: UnicodeDecodeError, reach: Reach) -> str:
-    """What a file is that is not UTF-8, and what to do, for messages."""
-    start = read_bytes(path, reach)[:4]
-    for magic, what in _OTHERS.items():
-        if start.startswith(magic):
-            return what
-    return f"is not UTF-8 at byte {error.start}; convert it, as by `iconv -f LATIN1 -t UTF-8`"
-
-
-_OTHERS: Mapping[bytes, str] = {
-    b"PK": "is an Excel workbook or another zip archive; save the sheet as CSV, or unpack it",
-    b"\x1f\x8b": "is gzipped; call it .gz, as in .csv.gz",
-    b"PAR1": "is Parquet; call it .parquet",
-    b"\xff\xfe": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
-    b"\xfe\xff": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
-}
-"""How files of other kinds begin → what to say of them."""
 
 
 def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Table:
@@ -177,27 +102,10 @@ def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Tabl
         return _from_records(path, *read_records(path, reach), layout)
     text = read_text(path, reach)
     if suffix == ".csv" and not _is_tabbed(text, layout):
-        return _from_cells(path, _csv_cells(path, text, layout), layout, exact=True)
+        cells = csv_rows(path, text, lambda names: known_columns(names, layout.columns) is not None)
+        return _from_cells(path, cells, layout, exact=True)
     lines = enumerate(text.split("\n"), 1)
     return _from_cells(path, ((n, line.split("\t")) for n, line in lines if line.strip()), layout)
-
-
-def read_records(path: Path, reach: Reach = ANYWHERE) -> tuple[str, list[Record]]:
-    """Read the objects of a JSON, JSON Lines or Parquet file, by its suffix.
-
-    Returns:
-        What is counted (``line``, ``entry`` or ``row``), and each with its number.
-
-    Raises:
-        RequestError: the file is out of reach.
-        TaskDataError: it cannot be read.
-    """
-    suffix = suffix_of(path)
-    if suffix == ".json":
-        return _json(path, reach)
-    if suffix == ".parquet":
-        return "row", _parquet(path, reach)
-    return "line", _json_lines(path, reach)
 
 
 def _is_tabbed(text: str, layout: LocalLayout) -> bool:
@@ -250,11 +158,12 @@ def _from_cells(
     if columns is not None:
         text, labels = header.index(columns.text.lower()), _places(header, columns)
         pair, language = _index(header, columns.pair), _index(header, columns.language)
-        id_ = _id_column(header, (text, pair, *labels))
+        taken = (text, pair, language, *labels)
+        id_, part = (_one_of(header, names, taken) for names in (ID_COLUMNS, PART_COLUMNS))
         about = _about(first[1], text, pair, labels)
     elif layout.positions is not None and len(header) > max(n or 0 for n in layout.positions[:2]):
         text, pair, label = layout.positions
-        language = id_ = None
+        language = id_ = part = None
         labels = (label,) if label < len(header) else ()
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
@@ -273,9 +182,9 @@ def _from_cells(
             torn.append((number, len(row)))
             continue
         second, spoken = (None if n is None else row[n] for n in (pair, language))
-        own = None if id_ is None or id_ >= len(row) else row[id_]
+        own, of = (None if n is None or n >= len(row) else row[n] for n in (id_, part))
         answer = _label(first[1], labels, row)
-        rows.append(Row(source, number, row[text], second, answer, spoken, own))
+        rows.append(Row(source, number, row[text], second, answer, spoken, own, of))
     if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
         line, found = torn[0]
         if found > most:
@@ -295,7 +204,9 @@ def _from_cells(
             f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
             "they are none"
         )
-    return Table(rows, bool(labels), tuple(notes), _lacking(path, first[1], layout), about)
+    lacking = _lacking(path, first[1], layout)
+    said = "" if part is None else first[1][part].strip()
+    return Table(rows, bool(labels), tuple(notes), lacking, about, said)
 
 
 def _is_quoted(text: str) -> bool:
@@ -363,17 +274,20 @@ def _from_records(path: Path, unit: str, records: Sequence[Record], layout: Loca
     lower = [name.strip().lower() for name in names]
     text, pair = (_index(lower, name) for name in (columns.text, columns.pair))
     labels = _places(lower, columns)
-    id_ = _id_column(lower, (text, pair, *labels))
+    taken = (text, pair, *labels)
+    id_, part = (_one_of(lower, known, taken) for known in (ID_COLUMNS, PART_COLUMNS))
 
     def row(number: int, record: Mapping[str, Any]) -> Row:
         cells = [record.get(name) for name in names]
-        first, second, own = (None if n is None else cells[n] for n in (text, pair, id_))
+        first, second, own, of = (None if n is None else cells[n] for n in (text, pair, id_, part))
         second = None if pair is None else second_text(second)
-        return Row(f"{path}, {unit}", number, first, second, _label(names, labels, cells), id=own)
+        label = _label(names, labels, cells)
+        return Row(f"{path}, {unit}", number, first, second, label, id=own, part=of)
 
     rows = [row(number, record) for number, record in records]
     about = _about(names, text, pair, labels)
-    return Table(rows, bool(labels), (), _lacking(path, names, layout), about)
+    said = "" if part is None else names[part].strip()
+    return Table(rows, bool(labels), (), _lacking(path, names, layout), about, said)
 
 
 def second_text(value: Any) -> Any:
@@ -382,132 +296,6 @@ def second_text(value: Any) -> Any:
     None would say that the file has no second texts.
     """
     return "" if value is None else value
-
-
-def _csv_cells(path: Path, text: str, layout: LocalLayout) -> Iterator[tuple[int, list[str]]]:
-    """Cells of CSV with real quotes; the delimiter is the one that makes the header known.
-
-    A row is where it begins, however many lines it has. One of several lines that is longer or
-    shorter than the header has a quote that was not closed, and others in it.
-    """
-    said = _EXCEL.match(text)
-    if said is not None:  # Excel's own line above the header
-        text = "\n" + text[said.end() :]
-    header = text.lstrip("\n").partition("\n")[0]
-    known = (
-        d
-        for d in (",", ";", "\t")
-        if known_columns(next(csv.reader([header], **_dialect(d)), []), layout.columns)
-    )
-    delimiter = said[1] if said is not None else next(known, ",")
-    csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
-    reader = csv.reader(io.StringIO(text), **_dialect(delimiter))
-    width, start, last = None, 1, 1
-    try:
-        for cells in reader:
-            width = len(cells) if width is None else width
-            if reader.line_num > start and any(cells) and len(cells) != width:
-                raise TaskDataError(_unclosed(path, start, f"runs on to line {reader.line_num}"))
-            if any(cells):
-                yield start, cells
-            start, last = reader.line_num + 1, start
-    except csv.Error as error:
-        raise TaskDataError(f"{path}, line {start} is not CSV: {error}; check its quotes") from None
-    if _ends_in_quotes(text.split("\n")[last - 1 :], delimiter):
-        raise TaskDataError(_unclosed(path, last, "is not closed"))
-
-
-def _dialect(delimiter: str) -> dict[str, Any]:
-    """Blanks may stand between a delimiter and a quote."""
-    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t"}
-
-
-def _unclosed(path: Path, line: int, how: str) -> str:
-    return (
-        f"{path}, line {line} has a quote that {how}; close it, or double quotes that are of the "
-        "text"
-    )
-
-
-def _ends_in_quotes(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether the last row of a file is not over when the file is."""
-    try:
-        rows = [f"{line}\n" for line in lines]
-        for _ in csv.reader(rows, **_dialect(delimiter), strict=True):
-            pass
-    except csv.Error as error:
-        return "unexpected end" in str(error)
-    return False
-
-
-def _json_lines(path: Path, reach: Reach) -> list[Record]:
-    records: list[Record] = []
-    for number, line in enumerate(read_text(path, reach).split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise TaskDataError(f"{where} is not JSON: {error}; write one object a line") from None
-        if not isinstance(record, dict):
-            raise TaskDataError(f"{where} holds a {type(record).__name__}; write one object a line")
-        records.append((number, record))
-    return records
-
-
-def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
-    """Records of a list of objects, below ``data`` if there is such an entry, or of lines."""
-    text = read_text(path, reach)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if text.lstrip().startswith("["):
-            raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
-        return "line", _json_lines(path, reach)
-    if isinstance(content, dict) and isinstance(content.get("data"), list):
-        content = content["data"]
-    if isinstance(content, dict) and content:
-        kinds = {_kind_of(value) for value in content.values()}
-        keys = ", ".join(list(content)[:_MOST_KEYS])
-        if kinds == {"list of objects"}:
-            raise TaskDataError(
-                f"{path} holds lists of objects under {keys}; write one list a file, such as "
-                "train.json and test.json"
-            )
-        if kinds == {"object"}:
-            raise TaskDataError(
-                f"{path} holds objects under {keys}; write a list of objects, as pandas does by "
-                'to_json(orient="records")'
-            )
-    if isinstance(content, dict):
-        return "line", _json_lines(path, reach)  # of a single line
-    if not isinstance(content, list):
-        raise TaskDataError(f"{path} holds a {type(content).__name__}; write a list of objects")
-    records = list(enumerate(content, 1))
-    for number, record in records:
-        if not isinstance(record, dict):
-            raise TaskDataError(
-                f"{path}, entry {number} is a {type(record).__name__}; write a list of objects"
-            )
-    return "entry", records
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, dict):
-        return "object"
-    is_list = isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
-    return "list of objects" if is_list else "other"
-
-
-def _parquet(path: Path, reach: Reach) -> list[Record]:
-    try:
-        with reach.open(path) as stream:
-            records = pq.read_table(stream).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        detail = " ".join(str(error).split())
-        raise TaskDataError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
-    return list(enumerate(records))
 
 
 def _about(
@@ -532,9 +320,11 @@ def _index(names: Sequence[str], wanted: str | None) -> int | None:
     return names.index(wanted.lower())
 
 
-def _id_column(names: Sequence[str], taken: Collection[int | None]) -> int | None:
-    """Where examples are named, if that is no column that is taken for something else."""
-    places = (_index(names, name) for name in ID_COLUMNS)
+def _one_of(
+    names: Sequence[str], wanted: Sequence[str], taken: Collection[int | None]
+) -> int | None:
+    """Where the first is of the wanted columns that are not taken for something else."""
+    places = (_index(names, name) for name in wanted)
     return next((place for place in places if place is not None and place not in taken), None)
 
 

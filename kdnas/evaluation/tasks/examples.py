@@ -137,7 +137,7 @@ class Reading:
 
     Attributes:
         source: which.
-        part: ``train``, ``dev`` or ``test``.
+        part: ``train``, ``dev`` or ``test``; ``all`` of a file that is not called after one.
         examples: with a label, that are in it.
         about: how it was understood, in words; empty where its layout leaves nothing to find out.
         first: its first example, in words.

@@ -216,7 +216,7 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
 _COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
 _OWN_METRICS: Mapping[OwnKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (

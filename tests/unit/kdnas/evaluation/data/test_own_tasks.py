@@ -221,3 +221,44 @@ def test_numbers_that_are_all_the_same_are_refused(tmp_path: Path, kind: OwnKind
     path = file(tmp_path / "mine.csv", "text,pair,label", "a,b,2", "c,d,2.0")
     with pytest.raises(TaskDataError, match="all 2 examples of mine have the number 2; give diff"):
         load_task(own_task("mine", kind, pair="pair"), path)
+
+
+def test_a_column_says_which_part_a_row_is_of(tmp_path: Path) -> None:
+    task = own_task("mine", "classification")
+    said = ["train"] * 6 + ["Validation"] * 2 + ["test"] * 3 + ["unsup"]
+    rows = [f"text {n},{'ab'[n % 2]},{part}" for n, part in enumerate(said)]
+    data = load_task(task, file(tmp_path / "all.csv", "text,label,Split", *rows))
+    assert counts(data) == (6, {"test": 3})
+    assert len(data.tuning) == 2
+    assert data.official_split
+    assert data.notes == ("1 rows of all.csv are left out: their Split is 'unsup'",)
+    assert [(r.part, r.examples) for r in data.readings] == [("train", 6), ("dev", 2), ("test", 3)]
+    assert data.readings[0].about == "text in 'text', label in 'label', part in 'Split'"
+
+
+def test_a_column_that_says_something_else_is_no_part(tmp_path: Path) -> None:
+    rows = [f"text {n},{'ab'[n % 2]},{n % 5}" for n in range(10)]
+    data = load_task(
+        own_task("mine", "classification"), file(tmp_path / "all.csv", "text,label,set", *rows)
+    )
+    assert counts(data) == (8, {"dev": 2})
+    assert [(r.part, r.about) for r in data.readings] == [
+        ("all", "text in 'text', label in 'label'")
+    ]
+
+
+def test_what_lies_beside_the_parts_is_told(tmp_path: Path) -> None:
+    for name in ("train.csv", "dev.csv", "extra.csv", "more.csv"):
+        file(tmp_path / name, "text,label", "x,a", "y,b")
+    data = load_task(own_task("mine", "classification"), tmp_path)
+    assert counts(data) == (2, {"dev": 2})
+    assert "extra.csv, more.csv are not read: no train, dev or test in the name" in data.notes
+
+
+@pytest.mark.parametrize("folder", ["data", "default"])
+def test_a_repository_of_the_hub_as_it_is_cloned(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "README.md").write_text("# A data set\n", "utf-8")
+    rows = [json.dumps({"text": f"t{n}", "label": "ab"[n % 2]}) for n in range(4)]
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        file(tmp_path / folder / f"{name}.jsonl", *rows)
+    assert counts(load_task(own_task("mine", "classification"), tmp_path)) == (8, {"test": 4})
