@@ -23,3 +23,15 @@ def texts(examples: Sequence[Example]) -> list[str]:
 def counts(data: TaskData) -> tuple[int, dict[str, int]]:
     """How many examples are learned from, and are in each evaluation set."""
     return len(data.train), {name: len(part) for name, part in data.evaluations.items()}
+
+
+def told(data: TaskData) -> tuple[str, ...]:
+    """What is noted of data, but for that files of a few lines are not a whole benchmark."""
+    return tuple(note for note in data.notes if "'s as published " not in note)
+
+
+def is_whole(data: TaskData) -> bool:
+    """Whether a split is the official one, or would be if it had as many examples."""
+    return not any(note.startswith("not the official split") for note in told(data)) and (
+        data.official_split == (told(data) == data.notes)
+    )

@@ -286,6 +286,70 @@ def parquet(folder: Path) -> Case:
     return table(folder, ".parquet", lambda p, m: pd.DataFrame(m).to_parquet(p), "parquet")
 
 
+def words_in_csv(folder: Path) -> Case:
+    """A sentence is named in its first row alone, and there are no blank rows."""
+    folder.mkdir()
+    labels = {}
+    for part in PARTS:
+        sentences = drawn(part)
+        named = [
+            (f"Sentence: {n}" * (place == 0), word, "NN", tag)
+            for n, sentence in enumerate(sentences)
+            for place, (word, tag) in enumerate(sentence)
+        ]
+        with (folder / f"{part}.csv").open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([("Sentence #", "Word", "POS", "Tag"), *named])
+        labels[part] = spans(sentences)
+    return Case((*NER, "--data-dir", str(folder)), dict(PARTS), labels)
+
+
+def clone_with_numbers_of_tags(folder: Path) -> Case:
+    """As the hub keeps a data set: in ``data``, beside a card, with names in the metadata."""
+    from datasets import ClassLabel, Dataset, Features, List, Value
+
+    names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    features = Features(tokens=List(Value("string")), ner_tags=List(ClassLabel(names=names)))
+    (folder / "data").mkdir(parents=True)
+    _put(folder / "README.md", "# A data set")
+    labels = {}
+    for part in PARTS:
+        sentences = drawn(part)
+        columns = {
+            "tokens": [[word for word, _ in s] for s in sentences],
+            "ner_tags": [[names.index(tag) for _, tag in s] for s in sentences],
+        }
+        where = folder / "data" / f"{part}-00000-of-00001.parquet"
+        Dataset.from_dict(columns, features=features).to_parquet(where)
+        labels[part] = spans(sentences)
+    return Case((*NER, "--data-dir", str(folder)), dict(PARTS), labels)
+
+
+def saved_to_disk(folder: Path) -> Case:
+    """What ``datasets`` saves: Arrow in folders of parts, with numbers for classes."""
+    from datasets import ClassLabel, Dataset, DatasetDict, load_from_disk
+
+    made = {part: Dataset.from_list(rows(part)) for part in PARTS}
+    for part, data in made.items():
+        made[part] = data.cast_column("stars", ClassLabel(names=["a", "b", "c"]))
+    DatasetDict(made).save_to_disk(folder, num_shards={"train": 3, "test": 1})
+    found = load_from_disk(str(folder))
+    names = found["train"].features["stars"].names
+    labels = {p: dict(Counter(names[n] for n in found[p]["stars"])) for p in PARTS}
+    where = ("--text", "review", "--label", "stars", "--data-dir", str(folder))
+    return Case((*OWN, *where), dict(PARTS), labels)
+
+
+def column_of_parts(folder: Path) -> Case:
+    folder.mkdir()
+    made = [row | {"split": part} for part in PARTS for row in rows(part)]
+    random.Random(0).shuffle(made)
+    as_csv(folder / "all.csv", made)
+    frame = pd.read_csv(folder / "all.csv")
+    labels = {p: dict(frame[frame["split"] == p]["stars"].value_counts()) for p in PARTS}
+    where = ("--text", "review", "--label", "stars", "--data-dir", str(folder / "all.csv"))
+    return Case((*OWN, *where), dict(PARTS), labels)
+
+
 def _put(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
 
@@ -391,6 +455,10 @@ LAYOUTS: Sequence[Make] = (
     json_below_data,
     json_lines,
     parquet,
+    words_in_csv,
+    clone_with_numbers_of_tags,
+    saved_to_disk,
+    column_of_parts,
     cola_without_header,
     sts_benchmark,
     xnli_of_three_languages,

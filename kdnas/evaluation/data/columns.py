@@ -8,17 +8,18 @@ its place alone; where that leaves a choice, it is refused rather than made.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_text
+from kdnas.evaluation.data.csv_rows import csv_rows
+from kdnas.evaluation.data.opening import read_text, suffix_of
 from kdnas.evaluation.data.tag_schemes import TagScheme, is_marked, scheme_of
 from kdnas.evaluation.tasks.examples import TaggedExample
-from kdnas.evaluation.tasks.task import ColumnChoice
+from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.reach import ANYWHERE, Reach
 
 DOCUMENT_MARK: Final = "-DOCSTART-"
@@ -38,6 +39,7 @@ _TAG_NAMES = frozenset(
     {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob", "bio", "ner_label"}
 )
 _SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
+_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 _PLACE = re.compile(r"\d+(?:[-:]\d+)?")
 """Where a word stands in its text."""
 _TWO_TAGS = re.compile(r"[|,;/]\s*[BIESLU]-")
@@ -76,19 +78,21 @@ def read_columns(
     language: str | None = None,
     reach: Reach = ANYWHERE,
     choice: ColumnChoice = ColumnChoice(),
+    names: Collection[Columns] = (),
 ) -> ReadColumns | None:
     """Read sentences: a word a line, blank lines between sentences.
 
-    Columns are parted by tabs, or else by blanks. The tags are in the column that holds tags of
-    spans; of several that is not one of chunks, and the outer ones of nested spans. Tags become
-    IOB2. Document marks, comments, and numbers of words are left out. A prefix ``en:`` before every
-    word, as in the files of WikiANN, is taken off.
+    Columns are parted by tabs, or else by blanks; by commas or semicolons in CSV. The tags are in
+    the column that holds tags of spans; of several that is not one of chunks, and the outer ones of
+    nested spans. Tags become IOB2. Document marks, comments, and numbers of words are left out. A
+    prefix ``en:`` before every word, as in the files of WikiANN, is taken off.
 
     Args:
         path: of the file.
         language: that it is in, where its name says so.
         reach: how it is opened.
         choice: columns to take, whatever is in them.
+        names: of columns of words and tags that a header may have beside the usual ones.
 
     Returns:
         None where the file has words without tags.
@@ -98,7 +102,22 @@ def read_columns(
         TaskDataError: there is no sentence, only some lines have a tag, or it is not clear which
             column holds the tags; names file, line and option.
     """
-    return _File(path, read_text(path, reach)).read(language, choice)
+    text, is_csv = read_text(path, reach), suffix_of(path) == ".csv"
+    return _File(path, _with_tabs(path, text) if is_csv else text, names).read(language, choice)
+
+
+def _with_tabs(path: Path, text: str) -> str:
+    """Lines of CSV with tabs between their cells, each in its place; cells are in one line."""
+    lines: list[str] = []
+    for number, cells in csv_rows(path, text, lambda names: len(names) > 1):
+        if any(_LIST.fullmatch(cell.strip()) for cell in cells):
+            raise TaskDataError(
+                f"{path}, line {number} has a list in a cell; write a word and its tag a line, or "
+                "lists of words and tags in JSON Lines or Parquet"
+            )
+        lines += [""] * (number - 1 - len(lines))
+        lines.append("\t".join(" ".join(cell.split()) for cell in cells))
+    return "\n".join(lines)
 
 
 class _File:
@@ -107,10 +126,12 @@ class _File:
     Args:
         path: for messages.
         text: of it.
+        names: of columns in a header, beside the usual ones.
     """
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, names: Collection[Columns] = ()) -> None:
         self.path = path
+        self.names = names
         self.notes: list[str] = []
         self.named_sentence: int | None = None
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1)]
@@ -187,10 +208,8 @@ class _File:
         """Leave out a first line that names columns, and take the columns that it names."""
         first = self.sentences[0][0]
         names = [cell.lower() for cell in first.cells]
-        words, tags = (
-            [n for n, name in enumerate(names, 1) if name in known]
-            for known in (_WORD_NAMES, _TAG_NAMES)
-        )
+        words = _places(names, [c.text for c in self.names], _WORD_NAMES)
+        tags = _places(names, [c.label for c in self.names], _TAG_NAMES)
         if not (words and tags):
             return ColumnChoice()
         self.notes.append(f"line {first.number} of {self.path.name} is a header, and left out")
@@ -317,6 +336,8 @@ class _File:
 
     def _about(self, word: int, tag: int, scheme: TagScheme | None) -> str:
         parted = "tabs" if self.tabs else "blanks"
+        if suffix_of(self.path) == ".csv":
+            parted = "delimiters of CSV"
         kind = "a tag a word" if scheme is None else scheme.name
         return (
             f"words in column {word + 1}, tags in column {tag + 1} ({kind}) of {self.width}, "
@@ -462,6 +483,15 @@ class _File:
             f"{self.path}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
             "with --tag-column"
         )
+
+
+def _places(names: Sequence[str], chosen: Collection[str], usual: Collection[str]) -> list[int]:
+    """Columns from 1 on that are called as a user says, or else as is usual."""
+    for known in ({name.lower() for name in chosen}, usual):
+        found = [n for n, name in enumerate(names, 1) if name in known]
+        if found:
+            return found
+    return []
 
 
 def _is_bracket(cell: str) -> bool:

@@ -11,10 +11,9 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.several_labels import labels_of
-from kdnas.evaluation.data.squad import distinct_ids, span_example
 from kdnas.evaluation.data.tables import Row, class_name
 from kdnas.evaluation.data.tag_schemes import scheme_of
-from kdnas.evaluation.tasks.examples import Example, SpanExample, TaggedExample, TextExample
+from kdnas.evaluation.tasks.examples import Example, TaggedExample, TextExample
 from kdnas.evaluation.tasks.task import Task
 
 # Spellings of one class that published files of a task use beside the usual one.
@@ -113,25 +112,6 @@ def in_iob2(examples: Mapping[str | None, list[Example]]) -> dict[str | None, li
         ]
         for language, part in examples.items()
     }
-
-
-def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
-    """Examples of a data set with the columns of SQuAD.
-
-    Raises:
-        KeyError: a column is missing.
-    """
-    found = []
-    for row in rows:
-        answers = row["answers"]
-        if isinstance(answers, Mapping):
-            pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
-        else:
-            pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
-        found.append(
-            span_example(str(row["id"]), row["question"], row["context"], pairs, not pairs)
-        )
-    return distinct_ids(found)
 
 
 def found_labels(task: Task, examples: Iterable[Example]) -> tuple[str, ...] | None:

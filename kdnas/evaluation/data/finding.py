@@ -6,14 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.opening import suffix_of
-from kdnas.evaluation.data.records import RECORDS
 from kdnas.evaluation.tasks.registry import TASKS
-from kdnas.evaluation.tasks.task import LocalLayout, Task, simple
+from kdnas.evaluation.tasks.task import RECORD_FILES, LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE
 
@@ -47,8 +47,8 @@ COLLECTION: Mapping[str, frozenset[str]] = {
     "judgements": frozenset({"qrels", "qrel", "judgements", "judgments"}),
 }
 """Files of a retrieval, by words of their names, or of that of the folder that they are in."""
-_COLLECTION_SUFFIXES = (*RECORDS, ".tsv", ".csv", ".txt", ".trec")
-_HUB_FOLDERS = ("data", "default")
+_COLLECTION_SUFFIXES = (*RECORD_FILES, ".tsv", ".csv", ".txt", ".trec")
+_HUB_FOLDERS = ("data", "default", "plain_text", "secondary_task")
 """Where a repository of the hub keeps the parts of a data set."""
 _MOST_NAMED = 4
 
@@ -105,15 +105,12 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     if found is not None:
         return [*_lent(task, found, folders, reach), *found]
     layout = task.layout
-    otherwise = "or leave it out to take the data set of the hub"
-    if layout.suffixes and ".csv" not in layout.suffixes and task.kind != "span":
-        otherwise += f", or read another table by --suite {OWN_SUITE}"
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
         f"no data of {task.name} in {where}: looked for files such as {', '.join(layout.examples)} "
         f"(any with train, dev or test in its name that ends in "
         f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}, and found "
-        f"{_what_lies(where, reach)}; check the folder, {otherwise}"
+        f"{_what_lies(where, reach)}; check the folder, or leave it out to take that of the hub"
     )
 
 
@@ -187,7 +184,12 @@ def _folders(task: Task, where: Path, reach: Reach) -> list[Path]:
     below = [where, *_subfolders(where, _DEPTH, reach)]
     names = task.layout.folders
     exact = [f for name in names for f in below if simple(f.name) == name]
-    begin = [f for name in names for f in below if simple(f.name).startswith(name)]
+    begin = [
+        folder
+        for name in names
+        for folder in below
+        if simple(folder.name).startswith(name) and not _names_a_language(task.layout, folder)
+    ]
     itself = [] if _is_another_tasks(where, task) else [where]
     return list(dict.fromkeys([*exact, *begin, *itself]))
 
@@ -216,7 +218,8 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
     found: dict[tuple[Part | None, str | None, str], Found] = {}
     several: list[str] = []
     passed: defaultdict[tuple[Part | None, str | None, str], list[Path]] = defaultdict(list)
-    for path in (p for place in places for p in sorted(reach.children(place), key=_shortest_first)):
+    plainest_first = partial(_plainest_first, task.layout)
+    for path in (p for place in places for p in sorted(reach.children(place), key=plainest_first)):
         if not path.is_file() or path.name.startswith("."):
             continue
         one = _recognised(task.layout, path, path.relative_to(folder))
@@ -263,9 +266,13 @@ def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
             )
 
 
-def _shortest_first(path: Path) -> tuple[int, str]:
-    """Where several files are the same part, the plainest name is the one that is meant."""
-    return len(path.name), path.name
+def _plainest_first(layout: LocalLayout, path: Path) -> tuple[int, int, str]:
+    """Where several files are the same part, the plainest name is the one that is meant.
+
+    Of equals it is the one that ends as a benchmark's own files do.
+    """
+    suffix, known = suffix_of(path), layout.suffixes
+    return len(path.name), known.index(suffix) if suffix in known else len(known), path.name
 
 
 def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
@@ -274,14 +281,19 @@ def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
     known = [word in PARTS or word in layout.languages for word in words]
     if folder.name in _HUB_FOLDERS:
         return True
-    return bool(words) and (all(known) or (own and any(word in PARTS for word in words)))
+    return bool(words) and (all(known) or (own and any(known)))
+
+
+def _names_a_language(layout: LocalLayout, folder: Path) -> bool:
+    """Whether a folder is that of a language of several, as ``mlqa.de.de`` is."""
+    return any(word in layout.languages for word in _words(folder.name))
 
 
 def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
     suffix = suffix_of(path)
     if suffix not in layout.suffixes or path.name in _OF_DATASETS:
         return None
-    if layout.skip and re.search(layout.skip, path.name, re.IGNORECASE):
+    if layout.skip and re.search(layout.skip, str(relative), re.IGNORECASE):
         return None
     words = [word for name in relative.parts for word in _words(name)]
     part = next((PARTS[word] for word in words if word in PARTS), None)

@@ -14,10 +14,10 @@ from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.opening import suffix_of
 from kdnas.evaluation.data.recognising import OtherDataError, is_named, require_published
-from kdnas.evaluation.data.records import RECORDS
 from kdnas.evaluation.data.retrieval import load_retrieval
+from kdnas.evaluation.data.sizes import not_as_published
 from kdnas.evaluation.data.splitting import share_kept, split
-from kdnas.evaluation.data.squad import NOT_FOUND, read_squad
+from kdnas.evaluation.data.squad import NOT_FOUND, read_squad, read_squad_rows
 from kdnas.evaluation.data.tables import Row, Table, read_table
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.data.understood import in_words
@@ -30,7 +30,7 @@ from kdnas.evaluation.tasks.examples import (
     TextExample,
 )
 from kdnas.evaluation.tasks.registry import TASKS, TYDIQA_LANGUAGES
-from kdnas.evaluation.tasks.task import Task
+from kdnas.evaluation.tasks.task import RECORD_FILES, Task
 from kdnas.reach import ANYWHERE, Reach
 from kdnas.specs.evaluation import OWN_SUITE
 
@@ -41,7 +41,6 @@ MOST_CLASSES = 20
 MISSING = frozenset({"nan", "null", "n/a", "?"})
 """Names of classes that look like missing labels, in lower case."""
 _MOST_NAMED = 5
-ROW_SUFFIXES = (".csv", *RECORDS)
 
 
 @dataclass
@@ -163,6 +162,10 @@ def load_task(
             f"{share_kept(task, pool, train)} of the labelled examples are trained on and others "
             f"scored (seed {seed})"
         )
+    if official:
+        differ = not_as_published(task, name, train if task.fine_tuned else (), evaluations)
+        official = not differ
+        found.notes += differ
     scored_examples = [e for examples in evaluations.values() for e in examples]
     labels = found_labels(task, [*train, *scored_examples])
     _check_labels(task, labels, train)
@@ -414,10 +417,11 @@ def _is_unlabelled(task: Task, read: Converted) -> bool:
 def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Converted]:
     """Examples of one file, by the part that it says of them; none where it has no labels."""
     if task.kind == "span":
-        questions = read_squad(file.path, reach)
+        read_questions = read_squad if suffix_of(file.path) == ".json" else read_squad_rows
+        questions = read_questions(file.path, reach)
         return {None: Converted({}) if questions is None else _checked(task, file, questions)}
-    if task.kind == "tagging" and suffix_of(file.path) not in ROW_SUFFIXES:
-        columns = read_columns(file.path, file.key, reach, task.layout.choice)
+    if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
+        columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)
         if columns is None:
             return {None: Converted({})}
         require_published(task, file, columns.examples)
@@ -431,6 +435,8 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
     by_part, notes = _by_part(task, file, table)
     said = "" if None in by_part else f", part in {table.part_column!r}"
     read = {part: from_rows(task, rows, file.path.name) for part, rows in by_part.items()}
+    for one in read.values():
+        require_published(task, file, [e for part in one.examples.values() for e in part])
     return {
         part: Converted(one.examples, (*table.notes, *notes, *one.notes), table.about + said)
         for part, one in read.items()

@@ -14,7 +14,7 @@ from typing import Final
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.finding import Found
-from kdnas.evaluation.tasks.examples import TaggedExample
+from kdnas.evaluation.tasks.examples import Example, TaggedExample
 from kdnas.evaluation.tasks.task import Task, simple
 
 NEAREST: Final = 3
@@ -123,7 +123,7 @@ def is_named(task: Task, files: Sequence[Found]) -> bool:
     return False
 
 
-def require_published(task: Task, file: Found, sentences: Sequence[TaggedExample]) -> None:
+def require_published(task: Task, file: Found, examples: Sequence[Example]) -> None:
     """Refuse a file that is not what a benchmark has published under its name.
 
     Raises:
@@ -132,7 +132,7 @@ def require_published(task: Task, file: Found, sentences: Sequence[TaggedExample
     known = PUBLISHED.get(task.name)
     if known is None:
         return
-    told = _how_it_differs(known, file, sentences)
+    told = _how_it_differs(known, file, [e for e in examples if isinstance(e, TaggedExample)])
     if told:
         raise OtherDataError(
             f"{file.path} is not the {file.part or 'test'} part of {task.name} as published: "

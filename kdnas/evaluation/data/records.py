@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.opening import read_text, suffix_of
+from kdnas.evaluation.tasks.task import ARROW_FILES
 from kdnas.reach import ANYWHERE, Reach
 
 _MOST_KEYS = 5
-RECORDS = (".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
-"""Ends of files whose rows say themselves what they hold."""
 Record = tuple[int, Mapping[str, Any]]
 
 
@@ -33,7 +32,7 @@ def read_records(path: Path, reach: Reach = ANYWHERE) -> tuple[str, list[Record]
     suffix = suffix_of(path)
     if suffix == ".json":
         return _json(path, reach)
-    if suffix in (".parquet", ".arrow"):
+    if suffix in ARROW_FILES:
         return "row", _arrow(path, reach)
     return "line", _json_lines(path, reach)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.csv_rows import csv_rows
 from kdnas.evaluation.data.finding import COLLECTION, Found, find_files, parts_of
 from kdnas.evaluation.data.opening import read_text, suffix_of
-from kdnas.evaluation.data.records import RECORDS, read_records
+from kdnas.evaluation.data.records import read_records
 from kdnas.evaluation.data.tables import read_table
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Reading, RetrievalExample, TaskData
-from kdnas.evaluation.tasks.task import Task
+from kdnas.evaluation.tasks.task import RECORD_FILES, Task
 from kdnas.reach import ANYWHERE, Reach
 
 _PARTS = ("test", "dev", "train")
@@ -259,7 +258,7 @@ def _first_of(read: _Read, grades: Mapping[str, Mapping[str, float]]) -> str:
 
 def _rows(path: Path, layout: _Layout, reach: Reach) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of a file, by what is wanted of them, with where each stands."""
-    if suffix_of(path) in RECORDS:
+    if suffix_of(path) in RECORD_FILES:
         unit, records = read_records(path, reach)
         for number, record in records:
             where = f"{path}, {unit} {number}"
@@ -295,13 +294,7 @@ def _rows(path: Path, layout: _Layout, reach: Reach) -> Iterator[tuple[str, dict
 def _cells(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """Lines in cells: by tabs, or commas of CSV, or the blanks of TREC where there are no tabs."""
     if suffix_of(path) == ".csv":
-        reader = csv.reader(io.StringIO(text))
-        try:
-            yield from ((reader.line_num, cells) for cells in reader if any(cells))
-        except csv.Error as error:
-            raise TaskDataError(
-                f"{path}, line {reader.line_num} is not CSV: {error}; check its quotes"
-            ) from None
+        yield from csv_rows(path, text, lambda names: len(names) > 1)
         return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

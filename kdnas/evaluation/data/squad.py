@@ -10,6 +10,7 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.opening import read_text
+from kdnas.evaluation.data.records import read_records
 from kdnas.evaluation.tasks.examples import SpanExample
 from kdnas.reach import ANYWHERE, Reach
 
@@ -51,6 +52,48 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
             "an answer nor that there is none; add answers, or is_impossible: true"
         )
     return distinct_ids(example for example, _ in found)
+
+
+def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
+    """Read a file with a question a row, in the columns that SQuAD has on the hub.
+
+    Raises:
+        RequestError: the file is out of reach.
+        TaskDataError: it cannot be read, is empty, or a row is not of that layout.
+    """
+    unit, records = read_records(path, reach)
+    if not records:
+        raise TaskDataError(f"{path} holds no question; check the file")
+    found: list[SpanExample] = []
+    for number, record in records:
+        try:
+            found += from_squad_rows([record])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            lacking = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            raise TaskDataError(
+                f"{path}, {unit} {number} is not in the layout of SQuAD on the hub ({lacking}); it "
+                "needs id, question, context and answers, and in these text and answer_start"
+            ) from None
+    return distinct_ids(found)
+
+
+def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
+    """Examples of a data set with the columns of SQuAD.
+
+    Raises:
+        KeyError: a column is missing.
+    """
+    found = []
+    for row in rows:
+        answers = row["answers"]
+        if isinstance(answers, Mapping):
+            pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+        else:
+            pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
+        found.append(
+            span_example(str(row["id"]), row["question"], row["context"], pairs, not pairs)
+        )
+    return distinct_ids(found)
 
 
 def span_example(

@@ -12,9 +12,9 @@ from typing import Any
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.csv_rows import csv_rows
 from kdnas.evaluation.data.opening import read_text, suffix_of
-from kdnas.evaluation.data.records import RECORDS, Record, read_records
+from kdnas.evaluation.data.records import Record, read_records
 from kdnas.evaluation.tasks.examples import ID_COLUMNS
-from kdnas.evaluation.tasks.task import Columns, LocalLayout
+from kdnas.evaluation.tasks.task import RECORD_FILES, Columns, LocalLayout
 from kdnas.reach import ANYWHERE, Reach
 
 # Some published files hold a few torn lines; more than this share is a wrong layout.
@@ -98,7 +98,7 @@ def read_table(path: Path, layout: LocalLayout, reach: Reach = ANYWHERE) -> Tabl
         TaskDataError: the file cannot be read, or has none of the known headers.
     """
     suffix = suffix_of(path)
-    if suffix in RECORDS:
+    if suffix in RECORD_FILES:
         return _from_records(path, *read_records(path, reach), layout)
     text = read_text(path, reach)
     if suffix == ".csv" and not _is_tabbed(text, layout):

@@ -12,6 +12,8 @@ from dataclasses import replace
 from kdnas.errors import SpecError, unknown_name
 from kdnas.evaluation.tasks.task import (
     METRIC_NAMES,
+    RECORD_FILES,
+    TABLE_FILES,
     Columns,
     HubPart,
     HubSource,
@@ -31,10 +33,11 @@ def _codes(languages: str) -> dict[str, str]:
 
 _GLUE = ("nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c")
 _CONVERTED = "refs/convert/parquet"
-_TABLES = (".tsv", ".txt")
+_TABLES = (".tsv", ".txt", *TABLE_FILES[1:])
+_SQUAD_FILES = RECORD_FILES
 _COLUMN_FILES = (
     *(".tsv", ".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio", ".annotated"),
-    *(".train", ".dev", ".test", ".testa", ".testb", ""),
+    *(".train", ".dev", ".test", ".testa", ".testb", "", ".csv", *RECORD_FILES),
 )
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
@@ -71,7 +74,6 @@ def _glue(
     local: tuple[Columns, ...] = (),
     positions: tuple[int, int | None, int] | None = None,
     together: str | None = None,
-    suffixes: tuple[str, ...] = _TABLES,
     evaluations: tuple[tuple[str, str], ...] = (("dev", "validation"),),
 ) -> Task:
     """A task of GLUE; the hub's columns are those of the files unless ``local`` says others."""
@@ -85,9 +87,9 @@ def _glue(
         main_metric=metrics[0],
         layout=LocalLayout(
             (simple(name), *folders),
-            suffixes,
+            _TABLES,
             files,
-            local or (columns,),
+            tuple(dict.fromkeys((*local, columns))),
             positions,
             together=together,
         ),
@@ -141,7 +143,7 @@ def _tagging(
         labels=None,
         metrics=("f1", "precision", "recall"),
         main_metric="f1",
-        layout=LocalLayout(folders, _COLUMN_FILES, files, languages=languages or {}),
+        layout=LocalLayout(folders, _COLUMN_FILES, files, _LISTS, languages=languages or {}),
         hub=hub,
         train_language=train_language,
     )
@@ -149,6 +151,9 @@ def _tagging(
 
 _SPANS = Columns("context", "question", "answers")
 _WORDS = Columns("tokens", None, "ner_tags")
+_LISTS = tuple(
+    Columns(words, None, tags) for tags in ("ner_tags", "tags") for words in ("tokens", "words")
+)
 _SENTENCES = Columns("sentence1", "sentence2", "label")
 
 _TASKS = (
@@ -172,7 +177,7 @@ _TASKS = (
         ("not_equivalent", "equivalent"),
         ("f1", "accuracy"),
         files=("train.tsv", "dev.tsv", "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"),
-        local=(Columns("#1 String", "#2 String", "Quality"), _SENTENCES),
+        local=(Columns("#1 String", "#2 String", "Quality"),),
     ),
     _glue(
         "STS-B",
@@ -182,9 +187,8 @@ _TASKS = (
         ("pearson", "spearman"),
         folders=("stsbenchmark",),
         files=("train.tsv", "dev.tsv", "sts-train.csv", "sts-dev.csv"),
-        suffixes=(*_TABLES, ".csv"),
         positions=(5, 6, 4),  # of the benchmark's own files; GLUE's have a header
-        local=(Columns("sentence1", "sentence2", "score"), _SENTENCES),
+        local=(Columns("sentence1", "sentence2", "score"),),
     ),
     _glue(
         "QQP",
@@ -248,7 +252,7 @@ _TASKS = (
         "squad",
         LocalLayout(
             ("squad11", "squadv11", "squad1", "squad"),
-            (".json",),
+            _SQUAD_FILES,
             ("train-v1.1.json", "dev-v1.1.json"),
             skip=r"v?2\.0|squad_?v?2|xquad|mlqa|tydi",
         ),
@@ -265,7 +269,7 @@ _TASKS = (
         "squad2",
         LocalLayout(
             ("squad20", "squadv20", "squad2", "squadv2", "squad"),
-            (".json",),
+            _SQUAD_FILES,
             ("train-v2.0.json", "dev-v2.0.json"),
             skip=r"v?1\.1|xquad|mlqa|tydi",
         ),
@@ -280,7 +284,7 @@ _TASKS = (
     _span(
         "XQuAD",
         "xquad",
-        LocalLayout(("xquad",), (".json",), ("xquad.en.json", "xquad.es.json"), languages=_XQUAD),
+        LocalLayout(("xquad",), _SQUAD_FILES, ("xquad.en.json", "xquad.es.json"), languages=_XQUAD),
         HubSource(
             "google/xquad",
             "51adfef1c1287aab1d2d91b5bead9bcfb9c68583",
@@ -297,7 +301,7 @@ _TASKS = (
         "tydiqa",
         LocalLayout(
             ("tydiqagoldp", "tydiqa", "tydi"),
-            (".json",),
+            _SQUAD_FILES,
             ("tydiqa-goldp-v1.1-train.json", "tydiqa-goldp-v1.1-dev.json", "tydiqa.en.train.json"),
             languages=_TYDIQA_NAMES,
         ),
@@ -314,9 +318,10 @@ _TASKS = (
         "mlqa",
         LocalLayout(
             ("mlqa",),
-            (".json",),
+            _SQUAD_FILES,
             ("test-context-en-question-en.json", "dev-context-en-question-en.json"),
             languages=_MLQA,
+            skip="translate",
         ),
         HubSource(
             "facebook/mlqa",

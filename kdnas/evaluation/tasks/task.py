@@ -18,6 +18,11 @@ Way = Literal["fine-tuning", "own head", "embeddings"]
 """How a model comes to its answers: with a head that is trained for them, with the one that it has,
 or without one, by the cosine of sentence embeddings."""
 
+ARROW_FILES = (".parquet", ".arrow")
+RECORD_FILES = (".json", ".jsonl", ".ndjson", *ARROW_FILES)
+"""Ends of files whose rows say themselves what they hold."""
+TABLE_FILES = (".tsv", ".csv", *RECORD_FILES)
+
 CUTOFFS = (1, 3, 5, 10, 20, 50, 100, 1000)
 """Ranks down to which a retrieval is scored."""
 _RANKED = {"map": "MAP", "mrr": "MRR", "ndcg": "nDCG", "precision": "precision", "recall": "recall"}
@@ -216,7 +221,6 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
 _COLUMNS = (".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio")
 _OWN_METRICS: Mapping[OwnKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (
@@ -298,7 +302,7 @@ def own_task(
         main_metric=chosen[0],
         layout=LocalLayout(
             (simple(name),),
-            _TABLES + (_COLUMNS if kind == "tagging" else ()),
+            TABLE_FILES + (_COLUMNS if kind == "tagging" else ()),
             ("train.csv", "dev.csv", "test.jsonl"),
             (Columns(text, pair, label),),
             advice="; name the columns with --text, --pair and --label, or in own of the spec",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.columns import ReadColumns, read_columns
-from kdnas.evaluation.tasks.task import ColumnChoice
+from kdnas.evaluation.tasks.task import ColumnChoice, Columns
+from kdnas.testing.task_files import file
 
 
 def written(path: Path, text: str) -> Path:
@@ -270,3 +271,40 @@ def test_a_long_only_sentence_is_told(tmp_path: Path) -> None:
     found = read_columns(written(tmp_path / "train.conll", WORDS + "Anna B-PER\n"))
     assert found is not None
     assert "holds one sentence of 51 words; if it is several" in found.notes[0]
+
+
+def test_csv_with_a_word_a_line(tmp_path: Path) -> None:
+    """As the annotated corpus that many tutorials take: the sentence is named once."""
+    lines = (
+        "Sentence #,Word,POS,Tag",
+        "Sentence: 1,Anna,NNP,B-PER",
+        ',"1,000",CD,O',
+        "Sentence: 2,Rome,NNP,B-LOC",
+        ',"""",.,O',
+    )
+    found = read_columns(file(tmp_path / "ner.csv", *lines))
+    assert found is not None
+    assert [one.tokens for one in found.examples] == [("Anna", "1,000"), ("Rome", '"')]
+    assert [one.tags for one in found.examples] == [("B-PER", "O"), ("B-LOC", "O")]
+    assert found.about.endswith("of 4, parted by delimiters of CSV")
+
+
+def test_csv_with_semicolons_and_blank_rows(tmp_path: Path) -> None:
+    path = file(tmp_path / "a.csv", "Token;Tag", "Anna;B-PER", ";", "Rom;B-LOC", "liegt;O")
+    found = read_columns(path)
+    assert found is not None
+    assert [one.tokens for one in found.examples] == [("Anna",), ("Rom", "liegt")]
+
+
+def test_csv_with_lists_in_cells_is_refused(tmp_path: Path) -> None:
+    path = file(tmp_path / "a.csv", "tokens,ner_tags", '''"['a', 'b']","['O', 'B-X']"''')
+    with pytest.raises(TaskDataError, match="line 2 has a list in a cell; write a word and its"):
+        read_columns(path)
+
+
+def test_columns_that_a_user_names(tmp_path: Path) -> None:
+    path = file(tmp_path / "a.tsv", "Wort\tWortart\tMarke", "Anna\tNN\tB-PER", "kam\tV\tO")
+    found = read_columns(path, names=[Columns("wort", None, "marke")])
+    assert found is not None
+    assert (found.word, found.tag) == (1, 3)
+    assert [one.tokens for one in found.examples] == [("Anna", "kam")]

@@ -11,6 +11,7 @@ from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.tasks.examples import SpanExample, TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import HubSource, Task
+from kdnas.testing.task_files import is_whole, told
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +72,9 @@ def test_glue_from_the_hub(tmp_path: Path) -> None:
     ]
     assert list(data.evaluations) == ["matched", "mismatched"]
     assert len(data.evaluations["mismatched"]) == 1
-    assert data.official_split
-    assert len(data.notes) == 1
-    assert "1 row of" in data.notes[0]
+    assert is_whole(data)
+    (note,) = told(data)
+    assert "1 row of" in note
 
 
 def test_sentence_pairs_with_a_score(tmp_path: Path) -> None:

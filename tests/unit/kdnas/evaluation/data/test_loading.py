@@ -13,7 +13,7 @@ from kdnas.evaluation.tasks.examples import (
     TextExample,
 )
 from kdnas.evaluation.tasks.registry import SUITES, TASKS, find_task, own_task
-from kdnas.testing.task_files import counts, file, texts
+from kdnas.testing.task_files import counts, file, is_whole, texts, told
 
 
 def squad(path: Path, *contexts: str, impossible: bool = False, prefix: str = "") -> Path:
@@ -51,8 +51,8 @@ def test_a_task_is_found_in_its_folder_or_below(tmp_path: Path, folder: str) -> 
     where = tmp_path / "data" / ("mine" if folder == "mine" else ".")
     data = load_task(TASKS["rte"], where)
     assert counts(data) == (3, {"dev": 2})
-    assert data.official_split
-    assert data.notes == ()
+    assert is_whole(data)
+    assert told(data) == ()
     assert data.labels == ("entailment", "not_entailment")
     assert data.train[0] == TextExample("0", "train 0", "b", "not_entailment")
     assert [Path(source).name for source in data.sources] == ["train.tsv", "dev.tsv"]
@@ -86,7 +86,7 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
         rows = ("0\ta\tb\t1", "1\tc\td\t0")
         file(glue / "WNLI" / f"{part}.tsv", "index\tsentence1\tsentence2\tlabel", *rows)
     loaded = {name: load_task(find_task(name), tmp_path) for name in SUITES["glue"]}
-    assert all(data.official_split for data in loaded.values())
+    assert all(is_whole(data) for data in loaded.values())
     found = {name: counts(data) for name, data in loaded.items()}
     assert found.pop("MNLI") == (1, {"matched": 1, "mismatched": 1})
     assert found.pop("MRPC") == (1, {"test": 1})
@@ -105,7 +105,7 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
     assert loaded["WNLI"].train[0] == TextExample("0", "a", "b", "entailment")
     assert texts(loaded["MNLI"].evaluations["matched"]) == ["dev_matched"]
     assert loaded["MNLI"].labels == ("entailment", "neutral", "contradiction")
-    assert loaded["MRPC"].notes == ("scored on the test part: no dev part has labels",)
+    assert told(loaded["MRPC"]) == ("scored on the test part: no dev part has labels",)
 
 
 def test_what_is_not_found_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
@@ -191,8 +191,8 @@ def test_xnli_is_trained_on_english_or_on_mnli(tmp_path: Path) -> None:
     file(tmp_path / "MNLI" / "dev_matched.tsv", mnli, "0\ta\tb\tneutral")
     data = load_task(TASKS["xnli"], tmp_path)
     assert counts(data) == (1, {"en": 10, "sw": 10})
-    assert data.official_split
-    assert data.notes == ("1 row of train.tsv without a label left out", "trained on MNLI")
+    assert is_whole(data)
+    assert told(data) == ("1 row of train.tsv without a label left out", "trained on MNLI")
     header = "premise\thypo\tlabel"
     file(
         tmp_path / "xnli" / "multinli.train.en.tsv", header, "a\tb\tcontradictory", "c\td\tneutral"
@@ -246,8 +246,8 @@ def test_xquad_is_trained_on_squad_or_cut_alike(tmp_path: Path) -> None:
     squad(tmp_path / "squad" / "train-v1.1.json", "one a")
     data = load_task(TASKS["xquad"], tmp_path)
     assert counts(data) == (2, {"en": 20, "zh": 20})
-    assert data.notes == ("trained on SQuAD 1.1",)
-    assert data.official_split
+    assert told(data) == ("trained on SQuAD 1.1",)
+    assert is_whole(data)
 
 
 def test_mlqa_takes_questions_in_the_language_of_the_context(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_tydiqa_is_trained_on_all_languages_and_scored_in_each(tmp_path: Path) -
     squad(dev / "tydiqa-goldp-dev-korean.json", "three a", prefix="korean-")
     data = load_task(find_task("tydiqa"), tmp_path)
     assert counts(data) == (2, {"en": 2, "ko": 2})
-    assert data.official_split
+    assert is_whole(data)
 
 
 def test_tydiqa_without_a_part_to_score_is_cut_in_each_language(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_both_files_of_the_development_part_of_cola_are_scored(tmp_path: Path) -
     cola(tmp_path / "CoLA", "train.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
     data = load_task(TASKS["cola"], tmp_path)
     assert counts(data) == (4, {"dev": 8})
-    assert data.official_split
+    assert is_whole(data)
     assert [example.id for example in data.evaluations["dev"]] == [str(n) for n in range(1, 9)]
     assert {e.label for e in data.train if isinstance(e, TextExample)} == {
         *("acceptable", "unacceptable")
@@ -314,8 +314,8 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     cola(tmp_path / "CoLA", "train.tsv", "dev.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
     data = load_task(TASKS["cola"], tmp_path)
     assert counts(data) == (4, {"dev": 4})
-    assert data.official_split
-    assert data.notes == (
+    assert is_whole(data)
+    assert told(data) == (
         "dev.tsv is taken as the dev part, and not in_domain_dev.tsv, out_of_domain_dev.tsv",
     )
 
@@ -379,7 +379,7 @@ def test_xnli_is_found_as_it_is_published(tmp_path: Path) -> None:
     data = load_task(TASKS["xnli"], tmp_path)
     assert counts(data) == (5, {"de": 3, "en": 3})
     assert texts(data.train)[0] == "en 0"
-    assert data.official_split
+    assert is_whole(data)
 
 
 def test_the_task_that_has_files_says_what_is_amiss(tmp_path: Path) -> None:
@@ -392,6 +392,6 @@ def test_the_task_that_has_files_says_what_is_amiss(tmp_path: Path) -> None:
 
 
 def test_what_lies_there_is_named(tmp_path: Path) -> None:
-    file(tmp_path / "questions.csv", "id,question1,question2,is_duplicate")
-    with pytest.raises(TaskDataError, match=r"found questions.csv; check .* by --suite own"):
+    file(tmp_path / "questions.xlsx", "id,question1,question2,is_duplicate")
+    with pytest.raises(TaskDataError, match=r"found questions.xlsx; check the folder, or leave"):
         load_task(TASKS["qqp"], tmp_path)
