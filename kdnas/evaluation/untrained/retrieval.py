@@ -12,10 +12,13 @@ from kdnas.evaluation.finetuning.int8 import INT8_NOTE
 from kdnas.evaluation.finetuning.training import FinetuneProgress, OnProgress
 from kdnas.evaluation.results import Prediction, TaskResult
 from kdnas.evaluation.scoring.ranking import cutoff_of, score_ranking
+from kdnas.evaluation.scoring.significance import Pair
+from kdnas.evaluation.scoring.tally import mean_of
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import RetrievalExample, TaskData
 from kdnas.evaluation.untrained.embedding import embedder, pooling_note
 from kdnas.evaluation.untrained.result import untrained_result
+from kdnas.evaluation.untrained.words import beside_words, ranked_by_words
 from kdnas.models.sentence import prompts_of
 from kdnas.models.teacher import TeacherHandle
 
@@ -38,7 +41,8 @@ def score_by_retrieval(
 
     All passages are ranked by the cosine with the query, those that are equally near in their
     order. The prompts that a model's files have for queries and passages are put before them. Where
-    a query is itself among the passages, under its own id, it is not found.
+    a query is itself among the passages, under its own id, it is not found. What words in common
+    alone come to, by BM25, is noted beside.
 
     Args:
         model: on this machine.
@@ -61,6 +65,7 @@ def score_by_retrieval(
     depth = max(map(cutoff_of, data.task.metrics))
     predictions: dict[str, tuple[Prediction, ...]] = {}
     names = list(data.passages)
+    sets: list[Pair] = []
 
     def told(phase: str, total: int) -> Callable[[int], None]:
         return lambda done: on_progress(FinetuneProgress(phase, done, total))
@@ -77,11 +82,20 @@ def score_by_retrieval(
             if vectors is None:
                 return None
             found = nearest(vectors, passages, depth + 1)  # one may be the query itself
-            predictions[name] = tuple(
-                _prediction(one, [names[place] for place in places], data, depth)
-                for one, places in zip(queries, found, strict=True)
+            by_words = ranked_by_words(
+                [one.query for one in queries], list(data.passages.values()), depth + 1
             )
-    notes = [pooling_note(embed.pooling), f"{len(names)} passages", *prompts.notes]
+            predictions[name], others = (
+                tuple(
+                    _prediction(one, [names[place] for place in places], data, depth)
+                    for one, places in zip(queries, ranked, strict=True)
+                )
+                for ranked in (found, by_words)
+            )
+            scores = [[one.score for one in said] for said in (predictions[name], others)]
+            sets.append((mean_of(scores[0]), mean_of(scores[1])))
+    beside = beside_words("BM25", data.task.main_metric, sets)
+    notes = [pooling_note(embed.pooling), f"{len(names)} passages", beside, *prompts.notes]
     return untrained_result(
         data, settings, predictions, notes + ([INT8_NOTE] if int8 else []), began
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
+from kdnas.evaluation.finetuning.training import OnProgress
 from kdnas.evaluation.results import TaskResult
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import TaskData
@@ -14,13 +16,23 @@ from kdnas.models.teacher import TeacherHandle
 from kdnas.reach import ANYWHERE, Reach
 
 
+class Told(TypedDict, total=False):
+    """How the machine is used, and who is told: all that the ways of scoring share."""
+
+    device: str
+    threads: int | None
+    int8: bool
+    on_progress: OnProgress
+    should_stop: Callable[[], bool]
+
+
 def score_untrained(
     model: TeacherHandle,
     data: TaskData,
     settings: FinetuneSettings,
     *,
     reach: Reach = ANYWHERE,
-    **told: Any,
+    **told: Unpack[Told],
 ) -> TaskResult | None:
     """Score a model on a task that it is not trained for, by its own head or its embeddings.
 
@@ -29,8 +41,7 @@ def score_untrained(
         data: of the task.
         settings: of a task that is not trained.
         reach: how the folder that was named is opened, which others may write to.
-        told: ``device``, ``threads``, ``int8``, ``on_progress`` and ``should_stop`` of
-            :func:`~kdnas.evaluation.untrained.similarity.score_by_cosine`.
+        told: as :func:`~kdnas.evaluation.untrained.similarity.score_by_cosine` takes it.
 
     Returns:
         The result, or None if it was stopped.

@@ -9,10 +9,13 @@ from kdnas.errors import TaskDataError
 from kdnas.evaluation.finetuning.int8 import INT8_NOTE
 from kdnas.evaluation.finetuning.training import FinetuneProgress, OnProgress
 from kdnas.evaluation.results import Prediction, TaskResult
+from kdnas.evaluation.scoring.significance import Pair
+from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.settings import FinetuneSettings
 from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample
 from kdnas.evaluation.untrained.embedding import embedder, pooling_note
 from kdnas.evaluation.untrained.result import untrained_result
+from kdnas.evaluation.untrained.words import beside_words, words_in_common
 from kdnas.models.teacher import TeacherHandle
 
 
@@ -31,7 +34,7 @@ def score_by_cosine(
 
     The cosine of a pair stands for its similarity, on another scale: correlations do not mind, and
     the score of an example is how far its rank among all pairs is from the right one, negative, as
-    a share of their number.
+    a share of their number. What words in common alone come to is noted beside.
 
     Args:
         model: on this machine.
@@ -52,6 +55,7 @@ def score_by_cosine(
     """
     began = time.monotonic()
     predictions: dict[str, tuple[Prediction, ...]] = {}
+    sets: list[Pair] = []
     with embedder(model, settings, device=device, threads=threads, int8=int8) as embed:
         for name, examples in data.evaluations.items():
             pairs = [_pair(example, data) for example in examples]
@@ -64,8 +68,11 @@ def score_by_cosine(
             if vectors is None:
                 return None
             first, second = vectors.chunk(2)
-            predictions[name] = _predictions(examples, (first * second).sum(-1).tolist())
-    notes = (pooling_note(embed.pooling), *([INT8_NOTE] if int8 else []))
+            cosines = (first * second).sum(-1).tolist()
+            predictions[name] = _predictions(examples, cosines)
+            sets.append(_beside(data, examples, cosines, words_in_common(pairs)))
+    beside = beside_words("TF-IDF", data.task.main_metric, sets)
+    notes = (pooling_note(embed.pooling), beside, *([INT8_NOTE] if int8 else []))
     return untrained_result(data, settings, predictions, notes, began)
 
 
@@ -76,6 +83,15 @@ def _pair(example: Example, data: TaskData) -> tuple[str, str]:
             f"{', '.join(data.sources)}"
         )
     return example.text, example.pair
+
+
+def _beside(
+    data: TaskData, examples: Sequence[Example], cosines: Sequence[float], words: Sequence[float]
+) -> Pair:
+    """The model's cosines and those of words, taken apart as the task's main metric is."""
+    right = [e.number for e in examples if isinstance(e, TextExample)]
+    metric = data.task.main_metric
+    return tally(metric, cosines, right), tally(metric, words, right)
 
 
 def _predictions(examples: Sequence[Example], cosines: Sequence[float]) -> tuple[Prediction, ...]:
