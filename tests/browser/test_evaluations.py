@@ -142,6 +142,26 @@ def test_what_was_asked_for_is_seen_to_arrive(page: Page, empty: Service) -> Non
     expect(page.locator("table.scores tr[data-origin=measured]")).to_contain_text("minilm")
 
 
+def test_a_task_of_ones_own_is_asked_for(page: Page, empty: Service) -> None:
+    reviews = empty.home / "data" / "reviews.csv"
+    reviews.write_text("body,stars\n" + "".join(f"a stone {n},{n % 2}\n" for n in range(20)))
+    page.goto(f"{empty.url}/evaluations/new?model=minilm")
+    page.get_by_label("Suite").select_option("own")
+    expect(page.locator("#f-tasks-help")).to_have_text("None: the suite is your own task.")
+    page.get_by_label("Data folder").fill(str(reviews))
+    page.get_by_label("Seeds").fill("1")
+    page.get_by_text("All other settings").click()
+    page.get_by_text("A task of your own: the suite own").click()
+    page.get_by_label("Column of the text").fill("body")
+    page.get_by_label("Column of the label").fill("stars")
+    page.get_by_role("button", name="Start the evaluation").click()
+    expect(page.locator("#table tbody tr")).to_have_count(1)
+    with empty.database.read() as session:
+        (row,) = evaluations.list_evaluations(session, model="minilm", suite="own")
+    assert row.task == "reviews"
+    assert (row.requested["own"]["text"], row.requested["own"]["label"]) == ("body", "stars")
+
+
 def test_classes_are_read_when_somebody_opens_them(
     page: Page, service: Service, ids: DemoIds
 ) -> None:

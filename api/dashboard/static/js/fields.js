@@ -67,19 +67,23 @@ export const length = (prefix = "", more = "") => [
 
 /** How models are scored, over one of the suites. */
 export const scoring = (suites, prefix = "") => [
-  { path: `${prefix}suite`, choices: suites.map(({ suite }) => suite), node: { type: "string", minLength: 1 }, help: "A collection of tasks." },
+  { path: `${prefix}suite`, choices: suites.map(({ suite }) => suite), words: { own: "own: a task of your own" }, node: { type: "string", minLength: 1 }, help: "A collection of tasks." },
   { path: `${prefix}seeds`, label: "Seeds", node: SEEDS, help: "Fine-tunings of each task; the score is their mean." },
   { path: `${prefix}tasks`, wide: true, help: "One a line." },
-  { path: `${prefix}data_dir`, label: "Data folder", help: "Below the data roots, with the tasks' files as they are published. Without one the data sets of the Hugging Face hub are taken." },
+  { path: `${prefix}data_dir`, label: "Data folder", help: "Below the data roots, with the tasks' files as they are published; of a task of your own its file. Without one the data sets of the Hugging Face hub are taken." },
   { path: `${prefix}max_steps`, label: "At most so many steps", help: "Of each fine-tuning. Without a number as many as published." },
 ];
+
+/** What the fields of a user's own task are called. */
+export const OWN_LABELS = { "own.name": "Name", "own.kind": "Kind", "own.text": "Column of the text", "own.pair": "Column of a second text", "own.label": "Column of the label", "own.metrics": "Metrics" };
 
 /** Name the tasks of the chosen suite beside their field. */
 export function nameTasks(form, suites, prefix = "") {
   const suite = form.elements.namedItem(`${prefix}suite`);
   suite.addEventListener("input", () => {
     const { tasks } = suites.find((one) => one.suite === suite.value) ?? { tasks: [] };
-    byId(`f-${prefix.replace(".", "-")}tasks-help`).textContent = `One a line, among ${tasks.join(", ")}. Without any, all that have data.`;
+    const among = `One a line, among ${tasks.join(", ")}. Without any, all that have data.`;
+    byId(`f-${prefix.replace(".", "-")}tasks-help`).textContent = tasks.length ? among : "None: the suite is your own task.";
   });
 }
 

@@ -1,6 +1,6 @@
 // The form that asks for distillations for a task.
 
-import { NAME, formPage, goTo, teacher } from "../fields.js";
+import { NAME, OWN_LABELS, formPage, goTo, teacher } from "../fields.js";
 import { SpecForm } from "../form.js";
 
 const query = new URLSearchParams(location.search);
@@ -15,7 +15,7 @@ formPage(["/schemas/task-distillation"], (form, schema) => {
     submit: "Distil",
     done: goTo("/task-distillations"),
     hidden: ["teacher.fingerprint", "own.name"],
-    labels: { "own.kind": "Kind", "own.text": "Column of the text", "own.pair": "Column of a second text", "own.label": "Column of the label" },
+    labels: OWN_LABELS,
     main: [
       {
         title: "The task",
