@@ -1,0 +1,140 @@
+"""What of a user's data may be meant otherwise, or cannot be meant: refused, or told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.tag_schemes import is_span_scheme
+from kdnas.evaluation.tasks.examples import (
+    Example,
+    TaggedExample,
+    TextExample,
+)
+from kdnas.evaluation.tasks.task import Task
+from kdnas.specs.evaluation import OWN_SUITE
+
+MOST_CLASSES = 20
+"""Of a user's task these are always believed; more, if there are two examples of each."""
+MISSING = frozenset({"nan", "null", "n/a", "?"})
+"""Names of classes that look like missing labels, in lower case."""
+_MOST_NAMED = 5
+
+
+def new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say how many scored examples have a class that nothing in training has.
+
+    Raises:
+        TaskDataError: all have.
+    """
+    known = {name for e in train for name in _names(e)}
+    new = [e for e in scored if not known.issuperset(_names(e))]
+    if not new:
+        return []
+    strange = {name for e in new for name in _names(e)} - known
+    there = {name for e in scored for name in _names(e)}
+    if known and len(there) > 1 and not known & there:
+        raise TaskDataError(
+            f"no scored example of {task.name} has a class or a type of span that is learned: "
+            f"there are {', '.join(sorted(there)[:_MOST_NAMED])}, and learned are "
+            f"{', '.join(sorted(known)[:_MOST_NAMED])}; write them alike"
+        )
+    names = ", ".join(sorted(strange)[:_MOST_NAMED])
+    what = "a type of span" if isinstance(new[0], TaggedExample) else "a class"
+    return [
+        f"{len(new)} of {len(scored)} scored examples have {what} that no training example has "
+        f"({names})"
+    ]
+
+
+def _names(example: Example) -> Collection[str]:
+    """Classes of a text, or types of spans."""
+    if isinstance(example, TaggedExample):
+        return {tag[2:] for tag in example.tags if tag.startswith("B-")}
+    known = isinstance(example, TextExample) and isinstance(example.label, str | tuple)
+    return example.classes if known and isinstance(example, TextExample) else ()
+
+
+def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Example]) -> list[str]:
+    """Say what of a user's table may be meant otherwise: its labels, and blank texts."""
+    if task.suite != OWN_SUITE:
+        return []
+    notes = []
+    texts = [e for e in examples if isinstance(e, TextExample)]
+    blank = sum(not e.text or e.pair == "" for e in texts)
+    if blank:
+        notes.append(f"{blank} of {len(texts)} examples have a blank text")
+    if labels is None or task.kind == "tagging":
+        return notes
+    missing = [name for name in labels if name.lower() in MISSING]
+    if missing:
+        count = sum(missing[0] in e.classes for e in texts)
+        notes.append(
+            f"{count} examples have the class {missing[0]!r}, which looks as if they had none; "
+            "leave the cell blank if so"
+        )
+    alike: dict[str, list[str]] = {}
+    for name in labels:
+        alike.setdefault(_plain(name), []).append(name)
+    return notes + [
+        f"the classes {' and '.join(map(repr, names))} are hardly different, and are taken for "
+        "different ones; write one alike everywhere if they are the same"
+        for names in alike.values()
+        if len(names) > 1
+    ]
+
+
+def _plain(name: str) -> str:
+    """A class without case, and as a number if it is one: ``0`` of ``0.0``."""
+    try:
+        return f"{float(name):g}"
+    except ValueError:
+        return name.casefold()
+
+
+def check_numbers(task: Task, examples: Sequence[Example]) -> None:
+    """Refuse numbers of a user's that are all the same: nothing goes with them."""
+    if task.kind != "regression" or task.suite != OWN_SUITE or len(examples) < 2:
+        return
+    numbers = {e.number for e in examples if isinstance(e, TextExample)}
+    if len(numbers) == 1:
+        raise TaskDataError(
+            f"all {len(examples)} examples of {task.name} have the number {numbers.pop():g}; give "
+            "different ones, or name another column with --label"
+        )
+
+
+def check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
+    """Refuse labels that cannot be what a user means by them."""
+    if labels is None:
+        return
+    if task.kind == "tagging":
+        if task.metrics != ("accuracy",) and all(label.isdigit() for label in labels):
+            raise TaskDataError(
+                f"the tags of {task.name} are numbers, such as {', '.join(labels[:_MOST_NAMED])}; "
+                "write the names that they stand for, such as B-PER, which the card of the data "
+                "set lists"
+            )
+        if task.metrics != ("accuracy",) and not is_span_scheme(labels):
+            raise TaskDataError(
+                f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
+                "no spans with B- and I-; score words with --suite own --kind tagging --metrics "
+                "accuracy, or name another column with --tag-column"
+            )
+    elif task.suite != OWN_SUITE:
+        return
+    elif not labels:
+        raise TaskDataError(
+            f"no example of {task.name} has a label; name another column with --label"
+        )
+    elif len(labels) < 2:
+        raise TaskDataError(
+            f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "
+            "name another column with --label"
+        )
+    elif len(labels) > max(MOST_CLASSES, len(train) // 2):
+        numbers = "" if task.kind == "multilabel" else "for numbers give --kind regression, or "
+        raise TaskDataError(
+            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; "
+            f"{numbers}name another column with --label"
+        )
