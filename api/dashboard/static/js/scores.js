@@ -106,10 +106,11 @@ function difference(task, other, { metric, difference, low, high, p_value, examp
 
 /** Precision and recall of each class, and what is taken for what; read when somebody opens it. */
 function classes({ model, suite }) {
-  const place = el("div", {}, el("div", { class: "skeleton" }));
+  const place = el("div");
   let read = false;
   const load = async () => {
     read = true;
+    show(place, el("div", { class: "skeleton" }));
     try {
       const { items } = await get("/evaluations/classes", { model, suite });
       const none = "No task here has classes, or what was said of each example lies on another machine.";
