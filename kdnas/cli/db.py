@@ -7,6 +7,7 @@ import typer
 from kdnas.errors import DatabaseError
 from kdnas.settings import Settings
 
+_MOST_LISTED = 20
 app = typer.Typer(help="Migrate the database, and ask how it stands.", no_args_is_help=True)
 
 
@@ -42,7 +43,9 @@ def check() -> None:
 
     differences = migrate.check(Settings.from_environment().database_url)
     if differences:
-        listed = "".join(f"\n  - {difference}" for difference in differences)
+        listed = "".join(f"\n  - {difference}" for difference in differences[:_MOST_LISTED])
+        if len(differences) > _MOST_LISTED:
+            listed += f"\n  - and {len(differences) - _MOST_LISTED} more"
         raise DatabaseError(
             f"the database differs from this program in {len(differences)} places; run "
             f"`kdnas db upgrade`:{listed}"

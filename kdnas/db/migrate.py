@@ -113,7 +113,13 @@ def check(database_url: str) -> list[str]:
             "include_object": lambda thing, name, kind, *_: kind != "table" or name in our_tables(),
         }
         context = MigrationContext.configure(connection, opts=options)
-        return [_in_words(difference) for difference in compare_metadata(context, METADATA)]
+        differences = compare_metadata(context, METADATA)
+        lacking = {d[1].name for d in differences if d[0] == "add_table"}
+        return [
+            _in_words(d)
+            for d in differences
+            if not (d[0] == "add_index" and d[1].table.name in lacking)
+        ]
 
 
 def our_tables() -> frozenset[str]:
@@ -123,11 +129,24 @@ def our_tables() -> frozenset[str]:
 
 
 def _in_words(difference: object) -> str:
+    """A difference as Alembic tells it (what would make the database fit), in words."""
     if isinstance(difference, list):
         return "; ".join(_in_words(part) for part in difference)
-    if isinstance(difference, tuple):
-        return " ".join(str(part) for part in difference if part is not None)
-    return str(difference)
+    if not isinstance(difference, tuple):
+        return str(difference)
+    done, *things = difference
+    verb, _, kind = str(done).partition("_")
+    named = [thing for thing in things if isinstance(thing, str)]
+    last = things[-1]
+    if verb in _STATES and hasattr(last, "name"):
+        table = getattr(last, "table", None)
+        owner = "" if table is None else f" of table {table.name}"
+        return f"{kind} {last.name}{owner} {_STATES[verb]}"
+    return f"{kind} of {'.'.join(named)} is {things[-2]} instead of {last}"
+
+
+_STATES = {"add": "is missing", "remove": "is not known"}
+"""What would be done to make it fit → how it is."""
 
 
 @contextmanager

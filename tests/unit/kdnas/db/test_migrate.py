@@ -45,9 +45,22 @@ def test_upgrade_from_empty_and_again(empty_url: str) -> None:
 def test_a_difference_is_named(database: Database, database_url: str) -> None:
     with database.write() as session:
         session.execute(text("ALTER TABLE searches ADD COLUMN colour TEXT"))
-    (difference,) = migrate.check(database_url)
-    assert "remove_column" in difference
-    assert "colour" in difference
+        session.execute(text("DROP TABLE job_labels"))
+        session.execute(text("DROP INDEX ix_jobs_parent_id"))
+    assert set(migrate.check(database_url)) == {
+        "column colour of table searches is not known",
+        "table job_labels is missing",
+        "index ix_jobs_parent_id of table jobs is missing",
+    }
+
+
+def test_a_column_of_another_type_is_named(database: Database, database_url: str) -> None:
+    with database.write() as session:
+        session.execute(text("ALTER TABLE job_labels RENAME COLUMN label TO other"))
+        session.execute(text("ALTER TABLE job_labels ADD COLUMN label INTEGER"))
+    found = migrate.check(database_url)
+    assert "column other of table job_labels is not known" in found
+    assert any("type of job_labels.label is INTEGER instead of TEXT" in one for one in found)
 
 
 def test_a_newer_database_is_refused(database: Database, database_url: str) -> None:
