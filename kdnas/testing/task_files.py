@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample
@@ -25,13 +25,13 @@ def counts(data: TaskData) -> tuple[int, dict[str, int]]:
     return len(data.train), {name: len(part) for name, part in data.evaluations.items()}
 
 
-def told(data: TaskData) -> tuple[str, ...]:
+def told(notes: Iterable[str]) -> tuple[str, ...]:
     """What is noted of data, but for that files of a few lines are not a whole benchmark."""
-    return tuple(note for note in data.notes if "'s as published " not in note)
+    return tuple(note for note in notes if "'s as published " not in note)
 
 
 def is_whole(data: TaskData) -> bool:
     """Whether a split is the official one, or would be if it had as many examples."""
-    return not any(note.startswith("not the official split") for note in told(data)) and (
-        data.official_split == (told(data) == data.notes)
+    return not any(note.startswith("not the official split") for note in told(data.notes)) and (
+        data.official_split == (told(data.notes) == data.notes)
     )

@@ -115,6 +115,11 @@ def _with_tabs(path: Path, text: str) -> str:
                 f"{path}, line {number} has a list in a cell; write a word and its tag a line, or "
                 "lists of words and tags in JSON Lines or Parquet"
             )
+        if any("\n" in cell or "\r" in cell for cell in cells):
+            raise TaskDataError(
+                f"{path}, line {number} has a word of several lines, after a quote that is not "
+                'meant as one; write a quote that is a word as """"'
+            )
         lines += [""] * (number - 1 - len(lines))
         lines.append("\t".join(" ".join(cell.split()) for cell in cells))
     return "\n".join(lines)
@@ -130,6 +135,10 @@ class _File:
     """
 
     def __init__(self, path: Path, text: str, names: Collection[Columns] = ()) -> None:
+        if text.startswith("#FORMAT=WebAnno"):
+            raise TaskDataError(
+                f"{path} is in the format of WebAnno; export it from there as CoNLL 2002"
+            )
         self.path = path
         self.names = names
         self.notes: list[str] = []
@@ -212,9 +221,13 @@ class _File:
         tags = _places(names, [c.label for c in self.names], _TAG_NAMES)
         if not (words and tags):
             return ColumnChoice()
-        self.notes.append(f"line {first.number} of {self.path.name} is a header, and left out")
-        self.sentences[0] = self.sentences[0][1:]
-        self.sentences = [sentence for sentence in self.sentences if sentence]
+        kept = [[row for row in rows if row.cells != first.cells] for rows in self.sentences]
+        again = sum(map(len, self.sentences)) - sum(map(len, kept)) - 1
+        once_more = f", as {again} more like it" if again else ""
+        self.notes.append(
+            f"line {first.number} of {self.path.name} is a header, and left out{once_more}"
+        )
+        self.sentences = [sentence for sentence in kept if sentence]
         if not self.sentences:
             raise TaskDataError(f"{self.path} holds no sentence below its header")
         self.named_sentence = next(

@@ -19,7 +19,8 @@ from kdnas.evaluation.tasks.task import Task
 # Spellings of one class that published files of a task use beside the usual one.
 ALIASES = {"contradictory": "contradiction"}
 UNKNOWN_LABELS = {"", "-", "-1"}
-_WRITTEN_LIST = re.compile(r"""\[\s*(['"].*['"])?\s*\]""", re.DOTALL)
+_WRITTEN = re.compile(r"""\[\s*(['"].*['"]|[\d\s,.-]+)?\s*\]|\{\s*['"].*\}""", re.DOTALL)
+"""Lists and objects that are written out in a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class Converted:
         notes: a sentence each.
         about: how the file was understood, in words.
         columns: of words and tags, where it is a file of columns.
+        lacking: why there is no example, in words.
     """
 
     examples: Mapping[str | None, Sequence[Example]]
     notes: tuple[str, ...] = ()
     about: str = ""
     columns: tuple[int, int] | None = None
+    lacking: str = ""
 
     def __len__(self) -> int:
         return sum(len(examples) for examples in self.examples.values())
@@ -169,6 +172,12 @@ def _tagged(row: Row, id_: str) -> TaggedExample | None:
             )
     if len(words) != len(tags):
         raise TaskDataError(f"{row.where} has {len(words)} words and {len(tags)} tags; mend it")
+    for name, values in (("word", words), ("tag", tags)):
+        strange = next((v for v in values if not isinstance(v, str | int | float)), words)
+        if strange is not words:
+            raise TaskDataError(
+                f"{row.where} has {strange!r} where a {name} belongs; write lists of texts"
+            )
     if not words:
         return None
     return TaggedExample(id_, tuple(map(str, words)), tuple(map(str, tags)))
@@ -200,9 +209,9 @@ def _class(task: Task, row: Row) -> str | None:
         return None  # as pandas and json.dumps write that there is none
     name = class_name(row.label)
     if task.labels is None:
-        if _WRITTEN_LIST.fullmatch(name):
+        if _WRITTEN.fullmatch(name):
             raise TaskDataError(
-                f"{row.where} holds the list {name!r} where a label belongs; where a text may have "
+                f"{row.where} holds {name!r} where a label belongs; where a text may have "
                 "several labels, or none, take --kind multilabel (own.kind)"
             )
         return name or None

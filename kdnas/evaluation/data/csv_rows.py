@@ -12,7 +12,7 @@ from typing import Any
 from kdnas.errors import TaskDataError
 
 _DELIMITERS = (",", ";", "\t")
-_EXCEL = re.compile(r"sep=(.)\n")
+_EXCEL = re.compile(r'"?sep=(.)"?\n', re.IGNORECASE)
 
 
 def csv_rows(
@@ -45,8 +45,9 @@ def csv_rows(
     )
     delimiter = said[1] if said is not None else next(known, ",")
     csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
-    reader = csv.reader(io.StringIO(text), **_dialect(delimiter))
-    width, start, last = None, 1, 1
+    # Without a newline of its own, a line may end as on old Macs where others do not.
+    reader = csv.reader(io.StringIO(text, newline=""), **_dialect(delimiter))
+    width, start = None, 1
     try:
         for cells in reader:
             width = len(cells) if width is None else width
@@ -54,16 +55,26 @@ def csv_rows(
                 raise TaskDataError(_unclosed(path, start, f"runs on to line {reader.line_num}"))
             if any(cells):
                 yield start, cells
-            start, last = reader.line_num + 1, start
+            start = reader.line_num + 1
     except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise TaskDataError(_unclosed(path, start, "is not closed")) from None
+        if "expected after" in str(error):
+            where = (
+                f"line {start}"
+                if reader.line_num == start
+                else f"lines {start} to {reader.line_num}"
+            )
+            raise TaskDataError(
+                f"{path}, {where}: text stands behind a closing quote; put the whole cell in "
+                "quotes and double those in it, or save the file with tabs, as .tsv"
+            ) from None
         raise TaskDataError(f"{path}, line {start} is not CSV: {error}; check its quotes") from None
-    if _ends_in_quotes(text.split("\n")[last - 1 :], delimiter):
-        raise TaskDataError(_unclosed(path, last, "is not closed"))
 
 
 def _dialect(delimiter: str) -> dict[str, Any]:
-    """Blanks may stand between a delimiter and a quote."""
-    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t"}
+    """Blanks may stand between a delimiter and a quote, and nothing behind one that closes."""
+    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t", "strict": True}
 
 
 def _unclosed(path: Path, line: int, how: str) -> str:
@@ -71,14 +82,3 @@ def _unclosed(path: Path, line: int, how: str) -> str:
         f"{path}, line {line} has a quote that {how}; close it, or double quotes that are of the "
         "text"
     )
-
-
-def _ends_in_quotes(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether the last row of a file is not over when the file is."""
-    try:
-        rows = [f"{line}\n" for line in lines]
-        for _ in csv.reader(rows, **_dialect(delimiter), strict=True):
-            pass
-    except csv.Error as error:
-        return "unexpected end" in str(error)
-    return False

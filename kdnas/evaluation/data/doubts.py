@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
@@ -16,7 +18,10 @@ from kdnas.specs.evaluation import OWN_SUITE
 
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
-MISSING = frozenset({"nan", "null", "n/a", "?"})
+MISSING = frozenset(
+    {"nan", "null", "n/a", "na", "<na>", "nil", "none", "?", "-", "--"}
+    | {"#n/a", "#ref!", "#value!"}
+)
 """Names of classes that look like missing labels, in lower case."""
 _MOST_NAMED = 5
 
@@ -59,7 +64,7 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
     """Say what of a user's table may be meant otherwise: its labels, and blank texts."""
     if task.suite != OWN_SUITE:
         return []
-    notes = []
+    notes: list[str] = []
     texts = [e for e in examples if isinstance(e, TextExample)]
     blank = sum(not e.text or e.pair == "" for e in texts)
     if blank:
@@ -68,28 +73,41 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
         return notes
     missing = [name for name in labels if name.lower() in MISSING]
     if missing:
-        count = sum(missing[0] in e.classes for e in texts)
+        count = sum(not set(missing).isdisjoint(e.classes) for e in texts)
+        names = " or ".join(map(repr, missing))
         notes.append(
-            f"{count} examples have the class {missing[0]!r}, which looks as if they had none; "
-            "leave the cell blank if so"
+            f"{count} examples have the class {names}, which looks as if they had none; leave the "
+            "cell blank if so"
         )
+    return notes
+
+
+def hardly_different(names: Iterable[str], what: str) -> list[str]:
+    """Say which names may be the same but for a blank, a mark, a letter's case or its coding.
+
+    Args:
+        names: of classes or of types of spans.
+        what: they are, in the plural.
+    """
     alike: dict[str, list[str]] = {}
-    for name in labels:
+    for name in names:
         alike.setdefault(_plain(name), []).append(name)
-    return notes + [
-        f"the classes {' and '.join(map(repr, names))} are hardly different, and are taken for "
+    return [
+        f"the {what} {' and '.join(map(ascii, same))} are hardly different, and are taken for "
         "different ones; write one alike everywhere if they are the same"
-        for names in alike.values()
-        if len(names) > 1
+        for same in alike.values()
+        if len(same) > 1
     ]
 
 
 def _plain(name: str) -> str:
-    """A class without case, and as a number if it is one: ``0`` of ``0.0``."""
+    """A class without case, marks and what is not seen; as a number if it is one (``0.0``)."""
     try:
         return f"{float(name):g}"
     except ValueError:
-        return name.casefold()
+        letters = unicodedata.normalize("NFKC", name).casefold()
+        seen = (c for c in letters if unicodedata.category(c) != "Cf")
+        return re.sub(r"[\s_\-'\"]+", " ", "".join(seen)).strip() or name
 
 
 def check_numbers(task: Task, examples: Sequence[Example]) -> None:
@@ -102,6 +120,24 @@ def check_numbers(task: Task, examples: Sequence[Example]) -> None:
             f"all {len(examples)} examples of {task.name} have the number {numbers.pop():g}; give "
             "different ones, or name another column with --label"
         )
+
+
+def check_spans(task: Task, train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say that no word of what is scored is in a span, of a task whose spans are scored.
+
+    Raises:
+        TaskDataError: none of what is learned from is.
+    """
+    if task.kind != "tagging" or task.metrics == ("accuracy",):
+        return []
+    if train and not any(map(_names, train)):
+        raise TaskDataError(
+            f"no word of the {len(train)} sentences of {task.name} to learn from is in a span; "
+            "name another column with --tag-column"
+        )
+    if any(map(_names, scored)):
+        return []
+    return ["no scored word is in a span, so that there is nothing to find: F1 is 0 for any model"]
 
 
 def check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:

@@ -38,6 +38,9 @@ _VARIANTS = ("matched", "mismatched")
 _NO_DATA = ("readme", "license", "licence")
 _OF_DATASETS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
 """Files without examples that `datasets` writes beside the others."""
+_CACHE = re.compile(r"(?:cache-|tmp).*\.arrow")
+"""What `datasets` keeps of its work in a folder."""
+_PACKED = (".zip", ".tar", ".tgz", ".rar", ".7z", ".bz2", ".xz", ".zst")
 _SHARD = re.compile(r"\d+-of-0*(\d+)")
 """In the names of the files that a part of a data set of the hub is made of."""
 _DEPTH = 2
@@ -105,12 +108,18 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
     if found is not None:
         return [*_lent(task, found, folders, reach), *found]
     layout = task.layout
+    packed = next((p.name for p in reach.children(where) if p.suffix.lower() in _PACKED), None)
+    advice = "check the folder, or leave it out to take that of the hub"
+    if packed is not None:
+        advice = f"unpack {packed}"
+    elif task.suite == OWN_SUITE:
+        advice = "check the folder, or give a file of it"
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
         f"no data of {task.name} in {where}: looked for files such as {', '.join(layout.examples)} "
         f"(any with train, dev or test in its name that ends in "
         f"{', '.join(suffix or 'nothing' for suffix in layout.suffixes)}) there{named}, and found "
-        f"{_what_lies(where, reach)}; check the folder, or leave it out to take that of the hub"
+        f"{_what_lies(where, reach)}; {advice}"
     )
 
 
@@ -157,7 +166,7 @@ def _collection(folder: Path, reach: Reach) -> list[Found]:
     """Files of a collection of passages; none where passages or queries are in no file alone."""
     places = [folder, *(p for p in _subfolders(folder, 1, reach) if _collected(p.name))]
     found = [
-        Found(path, part, kind)
+        Found(path, part, kind, shards=_shards(path))
         for place in places
         for path in sorted(reach.children(place))
         if path.is_file() and suffix_of(path) in _COLLECTION_SUFFIXES
@@ -166,11 +175,13 @@ def _collection(folder: Path, reach: Reach) -> list[Found]:
         if kind
     ]
     kinds = [file.key for file in found]
-    if kinds.count("passages") > 1:
+    several = [file for file in found if file.key == "passages"]
+    if len(several) > 1 and not all(_SHARD.search(file.path.name) for file in several):
         names = ", ".join(file.path.name for file in found if file.key == "passages")
         raise TaskDataError(
             f"{folder} has several files of passages, {names}; leave there the one that is meant"
         )
+    _refuse_lacking_shards(folder, [replace(file, part=None) for file in several])
     return found if {"passages", "queries"} <= set(kinds) else []
 
 
@@ -240,6 +251,8 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
     )
     _refuse_lacking_shards(folder, files)
+    if task.suite == OWN_SUITE:
+        _refuse_pieces(files)
     with_part = [file for file in files if file.part]
     if several and not with_part:
         names = ", ".join(sorted([files[0].path.name, *several])[:_MOST_NAMED])
@@ -263,6 +276,18 @@ def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
             raise TaskDataError(
                 f"{folder} has {len(there)} of the {wanted} files of its {part} part, such as "
                 f"{there[0].path.name}; fetch the others, or call those that are meant {part}"
+            )
+
+
+def _refuse_pieces(files: Sequence[Found]) -> None:
+    """Refuse a part in files that differ in a number alone: none of them is the whole."""
+    for file in files:
+        alike = {re.sub(r"\d+", "0", path.name) for path in (file.path, *file.passed_over)}
+        if file.passed_over and len(alike) == 1:
+            names = ", ".join(path.name for path in (file.path, *file.passed_over)[:_MOST_NAMED])
+            raise TaskDataError(
+                f"{file.path.parent} has {1 + len(file.passed_over)} files of its {file.part} "
+                f"part, {names}; put them into one, or name the one that is meant {file.part}"
             )
 
 
@@ -291,7 +316,8 @@ def _names_a_language(layout: LocalLayout, folder: Path) -> bool:
 
 def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
     suffix = suffix_of(path)
-    if suffix not in layout.suffixes or path.name in _OF_DATASETS:
+    beside = path.name in _OF_DATASETS or _CACHE.fullmatch(path.name)
+    if suffix not in layout.suffixes or beside:
         return None
     if layout.skip and re.search(layout.skip, str(relative), re.IGNORECASE):
         return None
@@ -304,10 +330,14 @@ def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None
         return None  # Question and context in different languages.
     key = next(iter(languages), None) or next((w for w in words if w in _VARIANTS), None)
     together = layout.together is not None and re.search(layout.together, path.name, re.IGNORECASE)
+    count = _shards(path) if part is not None else None
+    return Found(path, part, key, together=bool(together) or count is not None, shards=count)
+
+
+def _shards(path: Path) -> int | None:
+    """Of how many files a name says that it is one."""
     shard = _SHARD.search(path.name)
-    several = bool(together) or (part is not None and shard is not None)
-    count = int(shard[1]) if shard is not None and part is not None else None
-    return Found(path, part, key, together=several, shards=count)
+    return None if shard is None else int(shard[1])
 
 
 def _words(name: str) -> Sequence[str]:

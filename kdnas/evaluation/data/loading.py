@@ -7,7 +7,14 @@ from pathlib import Path
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.converting import found_labels
-from kdnas.evaluation.data.doubts import check_labels, check_numbers, doubtful, new_classes
+from kdnas.evaluation.data.doubts import (
+    check_labels,
+    check_numbers,
+    check_spans,
+    doubtful,
+    hardly_different,
+    new_classes,
+)
 from kdnas.evaluation.data.finding import find_files
 from kdnas.evaluation.data.parts import Examples, Parts, read_folder, read_hub, usual_part
 from kdnas.evaluation.data.recognising import OtherDataError, is_named
@@ -20,6 +27,7 @@ from kdnas.evaluation.tasks.examples import (
 )
 from kdnas.evaluation.tasks.task import Task
 from kdnas.reach import ANYWHERE, Reach
+from kdnas.specs.evaluation import OWN_SUITE
 
 
 def load_task(
@@ -54,7 +62,7 @@ def load_task(
     name, scored = _scored_part(task, found)
     if not train and not scored:
         raise TaskDataError(
-            f"no labelled examples of {task.name} in {', '.join(found.unlabelled)}; labels are "
+            f"no labelled examples of {task.name}: {'; '.join(found.unlabelled)}; labels are "
             "needed for training and scoring"
         )
     dev: Sequence[Example] = ()
@@ -92,6 +100,12 @@ def load_task(
     if not task.labels and task.fine_tuned:
         found.notes += new_classes(task, train, scored_examples)
     found.notes += doubtful(task, labels, [*train, *scored_examples])
+    found.notes += check_spans(task, train, scored_examples)
+    if task.kind == "tagging":
+        types = {tag.partition("-")[2] for tag in labels or () if tag != "O"}
+        found.notes += hardly_different(sorted(types), "types of spans")
+    elif task.suite == OWN_SUITE:
+        found.notes += hardly_different(labels or (), "classes")
     return TaskData(
         task=task,
         train=train,

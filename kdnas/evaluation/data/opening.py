@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.reach import ANYWHERE, Reach
@@ -34,7 +37,7 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
     try:
         with reach.open(path) as stream:
             if not is_gzipped(path):
-                return stream.read()
+                return _no_pointer(path, stream.read())
             with gzip.open(stream) as unpacked:
                 content = unpacked.read(MOST_BYTES + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -48,6 +51,16 @@ def read_bytes(path: Path, reach: Reach = ANYWHERE) -> bytes:
     return content
 
 
+def _no_pointer(path: Path, content: bytes) -> bytes:
+    """Refuse what stands for a file in a repository that was cloned without its large files."""
+    if content.startswith(_POINTER):
+        raise TaskDataError(
+            f"{path} is a pointer of Git LFS in place of the file; run `git lfs pull` where it was "
+            "cloned"
+        )
+    return content
+
+
 def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
     """A file's text, without a byte-order mark, its line ends as on Unix.
 
@@ -56,26 +69,63 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
         TaskDataError: it cannot be read, or is not UTF-8.
     """
     try:
-        text = read_bytes(path, reach).decode("utf-8-sig")
+        # Byte-order marks stand in the middle of files that were put together.
+        text = read_bytes(path, reach).decode("utf-8").replace("\ufeff", "")
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise TaskDataError(
+            f"{path}, line {line} has a null character, as UTF-16 has beside each letter; convert "
+            "the file by `iconv -f UTF-16LE -t UTF-8`, or take the character out"
+        )
     # Alone it ends lines in files of old Macs, and is a character of a text elsewhere.
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
 def _what_else(path: Path, error: UnicodeDecodeError, reach: Reach) -> str:
     """What a file is that is not UTF-8, and what to do, for messages."""
-    start = read_bytes(path, reach)[:4]
+    content = read_bytes(path, reach)
+    start = content[:6]
     for magic, what in _OTHERS.items():
         if start.startswith(magic):
             return what
-    return f"is not UTF-8 at byte {error.start}; convert it, as by `iconv -f LATIN1 -t UTF-8`"
+    line = content.count(b"\n", 0, error.start) + 1
+    return (
+        f"is not UTF-8 in line {line} (byte {error.start}); convert it from what it was written "
+        "in, by `iconv -f WINDOWS-1252 -t UTF-8` if that was Excel in western Europe"
+    )
 
 
+def strict_json(text: str) -> Any:
+    """Read JSON whose texts are whole.
+
+    Raises:
+        ValueError: it is no JSON, or has half of a character that takes two (a lone surrogate),
+            which no tokenizer takes.
+        RecursionError: it is nested too deep.
+    """
+    content = json.loads(text)
+    if _HALF.search(text):
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise ValueError(f"it has half of a character, {half}") from None
+    return content
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _OTHERS: Mapping[bytes, str] = {
     b"PK": "is an Excel workbook or another zip archive; save the sheet as CSV, or unpack it",
     b"\x1f\x8b": "is gzipped; call it .gz, as in .csv.gz",
     b"PAR1": "is Parquet; call it .parquet",
+    b"BZh": "is packed by bzip2; unpack it",
+    b"\xfd7zXZ": "is packed by xz; unpack it",
+    b"\x28\xb5\x2f\xfd": "is packed by Zstandard; unpack it",
+    b"ARROW1": "is Arrow; call it .arrow",
+    b"\x80": "is a pickle, which is never loaded; write it as CSV or Parquet",
     b"\xff\xfe": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
     b"\xfe\xff": "is UTF-16; convert it by `iconv -f UTF-16 -t UTF-8`",
 }

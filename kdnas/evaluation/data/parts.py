@@ -10,6 +10,7 @@ from pathlib import Path
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.columns import read_columns
 from kdnas.evaluation.data.converting import Converted, from_rows
+from kdnas.evaluation.data.doubts import MISSING
 from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.opening import suffix_of
@@ -41,7 +42,7 @@ class Parts:
         parts: part → language or variant, or nothing → examples.
         sources: part → files or data sets that it was read from.
         notes: what a reader of the scores should know.
-        unlabelled: files without labels.
+        unlabelled: why files have no labels, of each.
         readings: how each was read.
         columns: of words and tags in a file, with its name.
         is_cut: whether a file that belongs to a part is not there.
@@ -147,7 +148,7 @@ def _add_file(parts: Parts, task: Task, file: Found, reach: Reach) -> None:
     for said, read in _read_file(task, file, reach).items():
         of = said or part
         if not len(read) or (of == "test" and _is_unlabelled(task, read)):
-            parts.unlabelled.append(str(file.path))
+            _leave_out(parts, task, file, of, read)
             continue
         told = said or file.part or "all"
         parts.add(of, file.key, read, [str(file.path)], again=file.together, told=told)
@@ -156,12 +157,27 @@ def _add_file(parts: Parts, task: Task, file: Found, reach: Reach) -> None:
         parts.notes.append(f"{file.path.name} is taken as the {part} part, and not {names}")
 
 
+def _leave_out(parts: Parts, task: Task, file: Found, part: str, read: Converted) -> None:
+    """Tell of a file without labels, unless it is a test part that is published so.
+
+    Raises:
+        TaskDataError: it is what is to be learned from.
+    """
+    why = read.lacking or f"no example of {file.path} has a label"
+    if part == "train":
+        raise TaskDataError(why)
+    parts.unlabelled.append(why)
+    if part == "dev" or task.suite not in SECRET_TESTS:
+        parts.notes.append(f"{file.path.name} is not used: {why}")
+
+
 def _is_unlabelled(task: Task, read: Converted) -> bool:
-    """Whether all examples of a user's table have the class −1, as the hub's have without one."""
+    """Whether all examples of a user's table have −1 or another word for no class."""
     if task.suite != OWN_SUITE or task.kind != "classification":
         return False
     every = [example for part in read.examples.values() for example in part]
-    return all(isinstance(e, TextExample) and e.label == "-1" for e in every)
+    none = {"-1", *MISSING}
+    return all(isinstance(e, TextExample) and str(e.label).lower() in none for e in every)
 
 
 def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Converted]:
@@ -169,11 +185,13 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
     if task.kind == "span":
         read_questions = read_squad if suffix_of(file.path) == ".json" else read_squad_rows
         questions = read_questions(file.path, reach)
-        return {None: Converted({}) if questions is None else _checked(task, file, questions)}
+        if questions is None:
+            return {None: Converted({}, lacking=f"{file.path} has no answers")}
+        return {None: _checked(task, file, questions)}
     if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)
         if columns is None:
-            return {None: Converted({})}
+            return {None: Converted({}, lacking=f"{file.path} has words without tags")}
         require_published(task, file, columns.examples)
         places = (columns.word, columns.tag)
         return {None: Converted({None: columns.examples}, columns.notes, columns.about, places)}
@@ -181,7 +199,7 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
     if not table.labelled:
         if task.suite == OWN_SUITE and file.part != "test":
             raise TaskDataError(table.lacking)
-        return {None: Converted({})}
+        return {None: Converted({}, lacking=table.lacking)}
     by_part, notes = _by_part(task, file, table)
     said = "" if None in by_part else f", part in {table.part_column!r}"
     read = {part: from_rows(task, rows, file.path.name) for part, rows in by_part.items()}
@@ -201,11 +219,22 @@ def _by_part(
     Returns:
         The rows, and a note on those of no part that is known.
     """
-    if task.suite != OWN_SUITE or file.part is not None or not table.part_column:
+    if task.suite != OWN_SUITE or not table.part_column:
         return {None: table.rows}, ()
     said = [str(row.part).strip().lower() for row in table.rows]
     known = [PARTS.get(name) for name in said]
-    if not any(known):
+    named = list(dict.fromkeys(said))
+    column = f"the column {table.part_column!r} of {file.path.name}"
+    if len(named) <= _MOST_NAMED and (file.part is not None or not any(known)):
+        others = ", ".join(map(repr, named))
+        if file.part is not None and set(known) - {None, file.part}:
+            why = f"which says {others}, since the file is called {file.part}"
+        elif file.part is None:
+            why = f"which says {others}, and not train, dev or test"
+        else:
+            return {None: table.rows}, ()
+        return {None: table.rows}, (f"{column} is not used, {why}",)
+    if file.part is not None or not any(known):
         return {None: table.rows}, ()
     by_part: dict[str | None, list[Row]] = {part: [] for part in known if part}
     strange: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_text, suffix_of
+from kdnas.evaluation.data.opening import read_bytes, read_text, strict_json, suffix_of
 from kdnas.evaluation.tasks.task import ARROW_FILES
 from kdnas.reach import ANYWHERE, Reach
 
@@ -44,7 +44,7 @@ def _json_lines(path: Path, reach: Reach) -> list[Record]:
             continue
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
+            record = strict_json(line)
         except (ValueError, RecursionError) as error:
             raise TaskDataError(f"{where} is not JSON: {error}; write one object a line") from None
         if not isinstance(record, dict):
@@ -57,7 +57,7 @@ def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
     """Records of a list of objects, below ``data`` if there is such an entry, or of lines."""
     text = read_text(path, reach)
     try:
-        content = json.loads(text)
+        content = strict_json(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip().startswith("["):
             raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
@@ -101,9 +101,9 @@ def _arrow(path: Path, reach: Reach) -> list[Record]:
     """Rows of Parquet, or of Arrow as `datasets` keeps it on a disk, with the names of classes."""
     kind = "Parquet" if suffix_of(path) == ".parquet" else "Arrow"
     try:
-        with reach.open(path) as stream:
-            table = pq.read_table(stream) if kind == "Parquet" else _arrow_table(stream)
-            records = table.to_pylist()
+        stream = io.BytesIO(read_bytes(path, reach))
+        table = pq.read_table(stream) if kind == "Parquet" else _arrow_table(stream)
+        records = table.to_pylist()
     except (pa.ArrowException, OSError) as error:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as {kind}: {detail}; check the file") from None

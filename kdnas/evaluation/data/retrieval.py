@@ -103,6 +103,14 @@ def load_retrieval(task: Task, where: Path, reach: Reach = ANYWHERE) -> TaskData
             f"no query of {task.name} has a passage that answers it, by {read.judged_by(part)}; "
             "grades above 0 say that one does"
         )
+    if len(read.passages) < 2:
+        raise TaskDataError(
+            f"{task.name} has {len(read.passages)} passage, so that whatever finds it is right; "
+            "name another column with --pair, or give more"
+        )
+    blank = sum(not text for text in read.passages.values())
+    if blank:
+        read.notes.append(f"{blank} of {len(read.passages)} passages are blank")
     return TaskData(
         task=task,
         train=(),
@@ -174,9 +182,12 @@ def _add_judgements(read: _Read, file: Found, reach: Reach) -> None:
     known = {"query": read.queries, "passage": read.passages}
     grades = read.grades.setdefault(part, {})
     count = 0
+    given: dict[tuple[str, str], float] = {}
+    several = 0
     for where, row in _rows(file.path, _JUDGED, reach):
         query, passage = (_name(row[key], where) for key in ("query", "passage"))
         grade = _grade(row.get("grade", 1), where)
+        several += given.setdefault((query, passage), grade) != grade
         for key, id_ in (("query", query), ("passage", passage)):
             if id_ not in known[key]:
                 strange[key].append(id_)
@@ -202,6 +213,11 @@ def _add_judgements(read: _Read, file: Found, reach: Reach) -> None:
                 f"{len(strange[key])} judgements of {file.path.name} are of a {key} that is not "
                 f"there ({named}), and {what}"
             )
+    if several:
+        read.notes.append(
+            f"{several} judgements of {file.path.name} say something else than an earlier one of "
+            "the same query and passage; any above 0 counts, the last of them"
+        )
     said = _first_of(read, grades)
     queries = f"{len(grades)} {'query' if len(grades) == 1 else 'queries'}"
     about = f"{count} judgement{'' if count == 1 else 's'} of {queries} with an answer"

@@ -17,6 +17,9 @@ MARKS: Final = ("|", ";", ",")
 _YES = frozenset({"1", "true", "yes"})
 _NO = frozenset({"0", "false", "no", ""})
 _BESIDE = re.compile(r"""['"0-9]\s+['"0-9]""")
+_EMPTY = frozenset({"()", "{}", "set()", "frozenset()"})
+_ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=.*)?\)", re.DOTALL)
+"""As NumPy writes it in a table of pandas."""
 _MOST_SHOWN = 60
 _UNKNOWN = frozenset({"-1"})
 """What Kaggle's test parts write for a row that is not scored."""
@@ -35,6 +38,11 @@ def labels_of(rows: Sequence[Row]) -> list[tuple[str, ...] | None]:
     """
     mark = _mark(rows)
     found = [_labels(row, mark) for row in rows]
+    if {name for names in found for name in names or ()} == {"0", "1"} and rows:
+        raise TaskDataError(
+            f"{rows[0].where} and all others have 0 or 1 for their labels; name the columns of all "
+            "labels with commas, or take --kind classification (own.kind)"
+        )
     _refuse_other_marks(rows, mark, found)
     plain = not any(isinstance(row.label, Mapping) for row in rows)
     if plain and not any(found) and all(isinstance(row.label, str) for row in rows):
@@ -62,6 +70,12 @@ def _labels(row: Row, mark: str | None) -> tuple[str, ...] | None:
         values = _listed(row, cell) if _is_list(cell) else plain
     if not isinstance(values, list | tuple | set | frozenset):
         values = [values]
+    strange = next((value for value in values if isinstance(value, list | tuple | dict)), None)
+    if strange is not None:
+        raise TaskDataError(
+            f"{row.where} has {_shown(strange)} where the name of a label belongs; write a list of "
+            "names"
+        )
     known = [value for value in values if value is not None and value == value]  # NaN is not
     names = [class_name(value) for value in known]
     if len(set(names)) < len(names) and set(names) <= {"0", "1"}:
@@ -75,6 +89,8 @@ def _labels(row: Row, mark: str | None) -> tuple[str, ...] | None:
 def _is_list(cell: str) -> bool:
     """Whether a cell begins as a list that is written out."""
     text = cell.strip()
+    if text in _EMPTY or _ARRAY.fullmatch(text):
+        return True
     ends = text[:1] + text[-1:]
     return ends == "[]" or (ends in {"{}", "()"} and ("'" in text or '"' in text))
 
@@ -86,6 +102,10 @@ def _listed(row: Row, cell: str) -> Collection[Any]:
         TaskDataError: it cannot be read; names the line.
     """
     text = cell.strip()
+    if text in _EMPTY:
+        return ()
+    array = _ARRAY.fullmatch(text)
+    text = array[1] if array else text
     values: Any = None
     with suppress(ValueError, RecursionError):
         values = json.loads(text)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_text
+from kdnas.evaluation.data.opening import read_text, strict_json
 from kdnas.evaluation.data.records import read_records
 from kdnas.evaluation.tasks.examples import SpanExample
 from kdnas.reach import ANYWHERE, Reach
@@ -29,15 +28,14 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
         TaskDataError: the file is not JSON of this layout, or empty.
     """
     try:
-        content = json.loads(read_text(path, reach))
+        content = strict_json(read_text(path, reach))
     except (ValueError, RecursionError) as error:
         raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
     try:
         found = list(_questions(content))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        lacking = f"there is no {error}" if isinstance(error, KeyError) else str(error)
         raise TaskDataError(
-            f"{path} is not in the layout of SQuAD ({lacking}); it needs data, and in it "
+            f"{path} is not in the layout of SQuAD ({_amiss(error)}); it needs data, and in it "
             "paragraphs with context and qas, and in these id, question and answers with text and "
             "answer_start"
         ) from None
@@ -69,12 +67,23 @@ def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
         try:
             found += from_squad_rows([record])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            lacking = f"there is no {error}" if isinstance(error, KeyError) else str(error)
             raise TaskDataError(
-                f"{path}, {unit} {number} is not in the layout of SQuAD on the hub ({lacking}); it "
-                "needs id, question, context and answers, and in these text and answer_start"
+                f"{path}, {unit} {number} is not in the layout of SQuAD on the hub "
+                f"({_amiss(error)}); it needs id, question, context and answers, and in these text "
+                "and answer_start"
             ) from None
     return distinct_ids(found)
+
+
+def _amiss(error: Exception) -> str:
+    """What a reader of a layout stumbled over, in words."""
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    return str(error) if isinstance(error, _LayoutError) else "something else stands in its place"
+
+
+class _LayoutError(ValueError):
+    """What is amiss is known."""
 
 
 def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
@@ -135,9 +144,12 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
                 # Some files write blank text for no answer, which nothing could ever be equal to.
                 answers = [(text, start) for text, start in given if text.strip()]
                 blank = bool(given) and not answers
-                impossible = blank or bool(qa.get("is_impossible", not answers))
+                unanswered = "answers" in qa and not answers
+                impossible = blank or bool(qa.get("is_impossible", unanswered))
                 if not isinstance(context, str) or not isinstance(qa["question"], str):
-                    raise TypeError(f"context or question of {qa['id']!r} is no text")
+                    raise _LayoutError(f"context or question of {qa['id']!r} is no text")
+                if impossible and answers:
+                    raise _LayoutError(f"question {qa['id']!r} is impossible, and has answers")
                 example = span_example(
                     str(qa["id"]),
                     qa["question"],

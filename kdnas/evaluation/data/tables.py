@@ -19,6 +19,8 @@ from kdnas.reach import ANYWHERE, Reach
 
 # Some published files hold a few torn lines; more than this share is a wrong layout.
 MAX_TORN_SHARE = 0.01
+_FASTTEXT = "__label__"
+"""Before a label, in its files."""
 MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
@@ -144,8 +146,7 @@ def _from_cells(
         path: of the file, for messages.
         cells: line numbers and cells, the header first.
         layout: says which columns are wanted.
-        exact: rows that are longer than the header are torn, too: where a comma of the text is
-            not in quotes, another cell than the label's stands in the label's place.
+        exact: blank cells behind those of the header are not passed over.
     """
     first = next(cells, None)
     if first is None:
@@ -168,16 +169,23 @@ def _from_cells(
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
         about = _about(numbers, text, pair, labels, before="no header; ")
-    elif _is_data(first[1]):
+    elif _is_data(first[1]) or first[1][0].startswith(_FASTTEXT):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
         raise TaskDataError(_lacking(path, first[1], layout))
     needed = 1 + max(n for n in (text, pair, *labels, language) if n is not None)
-    most = len(header) if exact else inf
+    # Where a comma or tab of the text parts it, another cell stands in the label's place.
+    most = len(header) if columns is not None else inf
     rows: list[Row] = []
     torn: list[tuple[int, int]] = []
+    again = 0
     source = f"{path}, line"
     for number, row in cells:
+        if row == first[1] and columns is not None:
+            again += 1
+            continue
+        while not exact and len(row) > most and not row[-1].strip():
+            row.pop()
         if not needed <= len(row) <= most:
             torn.append((number, len(row)))
             continue
@@ -188,9 +196,13 @@ def _from_cells(
     if len(torn) > MAX_TORN_SHARE * (len(rows) + len(torn)):
         line, found = torn[0]
         if found > most:
+            mend = (
+                "put texts with commas in quotes"
+                if exact
+                else "give each column a name, and take tabs out of texts"
+            )
             raise TaskDataError(
-                f"{path} has {found} columns in line {line}, but {most} in its header; put texts "
-                "with commas in quotes"
+                f"{path} has {found} columns in line {line}, but {most} in its header; {mend}"
             )
         columns_found = "column" if found == 1 else "columns"
         raise TaskDataError(
@@ -199,6 +211,9 @@ def _from_cells(
         )
     lines = "line" if len(torn) == 1 else "lines"
     notes = [f"{len(torn)} torn {lines} of {path.name} left out"] if torn else []
+    if again:
+        lines = "line" if again == 1 else "lines"
+        notes.append(f"{again} {lines} of {path.name} with the header once more left out")
     if not exact and rows and all(_is_quoted(row.text) for row in rows):
         notes.append(
             f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
@@ -248,6 +263,11 @@ def _is_data(cells: Sequence[str]) -> bool:
 
 def _headless(path: Path, cells: Sequence[str], layout: LocalLayout) -> str:
     """What to say where the first line is a row, with a header to paste."""
+    if cells and cells[0].startswith(_FASTTEXT):
+        return (
+            f"{path} is in the layout of fastText; write a table with a header, a label and its "
+            "text a line, as .tsv"
+        )
     known = layout.columns[0]
     names = [name for name in (known.text, known.pair, known.label) if name is not None]
     names += [f"column{n}" for n in range(len(names) + 1, len(cells) + 1)]
@@ -334,6 +354,8 @@ def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
             f"{path} has the only column {_short(names[0])}; part columns by commas, semicolons or "
             "tabs"
         )
+    if names and all(_is_quoted(name.strip()) for name in names):
+        return f"{path} has its cells in quotes, as CSV has; call it .csv"
     listed = ", ".join(name.strip() for name in names)
     if len(listed) > 200:
         listed = listed[:200] + " …"

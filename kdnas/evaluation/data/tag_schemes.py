@@ -13,8 +13,8 @@ ONLY_TYPE: Final = "SPAN"
 MOST_TYPES: Final = 100
 """Of spans, in a file whose tags name nothing but types; words are more."""
 
-_BEFORE = re.compile(r"([BIESLUMW])[-_](.+)", re.DOTALL | re.IGNORECASE)
-_BEHIND = re.compile(r"(.+)[-_]([BIESLUMW])", re.DOTALL | re.IGNORECASE)
+_BEFORE = re.compile(r"([BIESLUMW])[-_–—:](.+)", re.DOTALL | re.IGNORECASE)
+_BEHIND = re.compile(r"(.+)[-_–—:]([BIESLUMW])", re.DOTALL | re.IGNORECASE)
 _SPAN_TAG = re.compile(r"[BIESLU]-.+", re.DOTALL)
 _FIRST, _LAST = frozenset("BSUW"), frozenset("ESLUW")
 _MARKS = frozenset("BIESLUMW")
@@ -97,7 +97,11 @@ def scheme_of(tags: Collection[str]) -> TagScheme | None:
             marks = frozenset(match[group].upper() for match in found if match)
             return TagScheme("before" if position == "before" else "behind", marks)
     has_marks = any(_BEFORE.fullmatch(tag) or _BEHIND.fullmatch(tag) for tag in inside)
-    if len(inside) == len(set(tags)) or len(inside) > MOST_TYPES or has_marks:
+    # Marks that nothing parts from their types, as in BPER and IPER, or another mark than these.
+    starts = {tag[1:] for tag in inside if tag[:1] == "B"} & {
+        tag[1:] for tag in inside if tag[:1] == "I"
+    }
+    if len(inside) == len(set(tags)) or len(inside) > MOST_TYPES or has_marks or any(starts):
         return None
     return TagScheme("none", frozenset())
 

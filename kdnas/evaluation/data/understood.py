@@ -57,9 +57,7 @@ def understood(data: TaskData) -> dict[str, Any]:
     """
     task = data.task
     main = [task.main_metric, *(metric for metric in task.metrics if metric != task.main_metric)]
-    parts = {"train": data.train, **data.evaluations}
-    if not task.fine_tuned:
-        del parts["train"]
+    parts = {**({"train": data.train} if task.fine_tuned else {}), **data.evaluations}
     return {
         "task": task.name,
         "kind": task.kind,

@@ -33,7 +33,6 @@ def _codes(languages: str) -> dict[str, str]:
 
 _GLUE = ("nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c")
 _CONVERTED = "refs/convert/parquet"
-_TABLES = (".tsv", ".txt", *TABLE_FILES[1:])
 _SQUAD_FILES = RECORD_FILES
 _COLUMN_FILES = (
     *(".tsv", ".txt", ".conll", ".conllu", ".iob", ".iob2", ".bio", ".annotated"),
@@ -87,7 +86,7 @@ def _glue(
         main_metric=metrics[0],
         layout=LocalLayout(
             (simple(name), *folders),
-            _TABLES,
+            TABLE_FILES,
             files,
             tuple(dict.fromkeys((*local, columns))),
             positions,
@@ -225,7 +224,7 @@ _TASKS = (
         main_metric="accuracy",
         layout=LocalLayout(
             ("xnli",),
-            _TABLES,
+            TABLE_FILES,
             ("xnli.dev.tsv", "xnli.test.tsv", "multinli.train.en.tsv", "dev-en.tsv", "test-en.tsv"),
             (
                 Columns("sentence1", "sentence2", "gold_label", "language"),

@@ -21,7 +21,7 @@ or without one, by the cosine of sentence embeddings."""
 ARROW_FILES = (".parquet", ".arrow")
 RECORD_FILES = (".json", ".jsonl", ".ndjson", *ARROW_FILES)
 """Ends of files whose rows say themselves what they hold."""
-TABLE_FILES = (".tsv", ".csv", *RECORD_FILES)
+TABLE_FILES = (".tsv", ".csv", ".txt", *RECORD_FILES)
 
 CUTOFFS = (1, 3, 5, 10, 20, 50, 100, 1000)
 """Ranks down to which a retrieval is scored."""
@@ -302,7 +302,7 @@ def own_task(
         main_metric=chosen[0],
         layout=LocalLayout(
             (simple(name),),
-            TABLE_FILES + (_COLUMNS if kind == "tagging" else ()),
+            tuple(dict.fromkeys(TABLE_FILES + (_COLUMNS if kind == "tagging" else ()))),
             ("train.csv", "dev.csv", "test.jsonl"),
             (Columns(text, pair, label),),
             advice="; name the columns with --text, --pair and --label, or in own of the spec",

@@ -11,6 +11,7 @@ import pytest
 from kdnas.errors import KdnasError, RequestError, SpecError, TaskDataError, TeacherError
 from kdnas.specs.task_distillation import METHODS
 from kdnas.taskspecific.output_space import Classes, Numbers
+from kdnas.testing.task_files import told
 from kdnas.testing.tiny_task_lab import LABELS, TinyTaskLab, write_own
 from kdnas.testing.tiny_tasks import WORDS
 from kdnas.testing.tiny_teacher import make_tiny_teacher
@@ -177,7 +178,7 @@ def test_a_request_that_can_be_done_is_checked(name: str, lab: TinyTaskLab) -> N
     assert not checked.has_learned
     assert checked.student.shape.layers == 2
     assert (checked.assistant is not None) == (name == "takd")
-    assert checked.warnings == ()
+    assert told(checked.warnings) == ()
     again = check_task(checked.spec, lab.store())  # as it is stored, and resumed
     assert again.teacher.fingerprint == checked.teacher.fingerprint
 
@@ -188,12 +189,12 @@ def test_states_of_two_widths_are_compared_through_maps_and_it_is_said(
     other = make_tiny_teacher(tmp_path / "wide", layers=3, hidden=32, heads=2, words=WORDS)
     methods = ["vanilla-kd", "pkd", "alp-kd", "dih"]
     checked = check_task(lab.classification(student=str(other), methods=methods), lab.store())
-    assert checked.warnings == (
+    assert told(checked.warnings) == (
         "pkd, alp-kd: states of 32 and 24 numbers are compared through linear maps of the "
         "student's, which are learned with it and thrown away",
     )
     quiet = lab.classification(student=str(other), methods=["dih"])
-    assert check_task(quiet, lab.store()).warnings == ()
+    assert told(check_task(quiet, lab.store()).warnings) == ()
 
 
 def test_layers_of_a_teacher_that_has_learned_have_learned_too_and_it_is_said(
@@ -202,7 +203,7 @@ def test_layers_of_a_teacher_that_has_learned_have_learned_too_and_it_is_said(
     spec = lab.classification(teacher=lab.learned("given"))
     checked = check_task(spec, lab.store())
     assert checked.has_learned
-    assert "has learned the task already, and so have the layers" in checked.warnings[0]
+    assert "has learned the task already, and so have the layers" in told(checked.warnings)[0]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_glue_from_the_hub(tmp_path: Path) -> None:
     assert list(data.evaluations) == ["matched", "mismatched"]
     assert len(data.evaluations["mismatched"]) == 1
     assert is_whole(data)
-    (note,) = told(data)
+    (note,) = told(data.notes)
     assert "1 row of" in note
 
 

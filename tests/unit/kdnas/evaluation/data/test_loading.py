@@ -52,7 +52,7 @@ def test_a_task_is_found_in_its_folder_or_below(tmp_path: Path, folder: str) -> 
     data = load_task(TASKS["rte"], where)
     assert counts(data) == (3, {"dev": 2})
     assert is_whole(data)
-    assert told(data) == ()
+    assert told(data.notes) == ()
     assert data.labels == ("entailment", "not_entailment")
     assert data.train[0] == TextExample("0", "train 0", "b", "not_entailment")
     assert [Path(source).name for source in data.sources] == ["train.tsv", "dev.tsv"]
@@ -105,7 +105,7 @@ def test_all_of_glue_in_its_official_layout(tmp_path: Path) -> None:
     assert loaded["WNLI"].train[0] == TextExample("0", "a", "b", "entailment")
     assert texts(loaded["MNLI"].evaluations["matched"]) == ["dev_matched"]
     assert loaded["MNLI"].labels == ("entailment", "neutral", "contradiction")
-    assert told(loaded["MRPC"]) == ("scored on the test part: no dev part has labels",)
+    assert told(loaded["MRPC"].notes) == ("scored on the test part: no dev part has labels",)
 
 
 def test_what_is_not_found_is_told_with_what_was_looked_for(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"2 examples of SST-2 about 1 text cannot be split"):
         load_task(TASKS["sst-2"], tmp_path / "one")
     file(tmp_path / "none" / "test.tsv", "index\tsentence", "0\tsecret")
-    with pytest.raises(TaskDataError, match=r"no labelled examples of SST-2 in .*test\.tsv"):
+    with pytest.raises(TaskDataError, match=r"no labelled examples of SST-2: .*test\.tsv"):
         load_task(TASKS["sst-2"], tmp_path / "none")
 
 
@@ -192,7 +192,7 @@ def test_xnli_is_trained_on_english_or_on_mnli(tmp_path: Path) -> None:
     data = load_task(TASKS["xnli"], tmp_path)
     assert counts(data) == (1, {"en": 10, "sw": 10})
     assert is_whole(data)
-    assert told(data) == ("1 row of train.tsv without a label left out", "trained on MNLI")
+    assert told(data.notes) == ("1 row of train.tsv without a label left out", "trained on MNLI")
     header = "premise\thypo\tlabel"
     file(
         tmp_path / "xnli" / "multinli.train.en.tsv", header, "a\tb\tcontradictory", "c\td\tneutral"
@@ -246,7 +246,7 @@ def test_xquad_is_trained_on_squad_or_cut_alike(tmp_path: Path) -> None:
     squad(tmp_path / "squad" / "train-v1.1.json", "one a")
     data = load_task(TASKS["xquad"], tmp_path)
     assert counts(data) == (2, {"en": 20, "zh": 20})
-    assert told(data) == ("trained on SQuAD 1.1",)
+    assert told(data.notes) == ("trained on SQuAD 1.1",)
     assert is_whole(data)
 
 
@@ -315,7 +315,7 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     data = load_task(TASKS["cola"], tmp_path)
     assert counts(data) == (4, {"dev": 4})
     assert is_whole(data)
-    assert told(data) == (
+    assert told(data.notes) == (
         "dev.tsv is taken as the dev part, and not in_domain_dev.tsv, out_of_domain_dev.tsv",
     )
 

@@ -173,7 +173,7 @@ def test_a_number_that_is_none_in_json_is_a_missing_label(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("kind", "row", "message"),
     [
-        ("classification", "t,['good']", "holds the list \"['good']\" where a label belongs"),
+        ("classification", "t,['good']", "holds \"['good']\" where a label belongs"),
         ("regression", "t,1_000", "has the score '1_000'; write a number, with a point such as"),
         ("regression", 't,"0,5"', "has the score '0,5'; write a number, with a point such as 0.5"),
     ],

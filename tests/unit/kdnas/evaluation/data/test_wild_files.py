@@ -1,0 +1,341 @@
+"""Files that a stranger has brought: each is read rightly, or refused, or what is odd is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.loading import load_task
+from kdnas.evaluation.data.understood import understood
+from kdnas.evaluation.tasks.examples import TaggedExample, TaskData, TextExample
+from kdnas.evaluation.tasks.registry import TASKS, own_task
+from kdnas.evaluation.tasks.task import Task
+from kdnas.testing.task_files import counts, texts
+
+NER = TASKS["ner"]
+PLAIN = own_task("mine", "classification")
+SEVERAL = own_task("mine", "multilabel")
+NUMBERS = own_task("mine", "regression", label="score")
+TAGS = own_task("mine", "tagging", text="tokens", label="ner_tags")
+FOUND = own_task("mine", "retrieval", text="question", pair="answer")
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+def rows(number: int = 12, line: str = "text {n}\t{label}") -> str:
+    return "".join(line.format(n=n, label=["good", "bad"][n % 2]) + "\n" for n in range(number))
+
+
+def load(task: Task, folder: Path, files: Mapping[str, str | bytes]) -> TaskData:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (only,) = [*files] if len(files) == 1 else [""]
+    return load_task(task, folder / only)
+
+
+def lines(*values: object) -> str:
+    return "\n".join(map(json.dumps, values)) + "\n"
+
+
+CSV = "text,label\n" + rows(line="text {n},{label}")
+TSV = "text\tlabel\n" + rows()
+CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "files", "said"),
+    [
+        (
+            PLAIN,
+            {"a.jsonl": '{"text": "bad \\ud83d", "label": "x"}\n'},
+            r"line 1 is .* half of a ch",
+        ),
+        (
+            NER,
+            {"train.txt": CONLL, "test.jsonl": '{"tokens": ["\\udc00"], "ner_tags": ["O"]}'},
+            "half",
+        ),
+        (
+            NUMBERS,
+            {"a.tsv": "score\ttext\n1\t0.5\tsome text\n2\t1.5\tother\n"},
+            "3 columns in line 2",
+        ),
+        (PLAIN, {"a.tsv": "text\tlabel\nhello\tworld\tgood\n"}, "take tabs out of texts"),
+        (
+            PLAIN,
+            {"a.csv": 'text,label\n"Great film,good\nb,bad\n"Bad film,bad\n'},
+            "lines 2 to 4: text",
+        ),
+        (PLAIN, {"a.csv": 'text,label\n"Great" film,good\n'}, "line 2: text stands behind a clos"),
+        (NER, {"a.csv": 'word,tag\nAnna,B-PER\n",O\nhi,O\n",O\n'}, "line 3 has a word of several"),
+        (NER, {"train.jsonl": lines({"tokens": ["a"], "ner": ["B-X"]})}, "columns tokens, ner; it"),
+        (TASKS["sst-2"], {"train.tsv": "sentence\tpolarity\na\t1\n"}, "columns sentence, polarity"),
+        (
+            PLAIN,
+            {"train.csv": "text,label\na,\nb,\n", "test.csv": CSV},
+            "no example of .*train.csv has a label",
+        ),
+        (NER, {"train.txt": "Anna\ncame\n", "test.txt": CONLL}, "train.txt has words without tags"),
+        (
+            NER,
+            {"a.conll": "Anna\tBPER\nMay\tIPER\ncame\tO\n\nBo\tBPER\n"},
+            "no column holds tags of spans|mark no",
+        ),
+        (
+            NER,
+            {"a.conll": "Anna\tO\ncame\tO\n\nBo\tO\n\nhe\tO\n\nit\tO\n"},
+            "no word of the . sentences",
+        ),
+        (
+            NER,
+            {"a.tsv": "#FORMAT=WebAnno TSV 3.2\n\n1-1\t0-4\tAnna\tPER\n"},
+            "export it from there as",
+        ),
+        (
+            SEVERAL,
+            {"a.jsonl": lines({"text": "a", "label": [{"name": "a"}]})},
+            "where the name of a l",
+        ),
+        (
+            SEVERAL,
+            {"a.csv": "text,label\na,0\nb,1\nc,1\n"},
+            "have 0 or 1 for their labels; name the",
+        ),
+        (PLAIN, {"a.csv": "text,label\na,[0]\nb,[1]\n"}, r"holds '\[0\]' where a label belongs"),
+        (PLAIN, {"a.tsv": 'text\tlabel\na\t{"label": "x"}\n'}, "where a label belongs"),
+        (
+            TAGS,
+            {"a.jsonl": lines({"tokens": [{"text": "A"}], "ner_tags": ["O"]})},
+            "where a word bel",
+        ),
+        (
+            TAGS,
+            {"a.jsonl": lines({"tokens": ["A", "b"], "ner_tags": ["O", None]})},
+            "where a tag bel",
+        ),
+        (
+            FOUND,
+            {"a.csv": "question,answer\na?,yes\nb?,yes\n"},
+            "1 passage, so that whatever finds",
+        ),
+        (
+            PLAIN,
+            {"train/part-00000.csv": CSV, "train/part-00001.csv": CSV},
+            "2 files of its train part",
+        ),
+        (
+            PLAIN,
+            {"train.csv": CSV, "dev1.csv": CSV, "dev2.csv": CSV},
+            "2 files of its dev part, dev1",
+        ),
+        (PLAIN, {"a.parquet": POINTER}, "pointer of Git LFS .* run `git lfs pull`"),
+        (PLAIN, {"a.csv": POINTER}, "pointer of Git LFS"),
+        (NER, {"a.conll": POINTER}, "pointer of Git LFS"),
+        (PLAIN, {"a.csv": CSV.encode("utf-16-le")}, "line 1 has a null character, as UTF-16 has"),
+        (
+            PLAIN,
+            {"a.csv": CSV.replace("text 3", "it’s").encode("cp1252")},
+            r"not UTF-8 in line 5 \(byte",
+        ),
+        (PLAIN, {"a.csv": b"BZh91AY&SY\xff"}, "is packed by bzip2; unpack it"),
+        (PLAIN, {"a.tsv": "__label__pos good film\n__label__neg bad film\n"}, "layout of fastText"),
+        (
+            PLAIN,
+            {"a.tsv": '"text"\t"label"\n"a"\t"b"\n'},
+            "cells in quotes, as CSV has; call it .csv",
+        ),
+        (PLAIN, {"x/train.csv.zip": b"PK", "y/z": b""}, r"no data of mine|unpack"),
+        (PLAIN, {"notes.md": "a", "train.csv.zip": b"PK"}, r"found .*; unpack train.csv.zip"),
+        (PLAIN, {"notes.md": "a", "more.md": "b"}, "check the folder, or give a file of it"),
+        (
+            TASKS["squad 1.1"],
+            {"train-v1.1.json": "[]", "b": ""},
+            "something else stands in its place",
+        ),
+    ],
+)
+def test_it_is_refused(
+    task: Task, files: Mapping[str, str | bytes], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TaskDataError, match=said):
+        load(task, tmp_path, files)
+
+
+def squad(*questions: Mapping[str, object]) -> str:
+    about = {"context": "a stone lies", "qas": [{"question": "what?", **one} for one in questions]}
+    return json.dumps({"data": [{"paragraphs": [about]}]})
+
+
+GOLD = {"answers": [{"text": "stone", "answer_start": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ({"id": "b"}, "says of 1 of 2 questions, such as 'b', neither an answer nor"),
+        ({"id": "b", "is_impossible": True, **GOLD}, "question 'b' is impossible, and has answers"),
+    ],
+)
+def test_questions_are_answered_or_are_said_to_be_none(
+    odd: Mapping[str, object], said: str, tmp_path: Path
+) -> None:
+    file = squad({"id": "a", **GOLD}, odd)
+    with pytest.raises(TaskDataError, match=said):
+        load(TASKS["squad 2.0"], tmp_path, {"train-v2.0.json": file, "dev-v2.0.json": file})
+
+
+@pytest.mark.parametrize(
+    ("task", "files", "note"),
+    [
+        (
+            PLAIN,
+            {"train.csv": CSV, "test.csv": "text,gold\na,b\n"},
+            "test.csv is not used: .* text, gold",
+        ),
+        (PLAIN, {"train.csv": CSV, "test.csv": "text,label\na,?\nb,?\n"}, "test.csv is not used"),
+        (NER, {"train.txt": CONLL, "test.txt": "Anna\ncame\n"}, "not used: .* words without tags"),
+        (
+            PLAIN,
+            {"a.csv": "text,label,split\n" + rows(9, "t {n},{label},tr")},
+            "'split' .* 'tr', and not",
+        ),
+        (
+            PLAIN,
+            {"train.csv": "text,label,split\n" + rows(9, "t {n},{label},dev"), "b.md": ""},
+            "'split' .* not used, which says 'dev', since the file is called train",
+        ),
+        (
+            PLAIN,
+            {
+                "a.csv": "text,label\n"
+                + rows(4, "t {n},N/A")
+                + rows(4, "t {n},-")
+                + rows(4, "t {n},x")
+            },
+            "8 examples have the class '-' or 'N/A', which looks as if they had none",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(9, "t {n},good\u200b") + rows(9, "t {n},good")},
+            r"'good' and 'good\\u200b' are hardly different",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(9, "t {n},non-fiction") + rows(9, "t {n},non fiction")},
+            "'non fiction' and 'non-fiction' are hardly different",
+        ),
+        (
+            NER,
+            {"train.txt": CONLL, "test.txt": CONLL.replace("B-PER", "B-Per") + "\nCy\tB-PER\n"},
+            "types of spans 'PER' and 'Per' are hardly different",
+        ),
+        (PLAIN, {"a.csv": CSV + CSV}, "1 line of a.csv with the header once more left out"),
+        (PLAIN, {"a.tsv": TSV + TSV}, "1 line of a.tsv with the header once more left out"),
+        (
+            NER,
+            {"a.tsv": "Token\tTag\n" + CONLL + "\nToken\tTag\n" + CONLL},
+            "left out, as 1 more like it",
+        ),
+        (NER, {"train.txt": CONLL, "test.txt": "he\tO\nran\tO\n"}, "no scored word is in a span"),
+        (FOUND, {"a.csv": "question,answer\na?,yes\nb?,no\n"}, None),
+        (
+            FOUND,
+            {
+                "corpus.jsonl": lines({"_id": "d", "text": "x"}, {"_id": "e", "text": ""}),
+                "queries.jsonl": lines({"_id": "q", "text": "x?"}),
+                "qrels.tsv": "q\td\t1\n",
+            },
+            "1 of 2 passages are blank",
+        ),
+        (
+            FOUND,
+            {
+                "corpus.jsonl": lines({"_id": "d", "text": "x"}, {"_id": "e", "text": "y"}),
+                "queries.jsonl": lines({"_id": "q", "text": "x?"}),
+                "qrels.tsv": "q\td\t1\nq\td\t0\n",
+            },
+            "1 judgements of qrels.tsv say something else than an earlier one",
+        ),
+    ],
+)
+def test_it_is_told(
+    task: Task, files: Mapping[str, str | bytes], note: str | None, tmp_path: Path
+) -> None:
+    notes = load(task, tmp_path, files).notes
+    if note is None:
+        assert notes == ()
+    else:
+        assert any(re.search(note, one) for one in notes), notes
+
+
+def test_marks_that_people_put_before_types(tmp_path: Path) -> None:
+    for number, mark in enumerate("–—:_-"):
+        text = f"Anna\tB{mark}PER\nMay\tI{mark}PER\ncame\tO\n\nBo\tB{mark}PER\n"
+        data = load(NER, tmp_path / str(number), {"a.conll": text})
+        tags = {
+            one.tokens[0]: one.tags
+            for one in [*data.train, *data.evaluations["dev"]]
+            if isinstance(one, TaggedExample)
+        }
+        assert tags == {"Anna": ("B-PER", "I-PER", "O"), "Bo": ("B-PER",)}
+
+
+@pytest.mark.parametrize("cell", ["()", "set()", "{}", "[]", '"array([], dtype=object)"'])
+def test_no_label_as_python_writes_it(tmp_path: Path, cell: str) -> None:
+    array = "\"array(['a', 'b'], dtype=object)\""
+    content = "text,label\n" + "".join(f"t{n},{array if n % 2 else cell}\n" for n in range(10))
+    data = load(SEVERAL, tmp_path, {"a.csv": content})
+    every = [*data.train, *data.evaluations["dev"]]
+    assert {e.label for e in every if isinstance(e, TextExample)} == {(), ("a", "b")}
+
+
+def test_what_datasets_has_cached_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    from datasets import Dataset, DatasetDict, load_from_disk
+
+    columns = {"text": [f"t{n}" for n in range(12)], "label": ["a", "b"] * 6}
+    DatasetDict(train=Dataset.from_dict(columns)).save_to_disk(tmp_path)
+    loaded = load_from_disk(str(tmp_path))
+    loaded["train"].map(lambda row: {"text": f"MAPPED {row['text']}"})
+    loaded["train"].filter(lambda row: row["label"] == "a")
+    assert list((tmp_path / "train").glob("cache-*.arrow"))
+    data = load_task(PLAIN, tmp_path)
+    assert counts(data) == (10, {"dev": 2})
+    assert not any("MAPPED" in text for text in texts(data.train))
+
+
+def test_a_collection_in_shards(tmp_path: Path) -> None:
+    files = {
+        f"corpus-0000{n}-of-00002.jsonl": lines({"_id": f"d{n}", "text": f"text {n}"})
+        for n in (0, 1)
+    }
+    files |= {"queries.jsonl": lines({"_id": "q", "text": "x?"}), "qrels.tsv": "q\td1\t1\n"}
+    assert len(load(FOUND, tmp_path / "all", files).passages) == 2
+    del files["corpus-00001-of-00002.jsonl"]
+    with pytest.raises(TaskDataError, match="1 of the 2 files of its"):
+        load(FOUND, tmp_path / "some", files)
+
+
+def test_judgements_of_the_training_part_alone_are_shown(tmp_path: Path) -> None:
+    corpus = lines({"_id": "d", "text": "x"}, {"_id": "e", "text": "y"})
+    queries = lines({"_id": "q", "text": "x?"})
+    files = {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.train.tsv": "q\td\t1\n"}
+    (part,) = understood(load(FOUND, tmp_path, files))["parts"]
+    assert (part["part"], part["examples"]) == ("train", 1)
+
+
+def test_marks_of_bytes_in_the_middle_and_line_ends_of_two_kinds(tmp_path: Path) -> None:
+    data = load(PLAIN, tmp_path, {"a.csv": "\ufeff\ufeff" + CSV + "\ufeff" + "last,good\r\n"})
+    assert len(data.train) + len(data.evaluations["dev"]) == 13
+    mixed = "text,label\n" + rows(6, "t {n},{label}") + rows(6, "u {n},{label}").replace("\n", "\r")
+    data = load(PLAIN, tmp_path / "mixed", {"a.csv": mixed})
+    assert len(data.train) + len(data.evaluations["dev"]) == 12
+
+
+def test_a_table_called_txt_in_a_folder(tmp_path: Path) -> None:
+    assert counts(load(PLAIN, tmp_path, {"train.txt": TSV, "test.txt": TSV})) == (12, {"test": 12})
