@@ -39,10 +39,12 @@ def new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example])
     strange = {name for e in new for name in _names(e)} - known
     there = {name for e in scored for name in _names(e)}
     if known and len(there) > 1 and not known & there:
+        is_number = all(re.fullmatch(r"[-+.\d]+", name) for name in there)
+        numbers = ", or give --kind regression for numbers" if is_number else ""
         raise TaskDataError(
             f"no scored example of {task.name} has a class or a type of span that is learned: "
             f"there are {', '.join(sorted(there)[:_MOST_NAMED])}, and learned are "
-            f"{', '.join(sorted(known)[:_MOST_NAMED])}; write them alike"
+            f"{', '.join(sorted(known)[:_MOST_NAMED])}; write them alike{numbers}"
         )
     names = ", ".join(sorted(strange)[:_MOST_NAMED])
     what = "a type of span" if isinstance(new[0], TaggedExample) else "a class"

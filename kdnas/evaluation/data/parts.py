@@ -191,7 +191,12 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
     if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)
         if columns is None:
-            return {None: Converted({}, lacking=f"{file.path} has words without tags")}
+            return {
+                None: Converted(
+                    {},
+                    lacking=f"{file.path} has words without tags (write both, with a tab between)",
+                )
+            }
         require_published(task, file, columns.examples)
         places = (columns.word, columns.tag)
         return {None: Converted({None: columns.examples}, columns.notes, columns.about, places)}
