@@ -46,7 +46,7 @@ def csv_rows(
     delimiter = said[1] if said is not None else next(known, ",")
     csv.field_size_limit((1 << 31) - 1)  # what a C long holds everywhere
     # Without a newline of its own, a line may end as on old Macs where others do not.
-    reader = csv.reader(io.StringIO(text, newline=""), **_dialect(delimiter))
+    reader = csv.reader(io.StringIO(text, newline=""), **_dialect(delimiter), strict=True)
     width, start = None, 1
     try:
         for cells in reader:
@@ -73,8 +73,8 @@ def csv_rows(
 
 
 def _dialect(delimiter: str) -> dict[str, Any]:
-    """Blanks may stand between a delimiter and a quote, and nothing behind one that closes."""
-    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t", "strict": True}
+    """Blanks may stand between a delimiter and a quote."""
+    return {"delimiter": delimiter, "skipinitialspace": delimiter != "\t"}
 
 
 def _unclosed(path: Path, line: int, how: str) -> str:

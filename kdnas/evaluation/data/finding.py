@@ -282,12 +282,13 @@ def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
 def _refuse_pieces(files: Sequence[Found]) -> None:
     """Refuse a part in files that differ in a number alone: none of them is the whole."""
     for file in files:
-        alike = {re.sub(r"\d+", "0", path.name) for path in (file.path, *file.passed_over)}
-        if file.passed_over and len(alike) == 1:
-            names = ", ".join(path.name for path in (file.path, *file.passed_over)[:_MOST_NAMED])
+        pieces = {path.name for path in (file.path, *file.passed_over)}
+        alike = {re.sub(r"\d+", "0", name) for name in pieces}
+        if len(pieces) > 1 and len(alike) == 1:
+            names = ", ".join(sorted(pieces)[:_MOST_NAMED])
             raise TaskDataError(
-                f"{file.path.parent} has {1 + len(file.passed_over)} files of its {file.part} "
-                f"part, {names}; put them into one, or name the one that is meant {file.part}"
+                f"{file.path.parent} has {len(pieces)} files of its {file.part} part, {names}; put "
+                f"them into one, or name the one that is meant {file.part}"
             )
 
 

@@ -153,7 +153,8 @@ def _add_file(parts: Parts, task: Task, file: Found, reach: Reach) -> None:
         told = said or file.part or "all"
         parts.add(of, file.key, read, [str(file.path)], again=file.together, told=told)
     if file.passed_over:
-        names = ", ".join(path.name for path in file.passed_over)
+        same = any(path.name == file.path.name for path in file.passed_over)
+        names = ", ".join(str(path) if same else path.name for path in file.passed_over)
         parts.notes.append(f"{file.path.name} is taken as the {part} part, and not {names}")
 
 
@@ -186,7 +187,11 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
         read_questions = read_squad if suffix_of(file.path) == ".json" else read_squad_rows
         questions = read_questions(file.path, reach)
         if questions is None:
-            return {None: Converted({}, lacking=f"{file.path} has no answers")}
+            return {
+                None: Converted(
+                    {}, lacking=f"{file.path} has no answers, each with text and answer_start"
+                )
+            }
         return {None: _checked(task, file, questions)}
     if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)

@@ -134,6 +134,7 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
             {"train.csv": CSV, "dev1.csv": CSV, "dev2.csv": CSV},
             "2 files of its dev part, dev1",
         ),
+        (PLAIN, {"a.csv": '"1","Title, one","Text one"\n"2","Title","Text"\n'}, "no header line"),
         (PLAIN, {"a.parquet": POINTER}, "pointer of Git LFS .* run `git lfs pull`"),
         (PLAIN, {"a.csv": POINTER}, "pointer of Git LFS"),
         (NER, {"a.conll": POINTER}, "pointer of Git LFS"),
@@ -244,6 +245,11 @@ def test_questions_are_answered_or_are_said_to_be_none(
         ),
         (NER, {"train.txt": CONLL, "test.txt": "he\tO\nran\tO\n"}, "no scored word is in a span"),
         (FOUND, {"a.csv": "question,answer\na?,yes\nb?,no\n"}, None),
+        (
+            PLAIN,
+            {"train.csv": CSV, "data/train.csv": CSV, "test.csv": CSV},
+            "train.csv is taken as the train part, and not .*data/train.csv",
+        ),
         (
             FOUND,
             {
