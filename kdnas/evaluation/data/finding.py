@@ -228,6 +228,7 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
     places = [folder, *(p for p in _subfolders(folder, 1, reach) if _names_a_part(task.layout, p))]
     found: dict[tuple[Part | None, str | None, str], Found] = {}
     several: list[str] = []
+    texts: list[Found] = []
     passed: defaultdict[tuple[Part | None, str | None, str], list[Path]] = defaultdict(list)
     plainest_first = partial(_plainest_first, task.layout)
     for path in (p for place in places for p in sorted(reach.children(place), key=plainest_first)):
@@ -236,12 +237,18 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         one = _recognised(task.layout, path, path.relative_to(folder))
         if one is None:
             continue
+        if one.part is None and _is_for_people(task, path):
+            texts.append(one)
+            continue
         place = (one.part, one.key, path.name if one.together else "")
         known = found.setdefault(place, one)
         if known is not one:
             passed[place].append(path)
         if known is not one and one.part is None and task.suite == OWN_SUITE:
             several.append(path.name)
+    for one in () if found else texts:
+        if found.setdefault((None, None, ""), one) is not one:
+            several.append(one.path.name)
     for part, key, name in [place for place in found if place[2]]:
         if (part, key, "") in found:  # a whole part has them in it
             passed[part, key, ""].append(found.pop((part, key, name)).path)
@@ -262,6 +269,11 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         )
     # Of a user's files all are told that are not read; a benchmark's folder has others in it.
     return files if task.suite == OWN_SUITE else with_part or files
+
+
+def _is_for_people(task: Task, path: Path) -> bool:
+    """Whether a file beside a user's tables may be text to read, unless there is nothing else."""
+    return task.suite == OWN_SUITE and task.kind != "tagging" and suffix_of(path) == ".txt"
 
 
 def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:

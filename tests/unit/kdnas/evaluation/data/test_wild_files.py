@@ -345,3 +345,14 @@ def test_marks_of_bytes_in_the_middle_and_line_ends_of_two_kinds(tmp_path: Path)
 
 def test_a_table_called_txt_in_a_folder(tmp_path: Path) -> None:
     assert counts(load(PLAIN, tmp_path, {"train.txt": TSV, "test.txt": TSV})) == (12, {"test": 12})
+
+
+def test_text_beside_a_table_is_for_people(tmp_path: Path) -> None:
+    files = {"a.txt": "See the table.", "reviews.csv": CSV, "labels.txt": "good\nbad\n"}
+    data = load(PLAIN, tmp_path, files)
+    assert len(data.train) + len(data.evaluations["dev"]) == 12
+    assert [Path(one).name for one in data.sources] == ["reviews.csv"]
+    data = load(PLAIN, tmp_path / "alone", {"table.txt": TSV, "b.md": ""})
+    assert len(data.train) + len(data.evaluations["dev"]) == 12
+    with pytest.raises(TaskDataError, match=r"several files that could be the task, such as a.txt"):
+        load(PLAIN, tmp_path / "two", {"table.txt": TSV, "a.txt": TSV})
