@@ -246,9 +246,9 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             passed[place].append(path)
         if known is not one and one.part is None and task.suite == OWN_SUITE:
             several.append(path.name)
-    for one in () if found else texts:
-        if found.setdefault((None, None, ""), one) is not one:
-            several.append(one.path.name)
+    if texts and not found:
+        found[None, None, ""] = texts[0]
+        several = [one.path.name for one in texts[1:]]
     for part, key, name in [place for place in found if place[2]]:
         if (part, key, "") in found:  # a whole part has them in it
             passed[part, key, ""].append(found.pop((part, key, name)).path)
