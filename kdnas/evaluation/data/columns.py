@@ -40,8 +40,15 @@ _TAG_NAMES = frozenset(
 )
 _SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
 _LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
-_PLACE = re.compile(r"\d+(?:[-:]\d+)?")
-"""Where a word stands in its text."""
+_PLACE = re.compile(r"\d+(?:[-:.]\d+)*")
+"""Where a word stands in its text or a recording, or how sure its tag is."""
+_NO_TYPE = frozenset({"_", "-", "O", "o", ""})
+RICHER: Final = 2
+"""Times as many different cells a column of words has at most than the one that was taken."""
+MANY: Final = 50
+"""Rows of a file in which some word comes twice."""
+BLANK_WORDS, SOME_BLANK_WORDS = 0.05, 10
+"""Share and number of words that are blank, from which on they are meant so."""
 _TWO_TAGS = re.compile(r"[|,;/]\s*[BIESLU]-")
 _ENGLISH_CHUNKS = "NP, VP, PP, ADVP, ADJP, SBAR, PRT, INTJ, CONJP, LST, UCP"
 _GERMAN_CHUNKS = "NC, VC, PC, NX, VX, PX"
@@ -193,16 +200,23 @@ class _File:
         def is_comment(row: _Row) -> bool:
             if not row.cells[0].startswith("#"):
                 return False
+            if self.tabs and len(row.cells) > 1 and len(row.cells) in shapes and not numbered:
+                return False
             *_, end = row.cells
             tagged = end in last or any(map(is_marked, row.cells[1:])) or len(row.cells) == 1
             return numbered or (bool(sure) and not (tagged and len(row.cells) in shapes))
 
+        left_out = 0
         for sentence in sentences:
             start = 0
             while start < len(sentence) and is_comment(sentence[start]):
                 start += 1
+            left_out += sum(len(row.cells) in shapes for row in sentence[:start])
             if sentence[start:]:
                 yield sentence[start:]
+        if left_out:
+            lines = "line" if left_out == 1 else "lines"
+            self.notes.append(f"{left_out} {lines} of {self.path.name} with # left out as comments")
 
     def _cells(self, line: str) -> tuple[str, ...]:
         cells = line.split("\t") if self.tabs else re.split(r"[ \t]+", line.strip(" \t"))
@@ -324,9 +338,12 @@ class _File:
                 f"{self.path}: words and tags cannot both be in column {tag + 1}; give another "
                 "--word-column or --tag-column"
             )
+        self._leave_blanks(word)
         self._check(word, tag)
         tags = self.column(tag)
         scheme = scheme_of(set(tags))
+        if scheme is not None and scheme.position == "alone":
+            self._refuse_types_beside(word, tag)
         words = self._words(word, language)
         examples, done = [], 0
         for number, sentence in enumerate(self.sentences, 1):
@@ -356,6 +373,16 @@ class _File:
             f"words in column {word + 1}, tags in column {tag + 1} ({kind}) of {self.width}, "
             f"parted by {parted}"
         )
+
+    def _leave_blanks(self, word: int) -> None:
+        """Leave out words that are blank, where there are many: blanks of a text in letters."""
+        rows = [row for row in self.rows() if len(row.cells) > word]
+        blank = sum(not row.cells[word] for row in rows)
+        if blank < max(SOME_BLANK_WORDS, BLANK_WORDS * len(rows)):
+            return
+        kept = [[r for r in s if len(r.cells) <= word or r.cells[word]] for s in self.sentences]
+        self.sentences = [sentence for sentence in kept if sentence]
+        self.notes.append(f"{blank} blank words of {self.path.name} are left out")
 
     def _check(self, word: int, tag: int) -> None:
         last = max(word, tag)
@@ -399,7 +426,7 @@ class _File:
         if not rest:
             return places[0]
         passed_over = rest[0] != places[0] and len(rest) > 1 and rest[1] < tag
-        if passed_over or self._are_lemmas_first(rest):
+        if passed_over or self._are_lemmas_first(rest) or self._are_others_richer(rest):
             shown = ", ".join(
                 f"{n + 1} ({', '.join(list(dict.fromkeys(self.column(n)))[:_SHOWN])}, …)"
                 for n in places
@@ -409,6 +436,17 @@ class _File:
                 f"{shown}; name one with --word-column"
             )
         return rest[0]
+
+    def _are_others_richer(self, places: Sequence[int]) -> bool:
+        """Whether another column looks more like words than the first.
+
+        It does with many more different cells, as words have beside their parts of speech, or with
+        cells that come again where all of the first are different, as names of words are.
+        """
+        first, *others = (len(set(self.column(place))) for place in places)
+        rows = sum(map(len, self.sentences))
+        named = rows >= MANY and first == rows and any(rows / 10 < n < rows for n in others)
+        return named or any(n > RICHER * first for n in others)
 
     def _are_places(self, column: int) -> bool:
         """Whether a column says where words stand in their text."""
@@ -452,8 +490,28 @@ class _File:
         if len(inside) == 1:
             return inside[0]
         if not inside and self.width == first + 2 == self.widest:
+            words, tags = (len(set(columns[place])) for place in places)
+            if tags > RICHER * words:
+                raise TaskDataError(
+                    f"{self.path}: it is not clear which column holds the words, and which the "
+                    f"tags: column {first + 1} has {words} different cells, column {first + 2} "
+                    f"{tags}; name them with --word-column and --tag-column"
+                )
             return first + 1  # a tag a word, such as a part of speech
         raise self._unclear(inside, columns)
+
+    def _refuse_types_beside(self, word: int, tag: int) -> None:
+        """Refuse marks whose types stand in a column of their own."""
+        for place in range(self.width):
+            if place in (word, tag):
+                continue
+            inside = [row.cells[place] for row in self.rows() if row.cells[tag] not in ("O", "o")]
+            others = {row.cells[place] for row in self.rows() if row.cells[tag] in ("O", "o")}
+            if others <= _NO_TYPE and _NO_TYPE.isdisjoint(inside):
+                raise TaskDataError(
+                    f"{self.path} has marks in column {tag + 1} and types in column {place + 1}; "
+                    f"write both in one, such as B-{inside[0]}"
+                )
 
     def _outer(self, spans: list[int], columns: dict[int, list[str]]) -> int:
         """Of nested spans the outer ones, which hold all the others."""

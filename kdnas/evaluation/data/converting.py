@@ -11,7 +11,7 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.several_labels import labels_of
-from kdnas.evaluation.data.tables import Row, class_name
+from kdnas.evaluation.data.tables import MISSING, Row, class_name
 from kdnas.evaluation.data.tag_schemes import scheme_of
 from kdnas.evaluation.tasks.examples import Example, TaggedExample, TextExample
 from kdnas.evaluation.tasks.task import Task
@@ -184,7 +184,7 @@ def _tagged(row: Row, id_: str) -> TaggedExample | None:
 
 
 def _number(row: Row) -> float | None:
-    if row.label is None or str(row.label).strip() == "":
+    if row.label is None or str(row.label).strip().lower() in MISSING | {""}:
         return None
     try:
         value = math.nan if "_" in str(row.label) else float(row.label)

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.several_labels import MARKS
+from kdnas.evaluation.data.tables import MISSING
 from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.tasks.examples import (
     Example,
@@ -18,11 +20,6 @@ from kdnas.specs.evaluation import OWN_SUITE
 
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
-MISSING = frozenset(
-    {"nan", "null", "n/a", "na", "<na>", "nil", "none", "?", "-", "--"}
-    | {"#n/a", "#ref!", "#value!"}
-)
-"""Names of classes that look like missing labels, in lower case."""
 _MOST_NAMED = 5
 
 
@@ -73,6 +70,9 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
         notes.append(f"{blank} of {len(texts)} examples have a blank text")
     if labels is None or task.kind == "tagging":
         return notes
+    if task.kind == "multilabel" and all(len(e.classes) < 2 for e in texts):
+        marks = " ".join(MARKS)
+        notes.append(f"no text has several labels; what parts those of a cell is one of {marks}")
     missing = [name for name in labels if name.lower() in MISSING]
     if missing:
         count = sum(not set(missing).isdisjoint(e.classes) for e in texts)
@@ -108,8 +108,8 @@ def _plain(name: str) -> str:
         return f"{float(name):g}"
     except ValueError:
         letters = unicodedata.normalize("NFKC", name).casefold()
-        seen = (c for c in letters if unicodedata.category(c) != "Cf")
-        return re.sub(r"[\s_\-'\"]+", " ", "".join(seen)).strip() or name
+        seen = (c for c in letters if unicodedata.category(c) not in ("Cf", "Mn"))
+        return re.sub(r"[\s_\-'’‘`\"“”]+|[.!]+$", "", "".join(seen)) or name
 
 
 def check_numbers(task: Task, examples: Sequence[Example]) -> None:

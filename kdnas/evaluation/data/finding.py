@@ -246,7 +246,12 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             passed[place].append(path)
         if known is not one and one.part is None and task.suite == OWN_SUITE:
             several.append(path.name)
-    if texts and not found:
+    if any(part for part, *_ in found):
+        for one in texts:  # which is told, since it may be a part by another name
+            passed[None, None, ""].append(one.path)
+            if found.setdefault((None, None, ""), one) is one:
+                passed[None, None, ""].pop()
+    elif texts and not found:
         found[None, None, ""] = texts[0]
         several = [one.path.name for one in texts[1:]]
     for part, key, name in [place for place in found if place[2]]:
@@ -283,7 +288,13 @@ def _refuse_lacking_shards(folder: Path, files: Sequence[Found]) -> None:
         if file.shards is not None:
             parts[file.part, file.key].append(file)
     for (part, _), there in parts.items():
-        wanted = there[0].shards
+        wanted = there[0].shards or 0
+        if len(there) > wanted:
+            names = ", ".join(file.path.name for file in there[:_MOST_NAMED])
+            raise TaskDataError(
+                f"{folder} has several files that are all of its {part} part, {names}; leave there "
+                "the one that is meant, or give it alone"
+            )
         if wanted != len(there):
             raise TaskDataError(
                 f"{folder} has {len(there)} of the {wanted} files of its {part} part, such as "

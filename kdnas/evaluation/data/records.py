@@ -104,13 +104,22 @@ def _arrow(path: Path, reach: Reach) -> list[Record]:
         stream = io.BytesIO(read_bytes(path, reach))
         table = pq.read_table(stream) if kind == "Parquet" else _arrow_table(stream)
         records = table.to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        if "binary" in str(table.schema.types):
+            records = [{name: _decoded(value) for name, value in one.items()} for one in records]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = " ".join(str(error).split())
         raise TaskDataError(f"{path} cannot be read as {kind}: {detail}; check the file") from None
     for column, names in _classes(path, table.schema).items():
         for record in records:
             record[column] = class_named(path, record[column], names)
     return list(enumerate(records))
+
+
+def _decoded(value: Any) -> Any:
+    """A value whose texts are kept as bytes."""
+    if isinstance(value, list):
+        return [_decoded(one) for one in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _arrow_table(stream: BinaryIO) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from kdnas.reach import ANYWHERE, Reach
 _PARTS = ("test", "dev", "train")
 """The first of these that there is is scored."""
 _MOST_NAMED = 3
+_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,10 @@ def _read_tables(read: _Read, task: Task, files: Sequence[Found], reach: Reach) 
             grade = _grade(row.label, row.where) if table.labelled else 1.0
             if grade > 0:
                 own[passage] = grade
+        if table.rows and all(_LIST.fullmatch(str(row.pair).strip()) for row in table.rows):
+            raise TaskDataError(
+                f"{file.path} has lists for passages; write a row for each passage of a query"
+            )
         answered = {query: own for query, own in grades.items() if own}
         how = table.about if table.labelled else f"{table.about}, which answers it"
         said = _first_of(read, answered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -10,9 +11,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.tables import Row, class_name
+from kdnas.evaluation.data.tables import MISSING, Row, class_name
 
-MARKS: Final = ("|", ";", ",")
+MARKS: Final = ("|", ";", ",", "；", "，", "、", "،", "؛")
 """Between the labels of a cell; the first that a file has anywhere is the one of all of it."""
 _YES = frozenset({"1", "true", "yes"})
 _NO = frozenset({"0", "false", "no", ""})
@@ -21,8 +22,8 @@ _EMPTY = frozenset({"()", "{}", "set()", "frozenset()"})
 _ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=.*)?\)", re.DOTALL)
 """As NumPy writes it in a table of pandas."""
 _MOST_SHOWN = 60
-_UNKNOWN = frozenset({"-1"})
-"""What Kaggle's test parts write for a row that is not scored."""
+_UNKNOWN = frozenset({"-1", *MISSING})
+"""What test parts have for a row that is not scored."""
 
 
 def labels_of(rows: Sequence[Row]) -> list[tuple[str, ...] | None]:
@@ -92,7 +93,8 @@ def _is_list(cell: str) -> bool:
     if text in _EMPTY or _ARRAY.fullmatch(text):
         return True
     ends = text[:1] + text[-1:]
-    return ends == "[]" or (ends in {"{}", "()"} and ("'" in text or '"' in text))
+    quoted = "'" in text or '"' in text
+    return ends in {"[]", "{}"} or (ends == "()" and quoted)
 
 
 def _listed(row: Row, cell: str) -> Collection[Any]:
@@ -113,6 +115,8 @@ def _listed(row: Row, cell: str) -> Collection[Any]:
     if values is None and not _BESIDE.search(text):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             values = ast.literal_eval(text)
+    if values is None and text[:1] + text[-1:] == "{}":  # an array of PostgreSQL
+        (values,) = csv.reader([text[1:-1]], skipinitialspace=True)
     if not isinstance(values, list | tuple | set):
         raise TaskDataError(
             f"{row.where} holds {_shown(cell)}, which is no list of labels; write it as "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -166,7 +167,15 @@ def _located(context: str, text: str, start: int) -> int:
         return start
     if not text:
         return NOT_FOUND
-    before = context.rfind(text, 0, max(start, 0) + len(text))
-    after = context.find(text, max(start, 0))
-    there = [place for place in (before, after) if place >= 0]
-    return min(there, key=lambda place: abs(place - start), default=NOT_FOUND)
+    there = [found.start() for found in re.finditer(re.escape(text), context)]
+    whole = [place for place in there if _is_whole(context, place, place + len(text))]
+    return min(whole or there, key=lambda place: abs(place - start), default=NOT_FOUND)
+
+
+def _is_whole(context: str, start: int, end: int) -> bool:
+    """Whether a span begins and ends no word in its middle."""
+    before, after = context[start - 1 : start], context[end : end + 1]
+    inside = (before.isalnum() and context[start].isalnum()) or (
+        after.isalnum() and context[end - 1].isalnum()
+    )
+    return not inside

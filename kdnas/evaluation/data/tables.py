@@ -80,6 +80,14 @@ class Table:
     part_column: str = ""
 
 
+MISSING = frozenset(
+    {"nan", "null", "(null)", "n/a", "na", "<na>", "nat", "nil", "none", "\\n", "?", ".", "-", "--"}
+    | {"#n/a", "#ref!", "#value!", "undefined", "unlabeled", "unlabelled", "missing"}
+    | {"not available", "todo"}
+)
+"""Cells that look as if there was nothing in them, in lower case."""
+
+
 def class_name(label: Any) -> str:
     """A class as text: true and 1.0 are what pandas and JSON make of classes that are names."""
     if isinstance(label, bool):
@@ -146,7 +154,7 @@ def _from_cells(
         path: of the file, for messages.
         cells: line numbers and cells, the header first.
         layout: says which columns are wanted.
-        exact: blank cells behind those of the header are not passed over.
+        exact: cells may be in quotes.
     """
     first = next(cells, None)
     if first is None:
@@ -181,11 +189,11 @@ def _from_cells(
     again = 0
     source = f"{path}, line"
     for number, row in cells:
-        if row == first[1] and columns is not None:
+        while len(row) > most and not row[-1].strip():
+            row.pop()
+        if columns is not None and _is_header(path, number, row, header, (text, *labels)):
             again += 1
             continue
-        while not exact and len(row) > most and not row[-1].strip():
-            row.pop()
         if not needed <= len(row) <= most:
             torn.append((number, len(row)))
             continue
@@ -222,6 +230,27 @@ def _from_cells(
     lacking = _lacking(path, first[1], layout)
     said = "" if part is None else first[1][part].strip()
     return Table(rows, bool(labels), tuple(notes), lacking, about, said)
+
+
+def _is_header(
+    path: Path, number: int, row: Sequence[str], header: Sequence[str], taken: Sequence[int]
+) -> bool:
+    """Whether a row is the header once more, as where files were put together.
+
+    Raises:
+        TaskDataError: it is another one, so that what follows stands in other columns.
+    """
+    if len(taken) < 2 or len(row) <= max(taken):
+        return False
+    cells = [cell.strip().strip('"').lower() for cell in row]
+    if all(cells[place] == header[place] for place in taken):
+        return True
+    if set(cells) <= set(header) and len(set(cells)) == len(header):
+        raise TaskDataError(
+            f"{path}, line {number} has another header, {', '.join(cells)}; part the files that "
+            "were put together there"
+        )
+    return False
 
 
 def _is_quoted(text: str) -> bool:

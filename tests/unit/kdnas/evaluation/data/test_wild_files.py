@@ -12,7 +12,7 @@ import pytest
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.data.understood import understood
-from kdnas.evaluation.tasks.examples import TaggedExample, TaskData, TextExample
+from kdnas.evaluation.tasks.examples import SpanExample, TaggedExample, TaskData, TextExample
 from kdnas.evaluation.tasks.registry import TASKS, own_task
 from kdnas.evaluation.tasks.task import Task
 from kdnas.testing.task_files import counts, texts
@@ -41,6 +41,20 @@ def load(task: Task, folder: Path, files: Mapping[str, str | bytes]) -> TaskData
 
 def lines(*values: object) -> str:
     return "\n".join(map(json.dumps, values)) + "\n"
+
+
+POS = own_task("mine", "tagging", metrics=("accuracy",))
+
+
+def turned(line: str, sentences: int = 40) -> str:
+    """Sentences of two words in columns of one's own order."""
+    made = []
+    for n in range(sentences):
+        person = {"word": f"Ann{n % 35}", "pos": "NNP", "tag": "B-PER", "mark": "B", "type": "PER"}
+        other = {"word": f"ran{n % 35}", "pos": "VBD", "tag": "O", "mark": "O", "type": "_"}
+        named = [{**word, "id": f"{2 * n + k:05x}"} for k, word in enumerate((person, other))]
+        made.append("\n".join(line.format(**word) for word in named))
+    return "\n\n".join(made) + "\n"
 
 
 CSV = "text,label\n" + rows(line="text {n},{label}")
@@ -135,6 +149,29 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
             "2 files of its dev part, dev1",
         ),
         (PLAIN, {"a.csv": '"1","Title, one","Text one"\n"2","Title","Text"\n'}, "no header line"),
+        (NER, {"a.txt": turned("{pos} {word} {tag}")}, "not clear which column holds the words"),
+        (NER, {"a.txt": turned("{tag} {pos} {word}")}, "not clear which column holds the words"),
+        (NER, {"a.tsv": turned("{id}\t{word}\t{tag}")}, "not clear which column holds the words"),
+        (NER, {"a.txt": turned("{word} {mark} {type}")}, "marks in column 2 and types in column 3"),
+        (POS, {"a.txt": turned("{pos} {word}")}, "column 1 has 2 different cells, column 2"),
+        (
+            PLAIN,
+            {"a.tsv": TSV + "label\ttext\n" + rows(8, "{label}\tu {n}")},
+            "line 14 has another",
+        ),
+        (
+            FOUND,
+            {"a.csv": 'question,answer\na?,"[""x"", ""y""]"\nb?,"[""z""]"\n'},
+            "lists for pass",
+        ),
+        (
+            PLAIN,
+            {
+                f"train_r{n}-00000-of-00001.jsonl": lines({"text": "a", "label": "b"})
+                for n in (1, 2)
+            },
+            "several files that are all of its train part",
+        ),
         (PLAIN, {"a.parquet": POINTER}, "pointer of Git LFS .* run `git lfs pull`"),
         (PLAIN, {"a.csv": POINTER}, "pointer of Git LFS"),
         (NER, {"a.conll": POINTER}, "pointer of Git LFS"),
@@ -247,6 +284,37 @@ def test_questions_are_answered_or_are_said_to_be_none(
         (FOUND, {"a.csv": "question,answer\na?,yes\nb?,no\n"}, None),
         (
             PLAIN,
+            {"a.csv": CSV + CSV.replace("text,label", "Text , LABEL")},
+            "header once more left",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "id,text,label\n" + rows(9, "{n},t,{label}") + "ID,text,label\n7,u,bad\n"},
+            "1 line of a.csv with the header once more left out",
+        ),
+        (PLAIN, {"train.csv": CSV, "evaluation.txt": TSV}, "evaluation.txt is not read"),
+        (
+            SEVERAL,
+            {"a.csv": "text,label\n" + rows(9, "t {n},joy & {label}")},
+            "no text has several labels",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(4, "t {n},\\N") + rows(8, "t {n},{label}")},
+            r"4 examples have the class '\\\\N'",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(9, "t {n},don't know") + rows(9, "t {n},don’t know")},
+            "are hardly different",
+        ),
+        (
+            NER,
+            {"a.tsv": re.sub(r"ran\d*[02468]\t", "\t", turned("{word}\t{tag}"))},
+            "blank words of a.tsv are left out",
+        ),
+        (
+            PLAIN,
             {"train.csv": CSV, "data/train.csv": CSV, "test.csv": CSV},
             "train.csv is taken as the train part, and not .*data/train.csv",
         ),
@@ -356,3 +424,54 @@ def test_text_beside_a_table_is_for_people(tmp_path: Path) -> None:
     assert len(data.train) + len(data.evaluations["dev"]) == 12
     with pytest.raises(TaskDataError, match=r"several files that could be the task, such as a.txt"):
         load(PLAIN, tmp_path / "two", {"table.txt": TSV, "a.txt": TSV})
+
+
+@pytest.mark.parametrize(
+    "cell", ['"{joy,anger}"', "joy；anger", "joy、anger", '"[""anger"", ""joy""]"']
+)
+def test_several_labels_in_other_ways(tmp_path: Path, cell: str) -> None:
+    content = "text,label\n" + "".join(f"t{n},{cell if n % 2 else 'joy'}\n" for n in range(10))
+    data = load(SEVERAL, tmp_path, {"a.csv": content})
+    every = [*data.train, *data.evaluations["dev"]]
+    assert {e.label for e in every if isinstance(e, TextExample)} == {("joy",), ("anger", "joy")}
+
+
+def test_what_a_test_part_has_for_nothing(tmp_path: Path) -> None:
+    train = "text,score\n" + rows(9, "t {n},{n}")
+    data = load(NUMBERS, tmp_path, {"train.csv": train, "test.csv": "text,score\nu,NONE\n"})
+    assert any("test.csv is not used" in note for note in data.notes)
+    task = own_task("mine", "multilabel", label="joy,fear")
+    train = "text,joy,fear\n" + rows(9, "t {n},1,0") + rows(9, "u {n},0,1")
+    files = {"train.csv": train, "test.csv": "text,joy,fear\nv,NONE,NONE\n"}
+    assert any("test.csv is not used" in note for note in load(task, tmp_path / "b", files).notes)
+
+
+def test_a_comma_behind_all_rows(tmp_path: Path) -> None:
+    data = load(PLAIN, tmp_path, {"a.csv": "text,label\n" + rows(12, "t {n},{label},")})
+    assert len(data.train) + len(data.evaluations["dev"]) == 12
+
+
+def test_texts_that_are_bytes(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": [b"t%d" % n for n in range(12)], "label": [b"a", b"b"] * 6})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert load_task(PLAIN, tmp_path / "a.parquet").labels == ("a", "b")
+
+
+def test_a_mark_that_is_a_word(tmp_path: Path) -> None:
+    text = "#\tSYM\n1\tCD\nwins\tVBZ\n\n" * 6 + "it\tPRP\nwins\tVBZ\n"
+    data = load(POS, tmp_path, {"a.tsv": text})
+    every = [*data.train, *data.evaluations["dev"]]
+    assert any(isinstance(one, TaggedExample) and one.tokens[0] == "#" for one in every)
+
+
+def test_answers_are_looked_for_as_whole_words(tmp_path: Path) -> None:
+    about = {"context": "The theory was theirs. Later he left."}
+    qas = [{"id": "a", "question": "who?", "answers": [{"text": "he", "answer_start": 0}]}]
+    file = json.dumps({"data": [{"paragraphs": [{**about, "qas": qas}]}]})
+    data = load(TASKS["squad 1.1"], tmp_path, {"train.json": file, "dev.json": file})
+    (one,) = data.train
+    assert isinstance(one, SpanExample)
+    assert one.starts == (about["context"].index(" he ") + 1,)
