@@ -40,7 +40,7 @@ _TAG_NAMES = frozenset(
 )
 _SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
 _LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
-_PLACE = re.compile(r"\d+(?:[-:.]\d+)*")
+_PLACE = re.compile(r"-?\d+(?:[-:., ]+\d+)*")
 """Where a word stands in its text or a recording, or how sure its tag is."""
 _NO_TYPE = frozenset({"_", "-", "O", "o", ""})
 RICHER: Final = 2

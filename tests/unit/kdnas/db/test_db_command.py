@@ -31,5 +31,5 @@ def test_upgrade_current_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with sqlite3.connect(tmp_path / "kdnas.db") as connection:
         connection.execute("DROP TABLE events")
     connection.close()
-    with pytest.raises(DatabaseError, match="add_table"):
+    with pytest.raises(DatabaseError, match="table events is missing"):
         run("check")
