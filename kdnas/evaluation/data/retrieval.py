@@ -198,6 +198,8 @@ def _add_judgements(read: _Read, file: Found, reach: Reach) -> None:
             # trec_eval, too, counts a passage that is nowhere as one that was not found.
             if grade > 0:
                 grades.setdefault(query, {})[passage] = grade
+    if not given:
+        raise TaskDataError(f"{file.path} holds no judgement; write a query and a passage a line")
     if not count:
         raise TaskDataError(
             f"{file.path} judges passages of no query that there is, such as "

@@ -145,6 +145,10 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
                 # Some files write blank text for no answer, which nothing could ever be equal to.
                 answers = [(text, start) for text, start in given if text.strip()]
                 blank = bool(given) and not answers
+                if not isinstance(qa.get("is_impossible", False), bool):
+                    raise _LayoutError(
+                        f"is_impossible of question {qa['id']!r} is neither true nor false"
+                    )
                 unanswered = "answers" in qa and not answers
                 impossible = blank or bool(qa.get("is_impossible", unanswered))
                 if not isinstance(context, str) or not isinstance(qa["question"], str):

@@ -177,6 +177,8 @@ def _from_cells(
         cells = chain([first], cells)
         numbers = [str(n) for n in range(1, len(header) + 1)]
         about = _about(numbers, text, pair, labels, before="no header; ")
+    elif first[1][0].lstrip().startswith(("{", "[{")):
+        raise TaskDataError(f"{path} is JSON, and no table; call it .jsonl, or .json")
     elif _is_data(first[1]) or first[1][0].startswith(_FASTTEXT):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
@@ -378,10 +380,10 @@ def _one_of(
 
 
 def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
-    if len(names) == 1 and "|" in names[0]:
+    if len(names) == 1 and any(mark in names[0] for mark in "|,;"):
         return (
             f"{path} has the only column {_short(names[0])}; part columns by commas, semicolons or "
-            "tabs"
+            "tabs, and put no quotes around whole lines"
         )
     if names and all(_is_quoted(name.strip()) for name in names):
         return f"{path} has its cells in quotes, as CSV has; call it .csv"

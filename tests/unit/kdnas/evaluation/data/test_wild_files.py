@@ -172,6 +172,12 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
             },
             "several files that are all of its train part",
         ),
+        (
+            PLAIN,
+            {"a.txt": lines({"text": "a", "label": "b"})},
+            "is JSON, and no table; call it .jsonl",
+        ),
+        (PLAIN, {"a.csv": '"text,label"\n"a,b"\n'}, "no quotes around whole lines"),
         (PLAIN, {"a.parquet": POINTER}, "pointer of Git LFS .* run `git lfs pull`"),
         (PLAIN, {"a.csv": POINTER}, "pointer of Git LFS"),
         (NER, {"a.conll": POINTER}, "pointer of Git LFS"),
@@ -217,6 +223,10 @@ GOLD = {"answers": [{"text": "stone", "answer_start": 2}]}
     ("odd", "said"),
     [
         ({"id": "b"}, "says of 1 of 2 questions, such as 'b', neither an answer nor"),
+        (
+            {"id": "b", "is_impossible": "false", **GOLD},
+            "of question 'b' is neither true nor false",
+        ),
         ({"id": "b", "is_impossible": True, **GOLD}, "question 'b' is impossible, and has answers"),
     ],
 )
