@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from kdnas.errors import TaskDataError
@@ -20,6 +21,8 @@ from kdnas.specs.evaluation import OWN_SUITE
 
 MOST_CLASSES = 20
 """Of a user's task these are always believed; more, if there are two examples of each."""
+USUAL_EXAMPLES = 10
+"""Of a class on average, from which on one with a single example may be a mistake."""
 _MOST_NAMED = 5
 
 
@@ -73,6 +76,12 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
     if task.kind == "multilabel" and all(len(e.classes) < 2 for e in texts):
         marks = " ".join(MARKS)
         notes.append(f"no text has several labels; what parts those of a cell is one of {marks}")
+    counts = Counter(name for e in texts for name in e.classes)
+    alone = sorted(name for name, count in counts.items() if count == 1)
+    if alone and len(texts) >= USUAL_EXAMPLES * len(labels):
+        names = ", ".join(map(repr, alone[:_MOST_NAMED]))
+        classes = "1 class has" if len(alone) == 1 else f"{len(alone)} classes have"
+        notes.append(f"{classes} a single example ({names}), as a line that is no example has")
     missing = [name for name in labels if name.lower() in MISSING]
     if missing:
         count = sum(not set(missing).isdisjoint(e.classes) for e in texts)

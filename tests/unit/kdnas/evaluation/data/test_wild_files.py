@@ -294,6 +294,11 @@ def test_questions_are_answered_or_are_said_to_be_none(
         (FOUND, {"a.csv": "question,answer\na?,yes\nb?,no\n"}, None),
         (
             PLAIN,
+            {"a.csv": "text,label\n" + rows(60, "t {n},{label}") + "Total,60\n"},
+            r"1 class has a single example \('60'\), as a line that is no example has",
+        ),
+        (
+            PLAIN,
             {"a.csv": CSV + CSV.replace("text,label", "Text , LABEL")},
             "header once more left",
         ),
