@@ -60,7 +60,7 @@ def try_grid(
         folder: for Ray Tune's files.
         on_trial: is told each trial that ends, in the calling thread; what it raises ends the run.
         should_stop: asked a few times a second; trials that have not ended then are lost.
-        on_wait: is told for whom trials wait, if they do.
+        on_wait: is told for whom trials wait, if they do, and nothing when it is over.
 
     Returns:
         Whether all points are known now; False if it was stopped.

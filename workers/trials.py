@@ -134,7 +134,7 @@ def run_trials(
         on_reading: is told each score on the way, likewise.
         should_stop: asked a few times a second; trials that have not ended then are lost.
         on_wait: is told in a sentence for whom trials on this machine wait, if they do; again when
-            that changes.
+            that changes, and nothing when it is over.
 
     Returns:
         Whether all points are known now; False if it was stopped.
@@ -164,8 +164,8 @@ def run_trials(
                 stop.set()
             _pass_on(watch.told, seen, on_trial, on_reading)
             before, waits = waits, measured_by()
-            if waits is not None and waits != before:
-                on_wait(waits)
+            if waits != before:
+                on_wait(waits or "")
     finally:
         stop.set()
         thread.join(GOODBYE_SECONDS)

@@ -65,7 +65,10 @@ def chosen_trial(
             on_progress(FinetuneProgress("trials of the grid", len(trials), len(points)))
 
         def waits(text: str) -> None:
-            on_progress(FinetuneProgress(text, 0, 1, waits=True))
+            if text:
+                on_progress(FinetuneProgress(text, 0, 1, waits=True))
+            else:
+                tell()
 
         def on_trial(trial: Trial) -> None:
             trials.append(trial)

@@ -104,7 +104,7 @@ def try_task_grid(
         scratch: folder for Ray Tune's files.
         address: of a running cluster; None starts one on this machine.
         store_url: of the store.
-        on_wait: is told for whom trials wait, if they do.
+        on_wait: is told for whom trials wait, if they do, and nothing when it is over.
 
     Returns:
         Whether all points are known now; False if it was stopped.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ray.exceptions import RayTaskError
 
 from kdnas.errors import BackendError, TaskDataError
@@ -25,6 +27,7 @@ from workers.trials import (
     _meaning,
     _Stop,
     _Watch,
+    run_trials,
 )
 
 POINTS = ("slow", "quick")
@@ -92,3 +95,29 @@ def test_errors_of_trials_are_worded() -> None:
     assert isinstance(other, BackendError)
     assert "2 trials of the grid failed, the first with: killed by the system" in str(other)
     assert str(other).endswith("run the same again, with less if memory ran out")
+
+
+def test_it_is_told_for_whom_trials_wait_and_when_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([None, "waiting for a", "waiting for a", "waiting for b", None, None])
+    over = threading.Event()
+
+    def measured() -> str | None:
+        try:
+            return next(seen)
+        except StopIteration:
+            over.set()
+            return None
+
+    monkeypatch.setattr("workers.trials.measured_by", measured)
+    monkeypatch.setattr("workers.trials.POLL_SECONDS", 0.01)
+
+    def fit(*_: object) -> list[BaseException]:
+        over.wait(20)
+        return []
+
+    monkeypatch.setattr("workers.trials._fit", fit)
+    said: list[str] = []
+    assert not run_trials(WORK, [], tmp_path / "ray", lambda _: None, on_wait=said.append)
+    assert said == ["waiting for a", "waiting for b", ""]
