@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.csv_rows import csv_rows
+from kdnas.evaluation.data.csv_rows import csv_rows, is_written_list
 from kdnas.evaluation.data.opening import read_text, suffix_of
 from kdnas.evaluation.data.tag_schemes import TagScheme, is_marked, scheme_of
 from kdnas.evaluation.tasks.examples import TaggedExample
@@ -39,7 +39,6 @@ _TAG_NAMES = frozenset(
     {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob", "bio", "ner_label"}
 )
 _SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
-_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 _PLACE = re.compile(r"-?\d+(?:[-:., ]+\d+)*")
 """Where a word stands in its text or a recording, or how sure its tag is."""
 _NO_TYPE = frozenset({"_", "-", "O", "o", ""})
@@ -117,7 +116,7 @@ def _with_tabs(path: Path, text: str) -> str:
     """Lines of CSV with tabs between their cells, each in its place; cells are in one line."""
     lines: list[str] = []
     for number, cells in csv_rows(path, text, lambda names: len(names) > 1):
-        if any(_LIST.fullmatch(cell.strip()) for cell in cells):
+        if any(map(is_written_list, cells)):
             raise TaskDataError(
                 f"{path}, line {number} has a list in a cell; write a word and its tag a line, or "
                 "lists of words and tags in JSON Lines or Parquet"

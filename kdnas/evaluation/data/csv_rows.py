@@ -12,6 +12,7 @@ from typing import Any
 from kdnas.errors import TaskDataError
 
 _DELIMITERS = (",", ";", "\t")
+_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 _EXCEL = re.compile(r'"?sep=(.)"?\n', re.IGNORECASE)
 
 
@@ -70,6 +71,11 @@ def csv_rows(
                 "quotes and double those in it, or save the file with tabs, as .tsv"
             ) from None
         raise TaskDataError(f"{path}, line {start} is not CSV: {error}; check its quotes") from None
+
+
+def is_written_list(cell: str) -> bool:
+    """Whether a cell is a list of texts that is written out, as pandas and JSON do."""
+    return _LIST.fullmatch(cell.strip()) is not None
 
 
 def _dialect(delimiter: str) -> dict[str, Any]:

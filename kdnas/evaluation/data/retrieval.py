@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.csv_rows import csv_rows
+from kdnas.evaluation.data.csv_rows import csv_rows, is_written_list
 from kdnas.evaluation.data.finding import COLLECTION, Found, find_files, parts_of
 from kdnas.evaluation.data.opening import read_text, suffix_of
 from kdnas.evaluation.data.records import read_records
@@ -23,7 +22,6 @@ from kdnas.reach import ANYWHERE, Reach
 _PARTS = ("test", "dev", "train")
 """The first of these that there is is scored."""
 _MOST_NAMED = 3
-_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -262,7 +260,7 @@ def _read_tables(read: _Read, task: Task, files: Sequence[Found], reach: Reach) 
             grade = _grade(row.label, row.where) if table.labelled else 1.0
             if grade > 0:
                 own[passage] = grade
-        if table.rows and all(_LIST.fullmatch(str(row.pair).strip()) for row in table.rows):
+        if table.rows and all(is_written_list(str(row.pair)) for row in table.rows):
             raise TaskDataError(
                 f"{file.path} has lists for passages; write a row for each passage of a query"
             )
