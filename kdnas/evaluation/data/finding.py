@@ -246,13 +246,12 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             passed[place].append(path)
         if known is not one and one.part is None and task.suite == OWN_SUITE:
             several.append(path.name)
-    if any(part for part, *_ in found):
-        for one in texts:  # which is told, since it may be a part by another name
-            passed[None, None, ""].append(one.path)
-            if found.setdefault((None, None, ""), one) is one:
-                passed[None, None, ""].pop()
+    unnamed = (None, None, "")
+    if texts and any(part for part, *_ in found):  # told, since one may be a part by another name
+        first = found.setdefault(unnamed, texts[0])
+        passed[unnamed] += [one.path for one in texts if one is not first]
     elif texts and not found:
-        found[None, None, ""] = texts[0]
+        found[unnamed] = texts[0]
         several = [one.path.name for one in texts[1:]]
     for part, key, name in [place for place in found if place[2]]:
         if (part, key, "") in found:  # a whole part has them in it

@@ -244,9 +244,8 @@ def _is_header(
     """
     if len(taken) < 2 or len(row) <= max(taken):
         return False
-    if len(row[taken[0]]) > MOST_OF_A_CELL + len(
-        header[taken[0]]
-    ):  # a text, as most are: nothing more to look at
+    # A text, as most are: nothing more to look at.
+    if len(row[taken[0]]) > MOST_OF_A_CELL + len(header[taken[0]]):
         return False
     cells = [cell.strip().strip('"').lower() for cell in row]
     if all(cells[place] == header[place] for place in taken):
