@@ -226,6 +226,11 @@ class _File:
         for sentence in self.sentences:
             yield from sentence
 
+    @property
+    def first(self) -> str:
+        """The file and its first line with a word, for messages on all of it."""
+        return f"{self.path}, line {self.sentences[0][0].number}"
+
     def _take_header(self) -> ColumnChoice:
         """Leave out a first line that names columns, and take the columns that it names."""
         first = self.sentences[0][0]
@@ -323,7 +328,7 @@ class _File:
         for name, wanted in (("word", choice.word), ("tag", choice.tag)):
             if wanted is not None and wanted > self.widest:
                 raise TaskDataError(
-                    f"{self.path} has {self.widest} columns, not {wanted}; give another "
+                    f"{self.first} has {self.widest} columns, not {wanted}; give another "
                     f"--{name}-column"
                 )
         first = 1 if self.has_numbers else 0
@@ -334,7 +339,7 @@ class _File:
         word = self._word_column(first, tag) if wanted_word is None else wanted_word - 1
         if word == tag:
             raise TaskDataError(
-                f"{self.path}: words and tags cannot both be in column {tag + 1}; give another "
+                f"{self.first}: words and tags cannot both be in column {tag + 1}; give another "
                 "--word-column or --tag-column"
             )
         self._leave_blanks(word)
@@ -348,11 +353,12 @@ class _File:
         for number, sentence in enumerate(self.sentences, 1):
             end = done + len(sentence)
             own = tuple(tags[done:end]) if scheme is None else scheme.to_iob2(tags[done:end])
-            examples.append(TaggedExample(str(number), tuple(words[done:end]), own))
+            where = f"{self.path}, line {sentence[0].number}"
+            examples.append(TaggedExample(str(number), tuple(words[done:end]), own, where))
             done = end
         if len(examples) == 1 and done > MOST_WORDS:
             raise TaskDataError(
-                f"{self.path} holds one sentence of {done} words; part sentences by blank lines"
+                f"{self.first} on holds one sentence of {done} words; part sentences by blank lines"
             )
         if len(examples) == 1 and done > LONG_SENTENCE:
             self.notes.append(
@@ -431,7 +437,7 @@ class _File:
                 for n in places
             )
             raise TaskDataError(
-                f"{self.path}: it is not clear which column holds the words; its columns are "
+                f"{self.first}: it is not clear which column holds the words; its columns are "
                 f"{shown}; name one with --word-column"
             )
         return rest[0]
@@ -492,7 +498,7 @@ class _File:
             words, tags = (len(set(columns[place])) for place in places)
             if tags > RICHER * words:
                 raise TaskDataError(
-                    f"{self.path}: it is not clear which column holds the words, and which the "
+                    f"{self.first}: it is not clear which column holds the words, and which the "
                     f"tags: column {first + 1} has {words} different cells, column {first + 2} "
                     f"{tags}; name them with --word-column and --tag-column"
                 )
@@ -508,7 +514,7 @@ class _File:
             others = {row.cells[place] for row in self.rows() if row.cells[tag] in ("O", "o")}
             if others <= _NO_TYPE and _NO_TYPE.isdisjoint(inside):
                 raise TaskDataError(
-                    f"{self.path} has marks in column {tag + 1} and types in column {place + 1}; "
+                    f"{self.first} has marks in column {tag + 1} and types in column {place + 1}; "
                     f"write both in one, such as B-{inside[0]}"
                 )
 
@@ -550,7 +556,7 @@ class _File:
         if brackets is not None:
             what = f"column {brackets + 1} holds brackets, as of CoNLL-2012, and {what}"
         return TaskDataError(
-            f"{self.path}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
+            f"{self.first}: {what}, such as B-PER, I-PER and O; its columns are {held}; name one "
             "with --tag-column"
         )
 

@@ -141,7 +141,7 @@ def _example(task: Task, row: Row, id_: str) -> Example | None:
     text = _text(row, row.text)
     pair = None if row.pair is None else _text(row, row.pair)
     label = row.label if task.kind == "multilabel" else _one_label(task, row)
-    return None if label is None else TextExample(id_, text, pair, label)
+    return None if label is None else TextExample(id_, text, pair, label, row.where)
 
 
 def _one_label(task: Task, row: Row) -> str | float | None:
@@ -180,7 +180,7 @@ def _tagged(row: Row, id_: str) -> TaggedExample | None:
             )
     if not words:
         return None
-    return TaggedExample(id_, tuple(map(str, words)), tuple(map(str, tags)))
+    return TaggedExample(id_, tuple(map(str, words)), tuple(map(str, tags)), row.where)
 
 
 def _number(row: Row) -> float | None:

@@ -15,6 +15,7 @@ from kdnas.evaluation.tasks.examples import (
     Example,
     TaggedExample,
     TextExample,
+    places,
 )
 from kdnas.evaluation.tasks.task import Task
 from kdnas.specs.evaluation import OWN_SUITE
@@ -43,8 +44,9 @@ def new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example])
         numbers = ", or give --kind regression for numbers" if is_number else ""
         raise TaskDataError(
             f"no scored example of {task.name} has a class or a type of span that is learned: "
-            f"there are {', '.join(sorted(there)[:_MOST_NAMED])}, and learned are "
-            f"{', '.join(sorted(known)[:_MOST_NAMED])}; write them alike{numbers}"
+            f"there are {', '.join(sorted(there)[:_MOST_NAMED])}{places(scored)}, and learned "
+            f"are {', '.join(sorted(known)[:_MOST_NAMED])}{places(train)}; write them alike"
+            f"{numbers}"
         )
     names = ", ".join(sorted(strange)[:_MOST_NAMED])
     what = "a type of span" if isinstance(new[0], TaggedExample) else "a class"
@@ -128,8 +130,8 @@ def check_numbers(task: Task, examples: Sequence[Example]) -> None:
     numbers = {e.number for e in examples if isinstance(e, TextExample)}
     if len(numbers) == 1:
         raise TaskDataError(
-            f"all {len(examples)} examples of {task.name} have the number {numbers.pop():g}; give "
-            "different ones, or name another column with --label"
+            f"all {len(examples)} examples of {task.name}{places(examples)} have the number "
+            f"{numbers.pop():g}; give different ones, or name another column with --label"
         )
 
 
@@ -143,45 +145,60 @@ def check_spans(task: Task, train: Sequence[Example], scored: Sequence[Example])
         return []
     if train and not any(map(_names, train)):
         raise TaskDataError(
-            f"no word of the {len(train)} sentences of {task.name} to learn from is in a span; "
-            "name another column with --tag-column"
+            f"no word of the {len(train)} sentences of {task.name}{places(train)}, which are "
+            "learned from, is in a span; name another column with --tag-column"
         )
     if any(map(_names, scored)):
         return []
     return ["no scored word is in a span, so that there is nothing to find: F1 is 0 for any model"]
 
 
-def check_labels(task: Task, labels: tuple[str, ...] | None, train: Sequence[Example]) -> None:
-    """Refuse labels that cannot be what a user means by them."""
+def check_labels(
+    task: Task,
+    labels: tuple[str, ...] | None,
+    train: Sequence[Example],
+    examples: Sequence[Example],
+) -> None:
+    """Refuse labels that cannot be what a user means by them.
+
+    Args:
+        task: that they are of.
+        labels: of all examples; None of a task without any.
+        train: what is learned from.
+        examples: all of them.
+    """
     if labels is None:
         return
+    begin = places(examples)
     if task.kind == "tagging":
         if task.metrics != ("accuracy",) and all(label.isdigit() for label in labels):
             raise TaskDataError(
-                f"the tags of {task.name} are numbers, such as {', '.join(labels[:_MOST_NAMED])}; "
-                "write the names that they stand for, such as B-PER, which the card of the data "
-                "set lists"
+                f"the tags of {task.name}{begin} are numbers, such as "
+                f"{', '.join(labels[:_MOST_NAMED])}; write the names that they stand for, such as "
+                "B-PER, which the card of the data set lists"
             )
         if task.metrics != ("accuracy",) and not is_span_scheme(labels):
+            strange = next(t for t in labels if t != "O")
+            there = (e for e in examples if isinstance(e, TaggedExample) and strange in e.tags)
             raise TaskDataError(
-                f"the tags of {task.name}, such as {next(t for t in labels if t != 'O')!r}, mark "
-                "no spans with B- and I-; score words with --suite own --kind tagging --metrics "
-                "accuracy, or name another column with --tag-column"
+                f"the tags of {task.name}, such as {strange!r}{places(there)}, mark no spans "
+                "with B- and I-; score words with --suite own --kind tagging --metrics accuracy, "
+                "or name another column with --tag-column"
             )
     elif task.suite != OWN_SUITE:
         return
     elif not labels:
         raise TaskDataError(
-            f"no example of {task.name} has a label; name another column with --label"
+            f"no example of {task.name}{begin} has a label; name another column with --label"
         )
     elif len(labels) < 2:
         raise TaskDataError(
-            f"{task.name} has the only class {labels[0]!r}; give examples of at least two, or "
-            "name another column with --label"
+            f"{task.name} has the only class {labels[0]!r}{begin}; give examples of at least two, "
+            "or name another column with --label"
         )
     elif len(labels) > max(MOST_CLASSES, len(train) // 2):
         numbers = "" if task.kind == "multilabel" else "for numbers give --kind regression, or "
         raise TaskDataError(
-            f"{task.name} has {len(labels)} classes for {len(train)} examples to learn from; "
-            f"{numbers}name another column with --label"
+            f"{task.name} has {len(labels)} classes, such as {labels[0]!r}, for {len(train)} "
+            f"examples to learn from{places(train)}; {numbers}name another column with --label"
         )

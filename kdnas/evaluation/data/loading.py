@@ -94,12 +94,13 @@ def load_task(
         official = not differ
         found.notes += differ
     scored_examples = [e for examples in evaluations.values() for e in examples]
-    labels = found_labels(task, [*train, *scored_examples])
-    check_labels(task, labels, train)
-    check_numbers(task, [*train, *scored_examples])
+    every = [*train, *scored_examples]
+    labels = found_labels(task, every)
+    check_labels(task, labels, train, every)
+    check_numbers(task, every)
     if not task.labels and task.fine_tuned:
         found.notes += new_classes(task, train, scored_examples)
-    found.notes += doubtful(task, labels, [*train, *scored_examples])
+    found.notes += doubtful(task, labels, every)
     found.notes += check_spans(task, train, scored_examples)
     if task.kind == "tagging":
         types = {tag.partition("-")[2] for tag in labels or () if tag != "O"}

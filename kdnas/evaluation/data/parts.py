@@ -262,9 +262,10 @@ def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Conve
     """Questions by language, if none is without an answer that must have one."""
     impossible = sum(question.impossible for question in questions)
     if impossible and task.suite != "squad2":
+        first = next(question.id for question in questions if question.impossible)
         raise TaskDataError(
-            f"{file.path} has {impossible} questions without an answer, unlike {task.name}; "
-            "evaluate it as SQuAD 2.0"
+            f"{file.path} has {impossible} questions without an answer, such as {first!r}, unlike "
+            f"{task.name}; evaluate it as SQuAD 2.0"
         )
     lost = [q.id for q in questions if q.answers and set(q.starts) == {NOT_FOUND}]
     answered = sum(bool(question.answers) for question in questions)
@@ -273,14 +274,18 @@ def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Conve
             f"{file.path} has {len(lost)} of {answered} answers that are nowhere in their context, "
             f"such as that of question {lost[0]!r}; check that contexts and answers belong together"
         )
-    lost_some = (
-        f"{len(lost)} of {answered} answers of {file.path.name} are nowhere in their context, as "
-        f"that of question {lost[0]!r}"
-        if lost
-        else ""
-    )
-    notes = (lost_some,) if lost_some else ()
-    return Converted(_by_language(task, questions, file.key), notes)
+    moved = [question.id for question in questions if question.moved]
+    told = {
+        "are nowhere in their context": lost,
+        "begin elsewhere than it says, and are taken from where they were found": moved,
+    }
+    notes = [
+        f"{len(ids)} of {answered} answers of {file.path.name} {what}, as that of question "
+        f"{ids[0]!r}"
+        for what, ids in told.items()
+        if ids
+    ]
+    return Converted(_by_language(task, questions, file.key), tuple(notes))
 
 
 def _by_language(

@@ -105,8 +105,8 @@ def load_retrieval(task: Task, where: Path, reach: Reach = ANYWHERE) -> TaskData
         )
     if len(read.passages) < 2:
         raise TaskDataError(
-            f"{task.name} has {len(read.passages)} passage, so that whatever finds it is right; "
-            "name another column with --pair, or give more"
+            f"{where} has {len(read.passages)} passage of {task.name}, so that whatever finds it "
+            "is right; name another column with --pair, or give more"
         )
     blank = sum(not text for text in read.passages.values())
     if blank:

@@ -13,6 +13,7 @@ from kdnas.evaluation.tasks.examples import (
     TaggedExample,
     TaskData,
     TextExample,
+    places,
 )
 from kdnas.evaluation.tasks.task import Task
 
@@ -105,8 +106,8 @@ def _cut(
         groups = {number: [number] for number in range(len(examples))}
     if len(groups) < 2:
         raise TaskDataError(
-            f"{len(examples)} examples of {task.name} about {len(groups)} text cannot be split in "
-            "two; give more, or a file for each part"
+            f"{len(examples)} examples of {task.name} about {len(groups)} text{places(examples)}"
+            " cannot be split in two; give more, or a file for each part"
         )
     order = list(groups.values())
     random.Random(seed).shuffle(order)

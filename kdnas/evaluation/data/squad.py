@@ -33,7 +33,7 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
     except (ValueError, RecursionError) as error:
         raise TaskDataError(f"{path} is not JSON: {error}; check the file") from None
     try:
-        found = list(_questions(content))
+        found = list(_questions(content, path))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TaskDataError(
             f"{path} is not in the layout of SQuAD ({_amiss(error)}); it needs data, and in it "
@@ -66,7 +66,7 @@ def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
     found: list[SpanExample] = []
     for number, record in records:
         try:
-            found += from_squad_rows([record])
+            found += from_squad_rows([record], f"{path}, {unit} {number}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TaskDataError(
                 f"{path}, {unit} {number} is not in the layout of SQuAD on the hub "
@@ -87,8 +87,12 @@ class _LayoutError(ValueError):
     """What is amiss is known."""
 
 
-def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
+def from_squad_rows(rows: Iterable[Mapping[str, Any]], where: str = "") -> list[SpanExample]:
     """Examples of a data set with the columns of SQuAD.
+
+    Args:
+        rows: of the data set.
+        where: they are, for messages.
 
     Raises:
         KeyError: a column is missing.
@@ -100,25 +104,32 @@ def from_squad_rows(rows: Iterable[Mapping[str, Any]]) -> list[SpanExample]:
             pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
         else:
             pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
-        found.append(
-            span_example(str(row["id"]), row["question"], row["context"], pairs, not pairs)
-        )
+        id_, question, context = str(row["id"]), row["question"], row["context"]
+        found.append(span_example(id_, question, context, pairs, not pairs, where))
     return distinct_ids(found)
 
 
 def span_example(
-    id_: str, question: str, context: str, answers: Iterable[tuple[str, int]], impossible: bool
+    id_: str,
+    question: str,
+    context: str,
+    answers: Iterable[tuple[str, int]],
+    impossible: bool,
+    where: str = "",
 ) -> SpanExample:
     """An example whose starts are right: an answer that lies elsewhere is looked for.
 
     Some published files count bytes, or another text's characters. An answer that is nowhere in
     the context keeps its text, for scoring, and starts at −1.
     """
-    texts, starts = [], []
+    texts, starts, moved = [], [], 0
     for text, start in answers:
+        found = _located(context, text, start)
         texts.append(text)
-        starts.append(_located(context, text, start))
-    return SpanExample(id_, question, context, tuple(texts), tuple(starts), impossible)
+        starts.append(found)
+        moved += found not in (start, NOT_FOUND)
+    spans = tuple(texts), tuple(starts)
+    return SpanExample(id_, question, context, *spans, impossible, where=where, moved=moved)
 
 
 def distinct_ids(examples: Iterable[SpanExample]) -> list[SpanExample]:
@@ -132,7 +143,7 @@ def distinct_ids(examples: Iterable[SpanExample]) -> list[SpanExample]:
     return out
 
 
-def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]:
+def _questions(content: Mapping[str, Any], path: Path) -> Iterator[tuple[SpanExample, bool]]:
     """Each question, and whether the file says what its answer is."""
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
@@ -161,6 +172,7 @@ def _questions(content: Mapping[str, Any]) -> Iterator[tuple[SpanExample, bool]]
                     context,
                     () if impossible else answers,
                     impossible,
+                    f"{path}, question {qa['id']!r}",
                 )
                 yield example, bool(given) or bool(qa.get("is_impossible"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -23,12 +23,14 @@ class TextExample:
         pair: the second text, where the task has one.
         label: class name, all class names of a text that may have several or none, number of a
             regression, or None where it is not known.
+        where: it was read, for messages: file and line.
     """
 
     id: str
     text: str
     pair: str | None
     label: str | float | tuple[str, ...] | None
+    where: str = field(default="", compare=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -55,6 +57,12 @@ class TextExample:
 class TaggedExample:
     """A sentence of words with a tag each, spans in IOB2.
 
+    Attributes:
+        id: unique in its file.
+        tokens: the words.
+        tags: of each word one.
+        where: its first word was read, for messages: file and line.
+
     Raises:
         ValueError: words and tags are not equally many.
     """
@@ -62,6 +70,7 @@ class TaggedExample:
     id: str
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
+    where: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.tags):
@@ -84,6 +93,8 @@ class SpanExample:
         starts: first character of each answer in the context; −1 for one that is not in it.
         impossible: the context does not answer the question (SQuAD 2.0).
         language: of the answers, where a task's rules of comparing them depend on it (MLQA).
+        where: it was read, for messages: the file, and what is counted in it.
+        moved: answers that begin elsewhere than was said, and were looked for.
     """
 
     id: str
@@ -93,6 +104,8 @@ class SpanExample:
     starts: tuple[int, ...]
     impossible: bool
     language: str | None = None
+    where: str = field(default="", compare=False, repr=False)
+    moved: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.answers) != len(self.starts):
@@ -129,6 +142,16 @@ class RetrievalExample:
 
 
 Example: TypeAlias = TextExample | TaggedExample | SpanExample | RetrievalExample
+
+
+def places(examples: Iterable[Example]) -> str:
+    """Say where some examples were read, for messages; nothing where that is not known.
+
+    Returns:
+        Such as `` (train.tsv, line 2, …)``, with a blank before it.
+    """
+    where = next((e.where for e in examples if not isinstance(e, RetrievalExample)), "")
+    return f" ({where}, …)" if where else ""
 
 
 @dataclass(frozen=True, slots=True)

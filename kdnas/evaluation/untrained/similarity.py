@@ -12,7 +12,7 @@ from kdnas.evaluation.results import Prediction, TaskResult
 from kdnas.evaluation.scoring.significance import Pair
 from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.settings import FinetuneSettings
-from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample
+from kdnas.evaluation.tasks.examples import Example, TaskData, TextExample, places
 from kdnas.evaluation.untrained.embedding import embedder, pooling_note
 from kdnas.evaluation.untrained.result import untrained_result
 from kdnas.evaluation.untrained.words import beside_words, words_in_common
@@ -79,8 +79,8 @@ def score_by_cosine(
 def _pair(example: Example, data: TaskData) -> tuple[str, str]:
     if not isinstance(example, TextExample) or example.pair is None:
         raise TaskDataError(
-            f"example {example.id!r} of {data.task.name} has no second text; check the files "
-            f"{', '.join(data.sources)}"
+            f"example {example.id!r} of {data.task.name}{places([example])} has no second text; "
+            f"check the files {', '.join(data.sources)}"
         )
     return example.text, example.pair
 

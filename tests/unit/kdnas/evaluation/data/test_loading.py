@@ -156,7 +156,9 @@ def test_without_labels_to_score_the_training_part_is_cut(tmp_path: Path) -> Non
 
 def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
     file(tmp_path / "one" / "dev.tsv", "sentence\tlabel", "same\t1", "same\t1")
-    with pytest.raises(TaskDataError, match=r"2 examples of SST-2 about 1 text cannot be split"):
+    with pytest.raises(
+        TaskDataError, match=r"2 examples .* \(.*dev\.tsv, line [23], …\) cannot be"
+    ):
         load_task(TASKS["sst-2"], tmp_path / "one")
     file(tmp_path / "none" / "test.tsv", "index\tsentence", "0\tsecret")
     with pytest.raises(TaskDataError, match=r"no labelled examples of SST-2: .*test\.tsv"):
@@ -222,7 +224,8 @@ def test_squad_of_both_kinds_from_one_folder(tmp_path: Path) -> None:
     assert counts(first) == (4, {"dev": 2})
     assert counts(second) == (6, {"dev": 2})
     assert [e.impossible for e in second.train[:2] if isinstance(e, SpanExample)] == [False, True]
-    with pytest.raises(TaskDataError, match=r"has 1 questions without an answer, unlike SQuAD 1.1"):
+    said = r"dev-v2\.0\.json has 1 questions without an answer, such as '.+', unlike SQuAD 1\.1"
+    with pytest.raises(TaskDataError, match=said):
         load_task(find_task("squad"), folder / "dev-v2.0.json")
 
 

@@ -136,7 +136,7 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
         (
             FOUND,
             {"a.csv": "question,answer\na?,yes\nb?,yes\n"},
-            "1 passage, so that whatever finds",
+            "1 passage of mine, so that whatever finds",
         ),
         (
             PLAIN,
@@ -207,8 +207,9 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
 def test_it_is_refused(
     task: Task, files: Mapping[str, str | bytes], said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(TaskDataError, match=said):
+    with pytest.raises(TaskDataError, match=said) as refused:
         load(task, tmp_path, files)
+    assert str(tmp_path) in str(refused.value)  # it names the file
 
 
 def squad(*questions: Mapping[str, object]) -> str:
@@ -234,8 +235,9 @@ def test_questions_are_answered_or_are_said_to_be_none(
     odd: Mapping[str, object], said: str, tmp_path: Path
 ) -> None:
     file = squad({"id": "a", **GOLD}, odd)
-    with pytest.raises(TaskDataError, match=said):
+    with pytest.raises(TaskDataError, match=said) as refused:
         load(TASKS["squad 2.0"], tmp_path, {"train-v2.0.json": file, "dev-v2.0.json": file})
+    assert str(tmp_path / "train-v2.0.json") in str(refused.value)
 
 
 @pytest.mark.parametrize(
