@@ -348,6 +348,13 @@ class _File:
         scheme = scheme_of(set(tags))
         if scheme is not None and scheme.position == "alone":
             self._refuse_types_beside(word, tag)
+        kinds = _types(tags)
+        if kinds and kinds <= _CHUNKS:
+            named = ", ".join(sorted(kinds)[:_SHOWN])
+            self.notes.append(
+                f"column {tag + 1} of {self.path.name} holds chunks of sentences, such as {named}, "
+                "and no names"
+            )
         words = self._words(word, language)
         examples, done = [], 0
         for number, sentence in enumerate(self.sentences, 1):

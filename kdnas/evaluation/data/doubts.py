@@ -25,6 +25,10 @@ MOST_CLASSES = 20
 USUAL_EXAMPLES = 10
 """Of a class on average, from which on one with a single example may be a mistake."""
 _MOST_NAMED = 5
+_ESCAPED = re.compile(r"\\[nrt]")
+"""Ends of lines and tabs as clients of databases write them: a backslash and a letter."""
+_ALIKE = str.maketrans("يكى", "یکی")
+"""Letters of Arabic keyboards where Persian ones look the same."""
 
 
 def new_classes(task: Task, train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
@@ -73,6 +77,12 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
     blank = sum(not e.text or e.pair == "" for e in texts)
     if blank:
         notes.append(f"{blank} of {len(texts)} examples have a blank text")
+    escaped = [e for e in texts if _ESCAPED.search(e.text) or _ESCAPED.search(e.pair or "")]
+    if escaped:
+        notes.append(
+            f"{len(escaped)} of {len(texts)} examples{places(escaped)} have \\n, \\r or \\t as two "
+            "characters, which are taken as they are"
+        )
     if labels is None or task.kind == "tagging":
         return notes
     if task.kind == "multilabel" and all(len(e.classes) < 2 for e in texts):
@@ -119,7 +129,7 @@ def _plain(name: str) -> str:
         return f"{float(name):g}"
     except ValueError:
         letters = unicodedata.normalize("NFKC", name).casefold()
-        seen = (c for c in letters if unicodedata.category(c) not in ("Cf", "Mn"))
+        seen = (c for c in letters.translate(_ALIKE) if unicodedata.category(c) not in ("Cf", "Mn"))
         return re.sub(r"[\s_\-'’‘`\"“”]+|[.!]+$", "", "".join(seen)) or name
 
 

@@ -57,6 +57,7 @@ def turned(line: str, sentences: int = 40) -> str:
     return "\n\n".join(made) + "\n"
 
 
+CHUNKS = "".join(f"He{n}\tPRP\tB-NP\nsees\tVBZ\tB-VP\nit\tPRP\tB-NP\n\n" for n in range(9))
 CSV = "text,label\n" + rows(line="text {n},{label}")
 TSV = "text\tlabel\n" + rows()
 CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
@@ -279,6 +280,21 @@ def test_questions_are_answered_or_are_said_to_be_none(
             PLAIN,
             {"a.csv": "text,label\n" + rows(9, "t {n},non-fiction") + rows(9, "t {n},non fiction")},
             "'non fiction' and 'non-fiction' are hardly different",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(9, "t {n},علي") + rows(9, "t {n},علی")},
+            "are hardly different",
+        ),
+        (
+            PLAIN,
+            {"a.tsv": TSV + "one line\\nand the next\tgood\n"},
+            r"1 of \d+ examples \(.*a\.tsv, line \d+, …\) have \\n, \\r or \\t as two characters",
+        ),
+        (
+            NER,
+            {"a.txt": CHUNKS},
+            "column 3 of a.txt holds chunks of sentences, such as NP, VP, and no names",
         ),
         (
             NER,
