@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.files.tables import MISSING, Row, class_name
+from kdnas.evaluation.data.files.tag_schemes import scheme_of
 from kdnas.evaluation.data.several_labels import labels_of
-from kdnas.evaluation.data.tables import MISSING, Row, class_name
-from kdnas.evaluation.data.tag_schemes import scheme_of
 from kdnas.evaluation.tasks.examples import Example, TaggedExample, TextExample
 from kdnas.evaluation.tasks.task import Task
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.files.tables import MISSING
+from kdnas.evaluation.data.files.tag_schemes import is_span_scheme
 from kdnas.evaluation.data.several_labels import MARKS
-from kdnas.evaluation.data.tables import MISSING
-from kdnas.evaluation.data.tag_schemes import is_span_scheme
 from kdnas.evaluation.tasks.examples import (
     Example,
     TaggedExample,

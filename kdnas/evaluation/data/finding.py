@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import suffix_of
+from kdnas.evaluation.data.files.opening import suffix_of
 from kdnas.evaluation.tasks.registry import TASKS
 from kdnas.evaluation.tasks.task import RECORD_FILES, LocalLayout, Task, simple
 from kdnas.reach import ANYWHERE, Reach

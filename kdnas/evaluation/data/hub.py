@@ -9,9 +9,9 @@ from typing import Any
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.converting import Converted, from_rows
-from kdnas.evaluation.data.records import class_named, class_names
-from kdnas.evaluation.data.squad import from_squad_rows
-from kdnas.evaluation.data.tables import Row, second_text
+from kdnas.evaluation.data.files.records import class_named, class_names
+from kdnas.evaluation.data.files.squad import from_squad_rows
+from kdnas.evaluation.data.files.tables import Row, second_text
 from kdnas.evaluation.tasks.task import HubPart, HubSource, Task
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

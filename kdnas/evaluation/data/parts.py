@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.columns import read_columns
 from kdnas.evaluation.data.converting import Converted, from_rows
+from kdnas.evaluation.data.files.columns import read_columns
+from kdnas.evaluation.data.files.opening import suffix_of
+from kdnas.evaluation.data.files.squad import NOT_FOUND, read_squad, read_squad_rows
+from kdnas.evaluation.data.files.tables import MISSING, Row, Table, read_table
 from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
-from kdnas.evaluation.data.opening import suffix_of
 from kdnas.evaluation.data.recognising import require_published
-from kdnas.evaluation.data.squad import NOT_FOUND, read_squad, read_squad_rows
-from kdnas.evaluation.data.tables import MISSING, Row, Table, read_table
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import (
     Example,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.csv_rows import csv_rows, is_written_list
+from kdnas.evaluation.data.files.csv_rows import csv_rows, is_written_list
+from kdnas.evaluation.data.files.opening import read_text, suffix_of
+from kdnas.evaluation.data.files.records import read_records
+from kdnas.evaluation.data.files.tables import read_table
 from kdnas.evaluation.data.finding import COLLECTION, Found, find_files, parts_of
-from kdnas.evaluation.data.opening import read_text, suffix_of
-from kdnas.evaluation.data.records import read_records
-from kdnas.evaluation.data.tables import read_table
 from kdnas.evaluation.data.understood import in_words
 from kdnas.evaluation.tasks.examples import Reading, RetrievalExample, TaskData
 from kdnas.evaluation.tasks.task import RECORD_FILES, Task

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.tables import MISSING, Row, class_name
+from kdnas.evaluation.data.files.tables import MISSING, Row, class_name
 
 MARKS: Final = ("|", ";", ",", "；", "，", "、", "،", "؛")
 """Between the labels of a cell; the first that a file has anywhere is the one of all of it."""

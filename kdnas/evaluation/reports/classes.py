@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kdnas.evaluation.data.tag_schemes import is_span_scheme
+from kdnas.evaluation.data.files.tag_schemes import is_span_scheme
 from kdnas.evaluation.reports.formats import markdown_table
 
 Line = Mapping[str, Any]

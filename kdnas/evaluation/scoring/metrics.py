@@ -15,7 +15,7 @@ from scipy import stats
 from seqeval import metrics as spans
 from sklearn import metrics
 
-from kdnas.evaluation.data.tag_schemes import is_span_scheme
+from kdnas.evaluation.data.files.tag_schemes import is_span_scheme
 from kdnas.evaluation.scoring.answers import score_spans
 from kdnas.evaluation.scoring.tally import tally
 from kdnas.evaluation.tasks.task import Task

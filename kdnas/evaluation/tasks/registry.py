@@ -1,7 +1,7 @@
 """The tasks that a model can be evaluated on, and where their data lie.
 
 A registry: how files are found is in ``data.finding``, how they are read in ``data.tables``,
-``data.squad`` and ``data.columns``.
+``data.files.squad`` and ``data.files.columns``.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
 from kdnas.errors import TaskDataError
+from kdnas.evaluation.data.files.records import read_records
 from kdnas.evaluation.data.loading import load_task
-from kdnas.evaluation.data.records import read_records
 from kdnas.evaluation.tasks.examples import TaggedExample, TextExample
 from kdnas.evaluation.tasks.registry import own_task
 

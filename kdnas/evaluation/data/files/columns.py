@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.column_file import ColumnFile
-from kdnas.evaluation.data.opening import suffix_of
-from kdnas.evaluation.data.tag_schemes import TagScheme, is_marked, scheme_of
+from kdnas.evaluation.data.files.column_file import ColumnFile
+from kdnas.evaluation.data.files.opening import suffix_of
+from kdnas.evaluation.data.files.tag_schemes import TagScheme, is_marked, scheme_of
 from kdnas.evaluation.tasks.examples import TaggedExample
 from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.reach import ANYWHERE, Reach

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.squad import read_squad, span_example
+from kdnas.evaluation.data.files.squad import read_squad, span_example
 
 CONTEXT = "\ufeffNormandy is in France. France is old."
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.csv_rows import csv_rows
-from kdnas.evaluation.data.opening import read_text, suffix_of
-from kdnas.evaluation.data.records import Record, read_records
+from kdnas.evaluation.data.files.csv_rows import csv_rows
+from kdnas.evaluation.data.files.opening import read_text, suffix_of
+from kdnas.evaluation.data.files.records import Record, read_records
 from kdnas.evaluation.tasks.examples import ID_COLUMNS
 from kdnas.evaluation.tasks.task import RECORD_FILES, Columns, LocalLayout
 from kdnas.reach import ANYWHERE, Reach

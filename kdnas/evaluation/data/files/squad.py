@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_text, strict_json
-from kdnas.evaluation.data.records import read_records
+from kdnas.evaluation.data.files.opening import read_text, strict_json
+from kdnas.evaluation.data.files.records import read_records
 from kdnas.evaluation.tasks.examples import SpanExample
 from kdnas.reach import ANYWHERE, Reach
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.csv_rows import csv_rows, is_written_list
-from kdnas.evaluation.data.opening import read_text, suffix_of
-from kdnas.evaluation.data.tag_schemes import is_marked
+from kdnas.evaluation.data.files.csv_rows import csv_rows, is_written_list
+from kdnas.evaluation.data.files.opening import read_text, suffix_of
+from kdnas.evaluation.data.files.tag_schemes import is_marked
 from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.reach import ANYWHERE, Reach
 

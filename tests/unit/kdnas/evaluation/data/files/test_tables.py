@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_text
-from kdnas.evaluation.data.tables import Row, read_table
+from kdnas.evaluation.data.files.opening import read_text
+from kdnas.evaluation.data.files.tables import Row, read_table
 from kdnas.evaluation.tasks.registry import TASKS, own_task
 
 OWN = own_task("mine", "classification", text="body", pair="title", label="class").layout

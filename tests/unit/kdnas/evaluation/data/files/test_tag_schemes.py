@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOBES, Entities
 
-from kdnas.evaluation.data.tag_schemes import is_span_scheme, scheme_of
+from kdnas.evaluation.data.files.tag_schemes import is_span_scheme, scheme_of
 
 TYPES = st.sampled_from(["PER", "LOC"])
 

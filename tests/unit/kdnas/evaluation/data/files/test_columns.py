@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.columns import ReadColumns, read_columns
+from kdnas.evaluation.data.files.columns import ReadColumns, read_columns
 from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.testing.task_files import file
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdnas.errors import TaskDataError
-from kdnas.evaluation.data.opening import read_bytes, read_text, strict_json, suffix_of
+from kdnas.evaluation.data.files.opening import read_bytes, read_text, strict_json, suffix_of
 from kdnas.evaluation.tasks.task import ARROW_FILES
 from kdnas.reach import ANYWHERE, Reach
 
