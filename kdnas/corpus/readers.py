@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,19 +12,27 @@ import pyarrow.parquet as pq
 
 from kdnas.corpus.reading import (
     JSONL_SUFFIXES,
+    MOST_OF_A_TEXT,
+    MOST_TIMES,
+    MOST_UNPACKED,
     PARQUET_SUFFIXES,
     UNKNOWN_LANGUAGE,
     ReadingReport,
     Sample,
     kind_of,
-    open_bytes,
     refuse_binary,
+    text_lines,
+    too_long,
+    unpacks_too_far,
 )
 from kdnas.errors import CorpusError
-from kdnas.reach import Reach
 from kdnas.specs.parts import CorpusSpec
 
 _PARQUET_ROWS = 4096
+_ROWS_AT_ONCE = 64
+"""Turned into texts: a cell of a dictionary may be long, and in every row."""
+_PARQUET_BYTES = 1 << 26
+"""Of the rows that are read at once."""
 
 
 def read_file(path: Path, spec: CorpusSpec, report: ReadingReport) -> Iterator[Sample]:
@@ -55,20 +62,10 @@ def read_file(path: Path, spec: CorpusSpec, report: ReadingReport) -> Iterator[S
         report.found_empty(path)
 
 
-def _lines(path: Path, reach: Reach) -> Iterator[str]:
-    """Decoded lines, any line end, no end kept; undecodable bytes are left as surrogates."""
-    with (
-        open_bytes(path, reach) as raw,
-        io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape") as text,
-    ):
-        for line in text:
-            yield line.rstrip("\n")
-
-
 def _counted(path: Path, report: ReadingReport) -> Iterator[str]:
     start, end = report.bytes_read, report.bytes_read + report.size(path)
     read = start
-    for line in _lines(path, report.reach):
+    for line in text_lines(path, report.reach):
         # Characters stand for bytes: near enough for a progress bar, and cheap.
         read += len(line) + 1
         report.bytes_read = min(read, end)
@@ -77,8 +74,9 @@ def _counted(path: Path, report: ReadingReport) -> Iterator[str]:
 
 def _read_text(path: Path, language: str, report: ReadingReport) -> Iterator[Sample]:
     refuse_binary(path, report.reach)
-    paragraphs = _paragraphs if _has_blank_lines(_lines(path, report.reach)) else iter
-    for paragraph in paragraphs(_counted(path, report)):
+    lines = _counted(path, report)
+    wrapped = _has_blank_lines(text_lines(path, report.reach))
+    for paragraph in _paragraphs(lines, path) if wrapped else lines:
         yield Sample(report.clean(paragraph), language)
 
 
@@ -95,15 +93,19 @@ def _has_blank_lines(lines: Iterable[str]) -> bool:
     return False
 
 
-def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+def _paragraphs(lines: Iterable[str], path: Path) -> Iterator[str]:
     """Join the lines between blank lines: books are hard-wrapped."""
     block: list[str] = []
-    for line in lines:
+    length = 0
+    for number, line in enumerate(lines, 1):
         if line.strip():
             block.append(line)
+            length += len(line) + 1
+            if length > MOST_OF_A_TEXT:
+                raise too_long(f"{path}, the paragraph that ends behind line {number}")
         elif block:
             yield " ".join(block)
-            block = []
+            block, length = [], 0
     if block:
         yield " ".join(block)
 
@@ -139,17 +141,42 @@ def _read_parquet(
     columns = [c for c in (spec.text_column, spec.language_column) if c]
     start, size = report.bytes_read, report.size(path)
     try:
-        with report.reach.open(path) as raw, pq.ParquetFile(raw) as file:
-            _require(columns, file.schema_arrow.names, str(path))
-            total, done = file.metadata.num_rows, 0
-            for batch in file.iter_batches(_PARQUET_ROWS, columns=columns):
-                done += batch.num_rows
-                for row in batch.to_pylist():
-                    yield _from_row(row, spec, language, str(path), report)
-                report.bytes_read = start + size * done // total
+        with report.reach.open(path) as raw:
+            metadata = pq.read_metadata(raw)
+            _require(columns, metadata.schema.to_arrow_schema().names, str(path))
+            rows, done, length = _rows_at_once(path, metadata, size), 0, 0
+            # Of a text that comes again and again one copy is read.
+            file = pq.ParquetFile(raw, metadata=metadata, read_dictionary=columns)
+            for batch in file.iter_batches(rows, columns=columns):
+                for place in range(0, batch.num_rows, _ROWS_AT_ONCE):
+                    for row in batch.slice(place, _ROWS_AT_ONCE).to_pylist():
+                        done += 1
+                        sample = _from_row(row, spec, language, f"{path}, row {done}", report)
+                        length += len(sample.text)
+                        _refuse_far(path, length, size)
+                        yield sample
+                report.bytes_read = start + size * done // metadata.num_rows
     except (pa.ArrowException, UnicodeDecodeError) as error:
         detail = " ".join(str(error).split())
         raise CorpusError(f"{path} cannot be read as Parquet: {detail}; check the file") from None
+
+
+def _refuse_far(path: Path, unpacked: int, size: int) -> None:
+    if unpacked > max(MOST_UNPACKED, MOST_TIMES * size):
+        raise unpacks_too_far(path, unpacked)
+
+
+def _rows_at_once(path: Path, metadata: pq.FileMetaData, size: int) -> int:
+    """How many rows of a file are read at once.
+
+    Raises:
+        CorpusError: it unpacks to far more than text does.
+    """
+    groups = range(metadata.num_row_groups)
+    unpacked = sum(int(metadata.row_group(n).total_byte_size) for n in groups)
+    _refuse_far(path, unpacked, size)
+    fit = _PARQUET_BYTES * int(metadata.num_rows) // max(1, unpacked)
+    return max(1, min(_PARQUET_ROWS, fit))
 
 
 def read_hub(name: str, spec: CorpusSpec, report: ReadingReport) -> Iterator[Sample]:
@@ -202,6 +229,8 @@ def _from_row(
             f"{where}: column {spec.text_column!r} holds a {type(text).__name__} instead of text; "
             "choose another text_column"
         )
+    if text is not None and len(text) > MOST_OF_A_TEXT:
+        raise too_long(where)
     if spec.language_column:
         language = str(row[spec.language_column] or UNKNOWN_LANGUAGE)
     return Sample(report.clean(text or ""), language)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
+import itertools
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kdnas.errors import CorpusError
 from kdnas.reach import ANYWHERE, Reach
@@ -18,6 +21,13 @@ UNKNOWN_LANGUAGE = "und"  # BCP 47: undetermined
 TEXT_SUFFIXES = frozenset({".txt", ".md"})
 JSONL_SUFFIXES = frozenset({".jsonl", ".json"})
 PARQUET_SUFFIXES = frozenset({".parquet"})
+
+MOST_OF_A_TEXT = 1 << 24
+"""Characters of a line, a paragraph or a cell: a long book has a tenth of them."""
+MOST_UNPACKED = 1 << 27
+"""Bytes that a packed file may always unpack to."""
+MOST_TIMES = 100
+"""A packed file's size that it may unpack to beyond that; text unpacks to some 3 to 20 times."""
 
 _HEAD_BYTES = 1 << 18
 _BINARY_SHARE = 0.25
@@ -92,12 +102,12 @@ def kind_of(path: Path) -> str:
 
 
 @contextmanager
-def open_bytes(path: Path, reach: Reach = ANYWHERE) -> Iterator[gzip.GzipFile | BufferedReader]:
+def open_bytes(path: Path, reach: Reach = ANYWHERE) -> Iterator[BufferedReader]:
     """Open a file for the time of a ``with`` block, gunzipping ``.gz``.
 
     Raises:
         RequestError: it is out of reach.
-        CorpusError: it cannot be opened.
+        CorpusError: it cannot be opened; or, as it is read, it unpacks to far more than text does.
     """
     try:
         raw = reach.open(path)
@@ -105,10 +115,80 @@ def open_bytes(path: Path, reach: Reach = ANYWHERE) -> Iterator[gzip.GzipFile | 
         raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from None
     with raw:
         if path.suffix.lower() == ".gz":
+            most = max(MOST_UNPACKED, MOST_TIMES * os.fstat(raw.fileno()).st_size)
             with gzip.open(raw, "rb") as unpacked:
-                yield unpacked
+                yield BufferedReader(_Bounded(unpacked, path, most))
         else:
             yield raw
+
+
+def unpacks_too_far(path: Path, size: int) -> CorpusError:
+    """Return what to tell of a packed file that unpacks to more than ``MOST_TIMES`` its size.
+
+    Args:
+        path: of it.
+        size: bytes that it has unpacked, or more.
+    """
+    return CorpusError(
+        f"{path} unpacks to {size >> 20} MiB or more, over {MOST_TIMES} times its size, unlike "
+        "text; check the file, or unpack it if that is meant"
+    )
+
+
+class _Bounded(RawIOBase):
+    """What is unpacked of a file, up to a bound.
+
+    Args:
+        unpacked: the stream.
+        path: of the file, for messages.
+        most: bytes.
+    """
+
+    def __init__(self, unpacked: gzip.GzipFile, path: Path, most: int) -> None:
+        self._unpacked, self._path, self._most = unpacked, path, most
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; raises ``CorpusError`` beyond the bound."""
+        count = self._unpacked.readinto(buffer)
+        if self._unpacked.tell() > self._most:
+            raise unpacks_too_far(self._path, self._most)
+        return count
+
+
+def text_lines(path: Path, reach: Reach = ANYWHERE) -> Iterator[str]:
+    """Decoded lines, any line end, no end kept; undecodable bytes are left as surrogates.
+
+    Raises:
+        RequestError: the file is out of reach.
+        CorpusError: it cannot be opened, or a line is longer than ``MOST_OF_A_TEXT``; names it.
+    """
+    with (
+        open_bytes(path, reach) as raw,
+        io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape") as text,
+    ):
+        for number in itertools.count(1):
+            line = text.readline(MOST_OF_A_TEXT)
+            if not line:
+                return
+            if len(line) == MOST_OF_A_TEXT and not line.endswith("\n"):
+                raise too_long(f"{path}, line {number}")
+            yield line.rstrip("\n")
+
+
+def too_long(where: str) -> CorpusError:
+    """Return what to tell of a text that is longer than ``MOST_OF_A_TEXT``.
+
+    Args:
+        where: it is.
+    """
+    return CorpusError(
+        f"{where} has more than {MOST_OF_A_TEXT} characters without an end; end a line "
+        "after each sentence or paragraph"
+    )
 
 
 def refuse_binary(path: Path, reach: Reach = ANYWHERE) -> None:

@@ -28,7 +28,8 @@ FORMAT_VERSION = 2
 TOKENS, OFFSETS, LANGUAGES = "tokens.bin", "offsets.npy", "languages.npy"
 HELD_OUT, META = "held_out.npy", "meta.json"
 
-CHUNK_SAMPLES = 1024
+CHUNK_SAMPLES, CHUNK_CHARACTERS = 1024, 1 << 24
+"""At most of a chunk, but for one sample of any length."""
 MIN_REAL_TOKENS = 3
 LEAST_HELD_OUT = 32
 """Held-out samples that stay even where they have near twins: fewer would tell nothing."""
@@ -48,16 +49,17 @@ class Chunk:
 def distinct_chunks(samples: Iterable[Sample]) -> Iterator[Chunk]:
     """Cut samples into chunks, each text once."""
     seen: set[int] = set()
-    chunk = Chunk()
+    chunk, length = Chunk(), 0
     for text, language in samples:
         if not _is_new(text.encode(), seen):
             chunk.duplicates += 1
             continue
         chunk.texts.append(text)
         chunk.languages.append(language)
-        if len(chunk.texts) == CHUNK_SAMPLES:
+        length += len(text)
+        if len(chunk.texts) == CHUNK_SAMPLES or length >= CHUNK_CHARACTERS:
             yield chunk
-            chunk = Chunk()
+            chunk, length = Chunk(), 0
     yield chunk
 
 

@@ -185,6 +185,52 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
         texts(file(tmp_path / "a.parquet", b"not parquet at all"))
 
 
+def test_what_unpacks_to_far_more_than_text_does_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in ("reading", "readers"):
+        monkeypatch.setattr(f"kdnas.corpus.{room}.MOST_UNPACKED", 1 << 16)
+    sound = file(tmp_path / "sound.txt.gz", gzip.compress(b"ab cd\n" * 9000))
+    assert len(texts(sound)) == 9000
+    bomb = file(tmp_path / "bomb.txt.gz", gzip.compress(b"ab cd\n" * 90_000))
+    with pytest.raises(CorpusError, match=r"bomb\.txt\.gz unpacks to .* over 100 times its size"):
+        texts(bomb)
+    long = "word " * 2000
+    pq.write_table(pa.table({"text": [f"{long}{n}" for n in range(9)]}), tmp_path / "a.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr("kdnas.corpus.readers.MOST_TIMES", 1)
+        with pytest.raises(CorpusError, match=r"a\.parquet unpacks to .* times its size"):
+            texts(tmp_path / "a.parquet")
+    once = pa.array([long] * 900).dictionary_encode()  # kept a single time
+    pq.write_table(pa.table({"text": once}), tmp_path / "b.parquet")
+    with pytest.raises(CorpusError, match=r"b\.parquet unpacks to .* over 100 times its size"):
+        texts(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "where"),
+    [
+        ("a.txt", "short\n" + "word " * 300, "a.txt, line 2 has"),
+        ("a.txt", "one\n\n" + "word and\n" * 200, "the paragraph that ends behind line 116 has"),
+        ("a.jsonl", json.dumps({"text": "word " * 300}), "a.jsonl, line 1 has"),
+    ],
+)
+def test_texts_without_an_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str, where: str
+) -> None:
+    for room in ("reading", "readers"):
+        monkeypatch.setattr(f"kdnas.corpus.{room}.MOST_OF_A_TEXT", 1 << 10)
+    with pytest.raises(CorpusError, match=f"{where} more than .* characters without an end"):
+        texts(file(tmp_path / name, content))
+
+
+def test_a_cell_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kdnas.corpus.readers.MOST_OF_A_TEXT", 1 << 10)
+    pq.write_table(pa.table({"text": ["one", "word " * 300]}), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 2 has more than"):
+        texts(tmp_path / "a.parquet")
+
+
 def test_language_per_file(tmp_path: Path) -> None:
     file(tmp_path / "de.txt", "eins")
     file(tmp_path / "sw.txt.gz", gzip.compress(b"moja"))
