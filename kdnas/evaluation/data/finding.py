@@ -27,6 +27,7 @@ PARTS: dict[str, Part] = {
     "development": "dev",
     "val": "dev",
     "valid": "dev",
+    "validate": "dev",
     "validation": "dev",
     "testa": "dev",
     "test": "test",
@@ -41,12 +42,32 @@ _OF_DATASETS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset
 _CACHE = re.compile(r"(?:cache-|tmp).*\.arrow")
 """What `datasets` keeps of its work in a folder."""
 _PACKED = (".zip", ".tar", ".tgz", ".rar", ".7z", ".bz2", ".xz", ".zst")
+_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_BESIDE = (
+    "",
+    ".md",
+    ".rst",
+    ".pdf",
+    ".html",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".py",
+    ".sh",
+    ".log",
+    ".lock",
+)
+"""Ends of the names of files that tell of data, or work on them."""
 _SHARD = re.compile(r"\d+-of-0*(\d+)")
 """In the names of the files that a part of a data set of the hub is made of."""
+_PIECE = re.compile(r"(?:part-)?\d{4,}\b")
+"""How files of a folder begin that are one table together, as Spark and the hub write them."""
+_PART_WORDS = re.compile("train|valid|dev|test|val")
+"""In names of two files that are alike but for it, as ``engtrain.bio`` and ``engtest.bio`` are."""
 _DEPTH = 2
 COLLECTION: Mapping[str, frozenset[str]] = {
     "passages": frozenset({"corpus", "collection", "passages", "documents", "docs"}),
-    "queries": frozenset({"queries", "query", "topics", "questions"}),
+    "queries": frozenset({"queries", "query", "topics", "topic", "questions"}),
     "judgements": frozenset({"qrels", "qrel", "judgements", "judgments"}),
 }
 """Files of a retrieval, by words of their names, or of that of the folder that they are in."""
@@ -139,6 +160,56 @@ def parts_of(files: Sequence[Found]) -> tuple[list[Found], list[str]]:
     return parts, [f"{names}{more} {verb} not read: no train, dev or test in the name"]
 
 
+def parts_not_read(
+    task: Task, where: Path, files: Sequence[Found], reach: Reach = ANYWHERE
+) -> list[str]:
+    """Say what bears the name of a part and is not read, where no file of that part was found.
+
+    Args:
+        task: whose files they are.
+        where: file or folder that was named.
+        files: that were found there.
+        reach: how folders are opened.
+    """
+    if not where.is_dir() or not files:
+        return []
+    there = {file.part for file in files}
+    known = {path for file in files for path in (file.path, *file.passed_over)}
+    folders = [path.parent for path in known]
+    above = [f.parent for f in folders if _names_a_part(task.layout, f) and f != where]
+    notes = []
+    for folder in sorted({*folders, *above}):
+        for path in reach.children(folder):
+            part = next((PARTS[word] for word in _words(path.name) if word in PARTS), None)
+            if part is None or part in there or path in known or path.name.startswith("."):
+                continue
+            why = _why_not(task.layout, path)
+            if why:
+                notes.append(f"{path.name} is not read: {why}")
+    return notes
+
+
+def _why_not(layout: LocalLayout, path: Path) -> str:
+    """Why something called after a part is none, in words; empty where that is meant so."""
+    suffix = path.suffix.lower()
+    if path.is_symlink() and not path.exists():
+        return "it is a link to nothing; fetch what it leads to"
+    if path.is_dir():
+        return "it is a folder" if suffix_of(path) in layout.suffixes else ""
+    if not path.is_file():
+        return "it is no file"
+    if suffix in _PACKED:
+        return "it is packed; unpack it"
+    if suffix in _SHEETS:
+        return "it is a workbook; save its sheet as CSV"
+    if suffix == ".dvc":
+        return "it stands for a file that is kept elsewhere; fetch it by `dvc pull`"
+    if suffix_of(path) in layout.suffixes or suffix in _BESIDE:
+        return ""
+    known = ", ".join(suffix or "nothing" for suffix in layout.suffixes)
+    return f"it ends in {suffix}, and what is read in {known}"
+
+
 def _what_lies(folder: Path, reach: Reach) -> str:
     """Name some of what is in a folder, for messages."""
     names = sorted(p.name for p in reach.children(folder) if not p.name.startswith("."))
@@ -176,7 +247,8 @@ def _collection(folder: Path, reach: Reach) -> list[Found]:
     ]
     kinds = [file.key for file in found]
     several = [file for file in found if file.key == "passages"]
-    if len(several) > 1 and not all(_SHARD.search(file.path.name) for file in several):
+    pieces = {re.sub(r"\d+", "0", file.path.name) for file in several}  # docs-0, docs-1, …
+    if len(pieces) > 1 and not all(_SHARD.search(file.path.name) for file in several):
         names = ", ".join(file.path.name for file in found if file.key == "passages")
         raise TaskDataError(
             f"{folder} has several files of passages, {names}; leave there the one that is meant"
@@ -225,16 +297,19 @@ def _is_another_tasks(folder: Path, task: Task) -> bool:
 
 def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
     """Files directly in the folder, or in folders of it that are named after parts or languages."""
-    places = [folder, *(p for p in _subfolders(folder, 1, reach) if _names_a_part(task.layout, p))]
+    places = _places(task.layout, folder, reach)
     found: dict[tuple[Part | None, str | None, str], Found] = {}
     several: list[str] = []
+    is_any = task.suite == OWN_SUITE or not task.layout.folders  # it may lie in any folder
     texts: list[Found] = []
     passed: defaultdict[tuple[Part | None, str | None, str], list[Path]] = defaultdict(list)
     plainest_first = partial(_plainest_first, task.layout)
-    for path in (p for place in places for p in sorted(reach.children(place), key=plainest_first)):
+    paths = [p for place in places for p in sorted(reach.children(place), key=plainest_first)]
+    twins = _twins(paths)
+    for path in paths:
         if not path.is_file() or path.name.startswith("."):
             continue
-        one = _recognised(task.layout, path, path.relative_to(folder))
+        one = _recognised(task.layout, path, path.relative_to(folder), twins.get(path))
         if one is None:
             continue
         if one.part is None and _is_for_people(task, path):
@@ -244,7 +319,7 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         known = found.setdefault(place, one)
         if known is not one:
             passed[place].append(path)
-        if known is not one and one.part is None and task.suite == OWN_SUITE:
+        if known is not one and one.part is None and is_any:
             several.append(path.name)
     unnamed = (None, None, "")
     if texts and any(part for part, *_ in found):  # told, since one may be a part by another name
@@ -262,7 +337,7 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
         key=lambda f: (f.part != "train", order.index(f.key) if f.key in order else -1),
     )
     _refuse_lacking_shards(folder, files)
-    if task.suite == OWN_SUITE:
+    if is_any:
         _refuse_pieces(files)
     with_part = [file for file in files if file.part]
     if several and not with_part:
@@ -271,8 +346,7 @@ def _files_of(task: Task, folder: Path, reach: Reach) -> list[Found]:
             f"{folder} has several files that could be the task, such as {names}; give one of "
             "them, or call them train, dev and test"
         )
-    # Of a user's files all are told that are not read; a benchmark's folder has others in it.
-    return files if task.suite == OWN_SUITE else with_part or files
+    return files
 
 
 def _is_for_people(task: Task, path: Path) -> bool:
@@ -308,9 +382,10 @@ def _refuse_pieces(files: Sequence[Found]) -> None:
         alike = {re.sub(r"\d+", "0", name) for name in pieces}
         if len(pieces) > 1 and len(alike) == 1:
             names = ", ".join(sorted(pieces)[:_MOST_NAMED])
+            of, called = (f" of its {file.part} part", file.part) if file.part else ("", "test")
             raise TaskDataError(
-                f"{file.path.parent} has {len(pieces)} files of its {file.part} part, {names}; put "
-                f"them into one, or name the one that is meant {file.part}"
+                f"{file.path.parent} has {len(pieces)} files{of} that differ in a number alone, "
+                f"{names}; put them into one, or call the one that is meant {called}"
             )
 
 
@@ -323,8 +398,39 @@ def _plainest_first(layout: LocalLayout, path: Path) -> tuple[int, int, str]:
     return len(path.name), known.index(suffix) if suffix in known else len(known), path.name
 
 
+def _places(layout: LocalLayout, folder: Path, reach: Reach) -> list[Path]:
+    """A folder with those of it, or of a data set of the hub in it, that are parts or languages."""
+    below = [p for p in _subfolders(folder, 1, reach) if _names_a_part(layout, p)]
+    of_hub = [
+        part
+        for place in below
+        if place.name in _HUB_FOLDERS
+        for part in _subfolders(place, 1, reach)
+        if _names_a_part(layout, part)
+    ]
+    return [folder, *below, *of_hub]
+
+
+def _twins(paths: Sequence[Path]) -> dict[Path, Part]:
+    """Parts of files whose names are alike but for ``train`` and ``test`` within a word."""
+    alike: defaultdict[tuple[Path, str, str], dict[str, Path]] = defaultdict(dict)
+    for path in paths:
+        name = path.name.lower()
+        for found in _PART_WORDS.finditer(name):
+            rest = (path.parent, name[: found.start()], name[found.end() :])
+            alike[rest][found[0]] = path
+    return {
+        path: PARTS[word]
+        for of in alike.values()
+        if "train" in of and len(of) > 1
+        for word, path in of.items()
+    }
+
+
 def _names_a_part(layout: LocalLayout, folder: Path) -> bool:
-    words = _words(folder.name)
+    # Spark writes a table as a folder that is called as a file.
+    named = suffix_of(folder) in layout.suffixes
+    words = _words(folder.stem if named else folder.name)
     own = any(simple(folder.name).startswith(name) for name in layout.folders)
     known = [word in PARTS or word in layout.languages for word in words]
     if folder.name in _HUB_FOLDERS:
@@ -337,7 +443,7 @@ def _names_a_language(layout: LocalLayout, folder: Path) -> bool:
     return any(word in layout.languages for word in _words(folder.name))
 
 
-def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None:
+def _recognised(layout: LocalLayout, path: Path, relative: Path, twin: Part | None) -> Found | None:
     suffix = suffix_of(path)
     beside = path.name in _OF_DATASETS or _CACHE.fullmatch(path.name)
     if suffix not in layout.suffixes or beside:
@@ -345,14 +451,15 @@ def _recognised(layout: LocalLayout, path: Path, relative: Path) -> Found | None
     if layout.skip and re.search(layout.skip, str(relative), re.IGNORECASE):
         return None
     words = [word for name in relative.parts for word in _words(name)]
-    part = next((PARTS[word] for word in words if word in PARTS), None)
+    part = next((PARTS[word] for word in words if word in PARTS), twin)
     if part is None and (not suffix or any(word in _NO_DATA for word in words)):
         return None
     languages = {layout.languages[word] for word in words if word in layout.languages}
     if len(languages) > 1:
         return None  # Question and context in different languages.
     key = next(iter(languages), None) or next((w for w in words if w in _VARIANTS), None)
-    together = layout.together is not None and re.search(layout.together, path.name, re.IGNORECASE)
+    named = layout.together is not None and re.search(layout.together, path.name, re.IGNORECASE)
+    together = named or _PIECE.match(path.name)
     count = _shards(path) if part is not None else None
     return Found(path, part, key, together=bool(together) or count is not None, shards=count)
 

@@ -59,7 +59,9 @@ def load_task(
         return load_retrieval(task, data_dir, reach)
     found = read_hub(task) if data_dir is None else read_folder(task, data_dir, reach)
     train = _training_part(task, found.parts.get("train", {}), found.notes)
-    name, scored = _scored_part(task, found)
+    name, scored, why = _scored_part(task, found)
+    if why and any(reading.part != "all" for reading in found.readings):
+        found.notes.append(f"scored on the {name} part: {why}")
     if not train and not scored:
         raise TaskDataError(
             f"no labelled examples of {task.name}: {'; '.join(found.unlabelled)}; labels are "
@@ -193,16 +195,18 @@ def _tuning_part(task: Task, found: Parts) -> list[Example]:
     return _training_part(task, found.parts.get("dev", {}), [])
 
 
-def _scored_part(task: Task, found: Parts) -> tuple[str, Examples]:
-    """Name and examples of the part that is scored; none where no part has labels."""
+def _scored_part(task: Task, found: Parts) -> tuple[str, Examples, str]:
+    """Name and examples of the part that is scored, and why it is another than usual.
+
+    There are no examples where no part has labels.
+    """
     usual = usual_part(task)
     other = "test" if usual == "dev" else "dev"
     first, second = found.parts.get(usual, {}), found.parts.get(other, {})
     if len(second) <= len(first):
-        return usual, first
+        return usual, first, ""
     why = f"the {usual} part has fewer languages" if first else f"no {usual} part has labels"
-    found.notes.append(f"scored on the {other} part: {why}")
-    return other, second
+    return other, second, why
 
 
 def _named(examples: Mapping[str, list[Example]], name: str) -> Examples:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.converting import Converted, from_rows
 from kdnas.evaluation.data.files.columns import read_columns
 from kdnas.evaluation.data.files.opening import suffix_of
 from kdnas.evaluation.data.files.squad import NOT_FOUND, read_squad, read_squad_rows
-from kdnas.evaluation.data.files.tables import MISSING, Row, Table, read_table
-from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_of
+from kdnas.evaluation.data.files.tables import MISSING, read_table
+from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_not_read, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import require_published
 from kdnas.evaluation.data.understood import in_words
@@ -116,7 +117,9 @@ def read_folder(task: Task, data_dir: Path, reach: Reach) -> Parts:
         TaskDataError: there is none (lists what was looked for), or one cannot be read.
     """
     parts = Parts()
-    files, parts.notes = parts_of(find_files(task, data_dir, reach))
+    found = find_files(task, data_dir, reach)
+    files, parts.notes = parts_of(found)
+    parts.notes += parts_not_read(task, data_dir, found, reach)
     own_language = any(f.part == "train" and f.key == task.train_language for f in files)
     for file in files:
         # Training parts of other languages may be large, and would not be used.
@@ -201,39 +204,55 @@ def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Conver
                     lacking=f"{file.path} has words without tags (write both, with a tab between)",
                 )
             }
-        require_published(task, file, columns.examples)
         places = (columns.word, columns.tag)
-        return {None: Converted({None: columns.examples}, columns.notes, columns.about, places)}
+        sentences, notes = _by_part(file, columns.part_column, columns.said, columns.examples)
+        for of_part in sentences.values():
+            require_published(task, file, of_part)
+        told = _in_column(columns.about, columns.part_column, sentences)
+        return {
+            part: Converted({None: found}, (*columns.notes, *notes), told, places)
+            for part, found in sentences.items()
+        }
     table = read_table(file.path, task.layout, reach)
     if not table.labelled:
-        if task.suite == OWN_SUITE and file.part != "test":
+        if task.suite == OWN_SUITE and file.part in (None, "train"):
             raise TaskDataError(table.lacking)
         return {None: Converted({}, lacking=table.lacking)}
-    by_part, notes = _by_part(task, file, table)
-    said = "" if None in by_part else f", part in {table.part_column!r}"
+    said = [str(row.part) for row in table.rows]
+    by_part, notes = _by_part(file, table.part_column, said, table.rows)
+    about = _in_column(table.about, table.part_column, by_part)
     read = {part: from_rows(task, rows, file.path.name) for part, rows in by_part.items()}
     for one in read.values():
         require_published(task, file, [e for part in one.examples.values() for e in part])
     return {
-        part: Converted(one.examples, (*table.notes, *notes, *one.notes), table.about + said)
+        part: Converted(one.examples, (*table.notes, *notes, *one.notes), about)
         for part, one in read.items()
     }
 
 
+_Item = TypeVar("_Item")
+
+
 def _by_part(
-    task: Task, file: Found, table: Table
-) -> tuple[Mapping[str | None, Sequence[Row]], tuple[str, ...]]:
-    """Rows by the part that a column says they are of, if the file is called after none.
+    file: Found, column: str, values: Sequence[str], items: Sequence[_Item]
+) -> tuple[Mapping[str | None, Sequence[_Item]], tuple[str, ...]]:
+    """Rows or sentences by the part that a column says they are of, if the file names none.
+
+    Args:
+        file: that they are from.
+        column: that says it; empty where none does.
+        values: of it, one an item.
+        items: rows or sentences.
 
     Returns:
-        The rows, and a note on those of no part that is known.
+        Part → items, or None → all; and a note on what is not used.
     """
-    if task.suite != OWN_SUITE or not table.part_column:
-        return {None: table.rows}, ()
-    said = [str(row.part).strip().lower() for row in table.rows]
+    if not column:
+        return {None: items}, ()
+    said = [value.strip().lower() for value in values]
     known = [PARTS.get(name) for name in said]
     named = list(dict.fromkeys(said))
-    column = f"the column {table.part_column!r} of {file.path.name}"
+    told = f"the column {column!r} of {file.path.name}"
     if len(named) <= _MOST_NAMED and (file.part is not None or not any(known)):
         others = ", ".join(map(repr, named))
         if file.part is not None and set(known) - {None, file.part}:
@@ -241,21 +260,25 @@ def _by_part(
         elif file.part is None:
             why = f"which says {others}, and not train, dev or test"
         else:
-            return {None: table.rows}, ()
-        return {None: table.rows}, (f"{column} is not used, {why}",)
+            return {None: items}, ()
+        return {None: items}, (f"{told} is not used, {why}",)
     if file.part is not None or not any(known):
-        return {None: table.rows}, ()
-    by_part: dict[str | None, list[Row]] = {part: [] for part in known if part}
+        return {None: items}, ()
+    by_part: dict[str | None, list[_Item]] = {part: [] for part in known if part}
     strange: Counter[str] = Counter()
-    for row, name, part in zip(table.rows, said, known, strict=True):
+    for item, name, part in zip(items, said, known, strict=True):
         if part is None:
             strange[name] += 1
         else:
-            by_part[part].append(row)
-    left_out = f"{strange.total()} rows of {file.path.name} are left out: their "
+            by_part[part].append(item)
     names = ", ".join(map(repr, list(strange)[:_MOST_NAMED]))
-    notes = (f"{left_out}{table.part_column} is {names}",) if strange else ()
-    return by_part, notes
+    left_out = f"{strange.total()} rows of {file.path.name} are left out: their {column} is {names}"
+    return by_part, (left_out,) if strange else ()
+
+
+def _in_column(about: str, column: str, by_part: Collection[str | None]) -> str:
+    """How a file was understood, with the column that parts it."""
+    return about if None in by_part else f"{about}, part in {column!r}"
 
 
 def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:

@@ -305,10 +305,13 @@ def _rows(path: Path, layout: _Layout, reach: Reach) -> Iterator[tuple[str, dict
     else:
         _columns(layout, header, f"{path}, line 1")
     for number, cells in lines:
-        if len(cells) <= max(places.values()):
+        last = max(places.values())
+        if len(cells) > len(header) and last == len(header) - 1 and suffix_of(path) != ".csv":
+            cells = [*cells[:last], " ".join(cells[last:])]  # a text with tabs in it
+        if len(cells) <= last:
             raise TaskDataError(
-                f"{path}, line {number} has {len(cells)} columns, {max(places.values()) + 1} are "
-                "needed; mend or remove the line"
+                f"{path}, line {number} has {len(cells)} columns, {last + 1} are needed; mend or "
+                "remove the line"
             )
         yield f"{path}, line {number}", {key: cells[place] for key, place in places.items()}
 

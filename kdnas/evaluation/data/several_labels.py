@@ -18,6 +18,9 @@ MARKS: Final = ("|", ";", ",", "；", "，", "、", "،", "؛")
 _YES = frozenset({"1", "true", "yes"})
 _NO = frozenset({"0", "false", "no", ""})
 _BESIDE = re.compile(r"""['"0-9]\s+['"0-9]""")
+_NUMPY = re.compile(r"""\[\s*(?:'[^']*'|"[^"]*")(?:\s+(?:'[^']*'|"[^"]*"))+\s*\]""")
+"""A list of texts as NumPy prints it."""
+_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 _EMPTY = frozenset({"()", "{}", "set()", "frozenset()"})
 _ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=.*)?\)", re.DOTALL)
 """As NumPy writes it in a table of pandas."""
@@ -108,6 +111,8 @@ def _listed(row: Row, cell: str) -> Collection[Any]:
         return ()
     array = _ARRAY.fullmatch(text)
     text = array[1] if array else text
+    if _NUMPY.fullmatch(text):
+        return [one or other for one, other in _QUOTED.findall(text)]
     values: Any = None
     with suppress(ValueError, RecursionError):
         values = json.loads(text)

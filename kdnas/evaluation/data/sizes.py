@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from kdnas.evaluation.tasks.task import Task
+from kdnas.specs.evaluation import OWN_SUITE
 
 MOST_OFF: Final = 0.001
 """Share of a part that may lack or be torn: QQP's files have some such lines."""
@@ -59,7 +60,7 @@ def not_as_published(
     Returns:
         A sentence for each.
     """
-    known = PUBLISHED_EXAMPLES.get(task.name, {})
+    known = {} if task.suite == OWN_SUITE else PUBLISHED_EXAMPLES.get(task.name, {})
     wanted = {name: known.get(name, known.get(part, ())) for name in scored}
     counts = {name: len(examples) for name, examples in scored.items()}
     if train:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.csv_rows import csv_rows, is_written_list
 from kdnas.evaluation.data.files.opening import read_text, suffix_of
+from kdnas.evaluation.data.files.tables import PART_COLUMNS
 from kdnas.evaluation.data.files.tag_schemes import is_marked
 from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.reach import ANYWHERE, Reach
@@ -55,6 +56,8 @@ class ColumnFile:
         sentences: rows of words, without header, comments, document marks, and numbers of words
             that are not written.
         named: columns of words and tags that a header names, from 1 on.
+        named_sentence: column that a header says to name sentences, from 0 on.
+        named_part: column that a header says to hold the part of a row.
         ids: columns that name sentences, from 0 on.
         has_numbers: whether the first column numbers the words.
         width: columns of the shortest row.
@@ -79,6 +82,7 @@ class ColumnFile:
         self.names = names
         self.notes: list[str] = []
         self.named_sentence: int | None = None
+        self.named_part: int | None = None
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1)]
         written = [line for _, line in lines if line.strip()]
         # Only blanks and tabs part words: others, as those in numbers of French, belong to them.
@@ -178,9 +182,8 @@ class ColumnFile:
         self.sentences = [sentence for sentence in kept if sentence]
         if not self.sentences:
             raise TaskDataError(f"{self.path} holds no sentence below its header")
-        self.named_sentence = next(
-            (n for n, name in enumerate(names) if name in _SENTENCE_NAMES), None
-        )
+        self.named_sentence = _first_of(names, _SENTENCE_NAMES)
+        self.named_part = _first_of(names, PART_COLUMNS)
         return ColumnChoice(words[0], tags[0] if len(tags) == 1 else None)
 
     def _part_by_ids(self) -> frozenset[int]:
@@ -196,20 +199,47 @@ class ColumnFile:
         places = range(width) if self.named_sentence is None else (self.named_sentence,)
         found = frozenset(n for n in places if n < width and self._names_sentences(n))
         if found and len(self.sentences) == 1:
-            place = min(found)
+            by = self._with_documents(min(found), width)
+            names = list(zip(*map(self._filled, by), strict=True))
             parted: list[list[ColumnRow]] = []
-            before = None
-            for row in self.sentences[0]:
-                cell = row.cells[place] or before  # named on the first row alone
-                if cell != before or not parted:
+            for row, name, before in zip(self.sentences[0], names, [None, *names], strict=False):
+                if name != before:
                     parted.append([])
                 parted[-1].append(row)
-                before = cell
             self.sentences = parted
-            self.notes.append(
-                f"sentences of {self.path.name} are parted where column {place + 1} changes"
+            columns = (
+                f"column {by[0] + 1}" if len(by) == 1 else f"columns {by[0] + 1} and {by[1] + 1}"
             )
+            verb = "changes" if len(by) == 1 else "change"
+            self.notes.append(f"sentences of {self.path.name} are parted where {columns} {verb}")
+            found |= set(by)
         return found
+
+    def _with_documents(self, place: int, width: int) -> list[int]:
+        """A column of names of sentences, with that of documents if they begin anew in each.
+
+        With the other column there are more runs of rows, each of names of its own.
+        """
+        runs, _ = self._runs([place])
+        for other in range(width):
+            if other == place or any(map(is_marked, set(self.column(other)))):
+                continue
+            more, different = self._runs([place, other])
+            if runs < more == different <= sum(map(len, self.sentences)) / 2:
+                return sorted([place, other])
+        return [place]
+
+    def _runs(self, places: Sequence[int]) -> tuple[int, int]:
+        """How often the cells of columns change from row to row, and how many there are."""
+        cells = list(zip(*map(self._filled, places), strict=True))
+        return 1 + sum(a != b for a, b in pairwise(cells)), len(set(cells))
+
+    def _filled(self, place: int) -> list[str]:
+        """The cells of a column, blank ones as that above."""
+        filled: list[str] = []
+        for cell in self.column(place):
+            filled.append(cell or (filled[-1] if filled else cell))
+        return filled
 
     def _names_sentences(self, place: int) -> bool:
         if place == self.named_sentence:
@@ -280,6 +310,11 @@ def _places(names: Sequence[str], chosen: Collection[str], usual: Collection[str
         if found:
             return found
     return []
+
+
+def _first_of(names: Sequence[str], known: Collection[str]) -> int | None:
+    """Where the first name is that is one of those known."""
+    return next((n for n, name in enumerate(names) if name in known), None)
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:

@@ -54,6 +54,8 @@ class ReadColumns:
         tag: column of the tags.
         about: how the file was understood, in words.
         notes: what was left out or chosen.
+        part_column: that says which part a sentence is of; empty where none does.
+        said: by it, of each sentence.
     """
 
     examples: list[TaggedExample]
@@ -61,6 +63,8 @@ class ReadColumns:
     tag: int
     about: str
     notes: tuple[str, ...] = ()
+    part_column: str = ""
+    said: Sequence[str] = ()
 
 
 def read_columns(
@@ -157,9 +161,10 @@ class _Finding:
                 f"{self.path.name} holds one sentence of {done} words; if it is several, part them "
                 "by blank lines"
             )
-        return ReadColumns(
-            examples, word + 1, tag + 1, self._about(word, tag, scheme), tuple(self.notes)
-        )
+        about, place = self._about(word, tag, scheme), self.file.named_part
+        said = [] if place is None else [rows[0].cells[place] for rows in self.file.sentences]
+        named = "" if place is None else str(place + 1)
+        return ReadColumns(examples, word + 1, tag + 1, about, tuple(self.notes), named, said)
 
     def _about(self, word: int, tag: int, scheme: TagScheme | None) -> str:
         parted = "tabs" if self.file.tabs else "blanks"

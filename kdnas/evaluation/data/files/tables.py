@@ -25,7 +25,7 @@ MOST_WORDS_OF_A_NAME = 4
 """Of a column; more are a text."""
 MOST_OF_A_CELL = 40
 """Characters that are shown of a cell."""
-PART_COLUMNS = ("split", "partition", "subset", "set")
+PART_COLUMNS = ("split", "partition", "subset", "set", "data_split", "ml_use", "semeval_set")
 """Columns that say of each row which part it is of, in lower case."""
 
 

@@ -141,13 +141,13 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
         ),
         (
             PLAIN,
-            {"train/part-00000.csv": CSV, "train/part-00001.csv": CSV},
+            {"train/rows0.csv": CSV, "train/rows1.csv": CSV},
             "2 files of its train part",
         ),
         (
             PLAIN,
             {"train.csv": CSV, "dev1.csv": CSV, "dev2.csv": CSV},
-            "2 files of its dev part, dev1",
+            "2 files of its dev part that differ in a number alone, dev1",
         ),
         (PLAIN, {"a.csv": '"1","Title, one","Text one"\n"2","Title","Text"\n'}, "no header line"),
         (NER, {"a.txt": turned("{pos} {word} {tag}")}, "not clear which column holds the words"),
