@@ -187,7 +187,8 @@ def _number(row: Row) -> float | None:
     if row.label is None or str(row.label).strip().lower() in MISSING | {""}:
         return None
     try:
-        value = math.nan if "_" in str(row.label) else float(row.label)
+        is_odd = isinstance(row.label, bool) or "_" in str(row.label)
+        value = math.nan if is_odd else float(row.label)
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
@@ -209,6 +210,10 @@ def _class(task: Task, row: Row) -> str | None:
         return None  # as pandas and json.dumps write that there is none
     name = class_name(row.label)
     if task.labels is None:
+        if name.startswith('{"ImportId"'):
+            raise TaskDataError(
+                f"{row.where} is a header of Qualtrics; take out the two lines below the first"
+            )
         if _WRITTEN.fullmatch(name):
             raise TaskDataError(
                 f"{row.where} holds {name!r} where a label belongs; where a text may have "

@@ -27,6 +27,8 @@ USUAL_EXAMPLES = 10
 _MOST_NAMED = 5
 _ESCAPED = re.compile(r"\\[nrt]")
 """Ends of lines and tabs as clients of databases write them: a backslash and a letter."""
+_BROKEN = re.compile("\ufffd|Ã[\x80-\xbf]|â€")
+"""What UTF-8 becomes that was read as something else."""
 _ALIKE = str.maketrans("يكى", "یکی")
 """Letters of Arabic keyboards where Persian ones look the same."""
 
@@ -83,8 +85,16 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
             f"{len(escaped)} of {len(texts)} examples{places(escaped)} have \\n, \\r or \\t as two "
             "characters, which are taken as they are"
         )
+    broken = [e for e in texts if _BROKEN.search(e.text) or _BROKEN.search(e.pair or "")]
+    if broken:
+        notes.append(
+            f"{len(broken)} of {len(texts)} examples{places(broken)} hold what is left of letters "
+            "that were read in a wrong encoding, such as Ã© or \ufffd"
+        )
     if labels is None or task.kind == "tagging":
         return notes
+    if task.kind == "classification":
+        notes += _rows_within(labels, texts) + _contradicting(texts)
     if task.kind == "multilabel" and all(len(e.classes) < 2 for e in texts):
         marks = " ".join(MARKS)
         notes.append(f"no text has several labels; what parts those of a cell is one of {marks}")
@@ -94,7 +104,8 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
         names = ", ".join(map(repr, alone[:_MOST_NAMED]))
         classes = "1 class has" if len(alone) == 1 else f"{len(alone)} classes have"
         notes.append(f"{classes} a single example ({names}), as a line that is no example has")
-    missing = [name for name in labels if name.lower() in MISSING]
+    has_names = any(not re.fullmatch(r"[-+.\d]+", name) for name in labels)
+    missing = [n for n in labels if n.lower() in MISSING or (n == "-1" and has_names)]
     if missing:
         count = sum(not set(missing).isdisjoint(e.classes) for e in texts)
         names = " or ".join(map(repr, missing))
@@ -103,6 +114,46 @@ def doubtful(task: Task, labels: tuple[str, ...] | None, examples: Sequence[Exam
             "cell blank if so"
         )
     return notes
+
+
+def _rows_within(labels: Sequence[str], texts: Sequence[TextExample]) -> list[str]:
+    """Say which texts have lines that end as rows do."""
+    ends = tuple(f"{mark}{name}" for name in labels[:MOST_CLASSES] for mark in ",;\t")
+    odd = [
+        e
+        for e in texts
+        if "\n" in e.text and any(line.rstrip().endswith(ends) for line in e.text.split("\n"))
+    ]
+    return [
+        f"the text of {e.where or e.id} has lines that end as rows do: a quote in it may not be "
+        "closed"
+        for e in odd[:1]
+    ]
+
+
+def _contradicting(texts: Sequence[TextExample]) -> list[str]:
+    """Say how many texts come with different classes."""
+    first: dict[tuple[str, str | None], TextExample] = {}
+    other: dict[tuple[str, str | None], TextExample] = {}
+    for e in texts:
+        if first.setdefault((e.text, e.pair), e).label != e.label:
+            other.setdefault((e.text, e.pair), e)
+    if not other:
+        return []
+    what = "1 text comes" if len(other) == 1 else f"{len(other)} texts come"
+    return [f"{what} with different classes{places(other.values())}"]
+
+
+def learned_from(train: Sequence[Example], scored: Sequence[Example]) -> list[str]:
+    """Say how many texts that are scored are learned from as well."""
+    learned = {(e.text, e.pair) for e in train if isinstance(e, TextExample)}
+    again = [e for e in scored if isinstance(e, TextExample) and (e.text, e.pair) in learned]
+    if not again:
+        return []
+    verb = "is" if len(again) == 1 else "are"
+    return [
+        f"{len(again)} of {len(scored)} scored texts{places(again)} {verb} learned from as well"
+    ]
 
 
 def hardly_different(names: Iterable[str], what: str) -> list[str]:
@@ -130,7 +181,7 @@ def _plain(name: str) -> str:
     except ValueError:
         letters = unicodedata.normalize("NFKC", name).casefold()
         seen = (c for c in letters.translate(_ALIKE) if unicodedata.category(c) not in ("Cf", "Mn"))
-        return re.sub(r"[\s_\-'’‘`\"“”]+|[.!]+$", "", "".join(seen)) or name
+        return re.sub(r"[\s_\-‐‑‒–—−'’‘`\"“”]+|[.!]+$", "", "".join(seen)) or name
 
 
 def check_numbers(task: Task, examples: Sequence[Example]) -> None:
@@ -163,6 +214,23 @@ def check_spans(task: Task, train: Sequence[Example], scored: Sequence[Example])
     return ["no scored word is in a span, so that there is nothing to find: F1 is 0 for any model"]
 
 
+def _no_spans(task: Task, tags: Sequence[str], examples: Sequence[Example]) -> TaskDataError:
+    """What to tell of tags that mark no spans."""
+    others = [tag for tag in tags if not is_span_scheme([tag])]
+    there = (e for e in examples if isinstance(e, TaggedExample) and others[0] in e.tags)
+    said = f"of {task.name}, such as {others[0]!r}{places(there)}"
+    if all(len(tag) > 1 and tag[0] == tag[-1] and tag[0] in "\"'" for tag in tags):
+        return TaskDataError(f"the tags {said}, are in quotes, as CSV has them; call the file .csv")
+    if len(others) == 1 and len(tags) > 1:
+        return TaskDataError(
+            f"the only tag {said}, marks no span with B- and I-; write O for words outside of spans"
+        )
+    return TaskDataError(
+        f"the tags {said}, mark no spans with B- and I-; score words with --suite own --kind "
+        "tagging --metrics accuracy, or name another column with --tag-column"
+    )
+
+
 def check_labels(
     task: Task,
     labels: tuple[str, ...] | None,
@@ -188,13 +256,7 @@ def check_labels(
                 "B-PER, which the card of the data set lists"
             )
         if task.metrics != ("accuracy",) and not is_span_scheme(labels):
-            strange = next(t for t in labels if t != "O")
-            there = (e for e in examples if isinstance(e, TaggedExample) and strange in e.tags)
-            raise TaskDataError(
-                f"the tags of {task.name}, such as {strange!r}{places(there)}, mark no spans "
-                "with B- and I-; score words with --suite own --kind tagging --metrics accuracy, "
-                "or name another column with --tag-column"
-            )
+            raise _no_spans(task, labels, examples)
     elif task.suite != OWN_SUITE:
         return
     elif not labels:

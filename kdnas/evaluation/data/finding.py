@@ -135,6 +135,11 @@ def find_files(task: Task, where: Path, reach: Reach = ANYWHERE) -> list[Found]:
         advice = f"unpack {packed}"
     elif task.suite == OWN_SUITE:
         advice = "check the folder, or give a file of it"
+    if any(
+        _names_a_part(layout, f) and [*_subfolders(f, 1, reach)]
+        for f in _subfolders(where, 1, reach)
+    ):
+        advice = "texts that are files of their own are not read; write a text and its label a line"
     named = f", or in a folder of it called {' or '.join(layout.folders)}" if layout.folders else ""
     raise TaskDataError(
         f"no data of {task.name} in {where}: looked for files such as {', '.join(layout.examples)} "

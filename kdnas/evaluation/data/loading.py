@@ -13,6 +13,7 @@ from kdnas.evaluation.data.doubts import (
     check_spans,
     doubtful,
     hardly_different,
+    learned_from,
     new_classes,
 )
 from kdnas.evaluation.data.finding import find_files
@@ -103,6 +104,8 @@ def load_task(
     if not task.labels and task.fine_tuned:
         found.notes += new_classes(task, train, scored_examples)
     found.notes += doubtful(task, labels, every)
+    if task.suite == OWN_SUITE and task.fine_tuned:
+        found.notes += learned_from(train, scored_examples)
     found.notes += check_spans(task, train, scored_examples)
     if task.kind == "tagging":
         types = {tag.partition("-")[2] for tag in labels or () if tag != "O"}

@@ -186,15 +186,19 @@ def _is_unlabelled(task: Task, read: Converted) -> bool:
 def _read_file(task: Task, file: Found, reach: Reach) -> dict[str | None, Converted]:
     """Examples of one file, by the part that it says of them; none where it has no labels."""
     if task.kind == "span":
-        read_questions = read_squad if suffix_of(file.path) == ".json" else read_squad_rows
-        questions = read_questions(file.path, reach)
+        column, said = "", list[str]()
+        if suffix_of(file.path) == ".json":
+            questions = read_squad(file.path, reach)
+        else:
+            questions, column, said = read_squad_rows(file.path, reach)
         if questions is None:
             return {
                 None: Converted(
                     {}, lacking=f"{file.path} has no answers, each with text and answer_start"
                 )
             }
-        return {None: _checked(task, file, questions)}
+        asked, notes = _by_part(file, column, said, questions)
+        return {part: _checked(task, file, found, notes) for part, found in asked.items()}
     if task.kind == "tagging" and suffix_of(file.path) not in RECORD_FILES:
         columns = read_columns(file.path, file.key, reach, task.layout.choice, task.layout.columns)
         if columns is None:
@@ -281,7 +285,9 @@ def _in_column(about: str, column: str, by_part: Collection[str | None]) -> str:
     return about if None in by_part else f"{about}, part in {column!r}"
 
 
-def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Converted:
+def _checked(
+    task: Task, file: Found, questions: Sequence[SpanExample], notes: Sequence[str]
+) -> Converted:
     """Questions by language, if none is without an answer that must have one."""
     impossible = sum(question.impossible for question in questions)
     if impossible and task.suite != "squad2":
@@ -302,13 +308,13 @@ def _checked(task: Task, file: Found, questions: Sequence[SpanExample]) -> Conve
         "are nowhere in their context": lost,
         "begin elsewhere than it says, and are taken from where they were found": moved,
     }
-    notes = [
+    found = [
         f"{len(ids)} of {answered} answers of {file.path.name} {what}, as that of question "
         f"{ids[0]!r}"
         for what, ids in told.items()
         if ids
     ]
-    return Converted(_by_language(task, questions, file.key), tuple(notes))
+    return Converted(_by_language(task, questions, file.key), (*notes, *found))
 
 
 def _by_language(

@@ -166,11 +166,12 @@ def _read_collection(read: _Read, where: Path, files: Sequence[Found], reach: Re
 def _add_texts(texts: dict[str, str], kind: str, path: Path, reach: Reach) -> None:
     for where, row in _rows(path, _TEXTS[kind], reach):
         id_ = _name(row["id"], where)
-        if id_ in texts:
-            raise TaskDataError(
-                f"{where} has the id {id_!r} of an earlier one of the {kind}; each needs its own"
-            )
         text = " ".join(filter(None, (_text(row.get(key), where) for key in ("title", "text"))))
+        # MS MARCO's files of queries hold some of them once more.
+        if texts.get(id_, text) != text:
+            raise TaskDataError(
+                f"{where} has the id {id_!r} of another one of the {kind}; each needs its own"
+            )
         if kind == "queries" and not text:
             raise TaskDataError(f"{where} has a blank query; write one, or leave out the line")
         texts[id_] = text

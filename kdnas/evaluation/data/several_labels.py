@@ -15,8 +15,8 @@ from kdnas.evaluation.data.files.tables import MISSING, Row, class_name
 
 MARKS: Final = ("|", ";", ",", "；", "，", "、", "،", "؛")
 """Between the labels of a cell; the first that a file has anywhere is the one of all of it."""
-_YES = frozenset({"1", "true", "yes"})
-_NO = frozenset({"0", "false", "no", ""})
+_YES = frozenset({"1", "1.0", "true", "yes"})
+_NO = frozenset({"0", "0.0", "false", "no", ""})
 _BESIDE = re.compile(r"""['"0-9]\s+['"0-9]""")
 _NUMPY = re.compile(r"""\[\s*(?:'[^']*'|"[^"]*")(?:\s+(?:'[^']*'|"[^"]*"))+\s*\]""")
 """A list of texts as NumPy prints it."""

@@ -105,9 +105,10 @@ def _cut(
     if len(groups) < 2 and alone:
         groups = {number: [number] for number in range(len(examples))}
     if len(groups) < 2:
+        sentences = "part sentences by blank lines, " if task.kind == "tagging" else ""
         raise TaskDataError(
             f"{len(examples)} examples of {task.name} about {len(groups)} text{places(examples)}"
-            " cannot be split in two; give more, or a file for each part"
+            f" cannot be split in two; {sentences}give more, or a file for each part"
         )
     order = list(groups.values())
     random.Random(seed).shuffle(order)

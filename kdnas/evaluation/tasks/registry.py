@@ -213,7 +213,14 @@ _TASKS = (
         ),
     ),
     _glue("QNLI", "qnli", Columns("question", "sentence", "label"), _ENTAILMENT, ("accuracy",)),
-    _glue("RTE", "rte", _SENTENCES, _ENTAILMENT, ("accuracy",)),
+    _glue(
+        "RTE",
+        "rte",
+        _SENTENCES,
+        _ENTAILMENT,
+        ("accuracy",),
+        local=(Columns("premise", "hypothesis", "label"),),  # as SuperGLUE has it
+    ),
     _glue("WNLI", "wnli", _SENTENCES, ("not_entailment", "entailment"), ("accuracy",)),
     Task(
         name="XNLI",

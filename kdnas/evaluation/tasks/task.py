@@ -287,6 +287,11 @@ def own_task(
         )
     if stray is not None:
         raise SpecError(unknown_name(f"metric of a {kind}", stray, usual + others))
+    if text in (pair, *(label or "").split(",")):
+        raise SpecError(
+            f"the column {text!r} cannot hold both texts and what is said of them; name another "
+            "with --text, --pair or --label (own.text, own.pair, own.label)"
+        )
     chosen = metrics or usual
     if chosen[0] in SMALLER_IS_BETTER:
         raise SpecError(

@@ -16,7 +16,7 @@ from kdnas.evaluation.data.files.tag_schemes import is_marked
 from kdnas.evaluation.tasks.task import ColumnChoice, Columns
 from kdnas.reach import ANYWHERE, Reach
 
-DOCUMENT_MARK: Final = "-DOCSTART-"
+DOCUMENT_MARK: Final = "-DOCSTART"
 _COMMENT = re.compile(r"#\s*(id\b|sent_id\b|text\b|newdoc\b|newpar\b|doc\b|[\w.:-]+\s*=\s)")
 _NUMBER = re.compile(r"\d+")
 _JOINED = re.compile(r"\d+[-.]\d+")
@@ -25,7 +25,7 @@ _WORD_NAMES = frozenset({"word", "words", "token", "tokens", "form"})
 _TAG_NAMES = frozenset(
     {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "iob", "bio", "ner_label"}
 )
-_SENTENCE_NAMES = frozenset({"sentence", "sentence_id", "sentence #", "sent", "sent_id"})
+_SENTENCE_NAME = re.compile(r"sent(ence)?[\W_]*(id|idx|index|no|num|number|name|#)?")
 
 
 class ColumnRow(NamedTuple):  # files have millions of them
@@ -182,7 +182,8 @@ class ColumnFile:
         self.sentences = [sentence for sentence in kept if sentence]
         if not self.sentences:
             raise TaskDataError(f"{self.path} holds no sentence below its header")
-        self.named_sentence = _first_of(names, _SENTENCE_NAMES)
+        sentences = [name for name in names if _SENTENCE_NAME.fullmatch(name)]
+        self.named_sentence = _first_of(names, sentences)
         self.named_part = _first_of(names, PART_COLUMNS)
         return ColumnChoice(words[0], tags[0] if len(tags) == 1 else None)
 

@@ -37,6 +37,9 @@ MANY: Final = 50
 """Rows of a file in which some word comes twice."""
 BLANK_WORDS, SOME_BLANK_WORDS = 0.05, 10
 """Share and number of words that are blank, from which on they are meant so."""
+_TAGS_OF_SEVERAL = re.compile(r"(?:O|[BIESLU]-\S+)(?:\s+(?:O|[BIESLU]-\S+))+")
+_WITHIN = re.compile(r".*=(?:O|[BIESLU]-.+)")
+"""A tag as one of several values, as NorNE has it in the last column of CoNLL-U."""
 _TWO_TAGS = re.compile(r"[|,;/]\s*[BIESLU]-")
 _ENGLISH_CHUNKS = "NP, VP, PP, ADVP, ADJP, SBAR, PRT, INTJ, CONJP, LST, UCP"
 _GERMAN_CHUNKS = "NC, VC, PC, NX, VX, PX"
@@ -191,6 +194,17 @@ class _Finding:
     def _check(self, word: int, tag: int) -> None:
         last = max(word, tag)
         for row in self.file.rows():
+            if len(row.cells) > last and row.cells[word] and not row.cells[tag]:
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has no tag in column {tag + 1}; write O for a "
+                    "word outside of spans"
+                )
+            if _TAGS_OF_SEVERAL.fullmatch(row.cells[tag] if len(row.cells) > last else ""):
+                raise TaskDataError(
+                    f"{self.path}, line {row.number} has {row.cells[tag]!r}, the tags of several "
+                    f"words, in column {tag + 1}; write a word and its tag a line, or lists of "
+                    "both in JSON Lines"
+                )
             if len(row.cells) <= last or not row.cells[last]:
                 raise TaskDataError(
                     f"{self.path}, line {row.number} has no tag: it has {len(row.cells)} "
@@ -273,6 +287,7 @@ class _Finding:
 
     def _tag_column(self, first: int) -> int:
         """Find the column of the tags, from 0 on."""
+        self._refuse_blanks_in_words()
         places = range(first, self.width)
         if self.width == first + 1:  # some lines have words alone
             bare = next(row for row in self.file.rows() if len(row.cells) == self.width)
@@ -305,6 +320,19 @@ class _Finding:
                 )
             return first + 1  # a tag a word, such as a part of speech
         raise self._unclear(inside, columns)
+
+    def _refuse_blanks_in_words(self) -> None:
+        """Refuse lines that have more columns than others, and their tags in the last one."""
+        rows = list(self.file.rows())
+        last = [row.cells[-1] for row in rows]
+        if self.file.tabs or self.width == self.file.widest or set(last) <= {"O", "o"}:
+            return
+        if all(map(is_marked, last)):
+            row = next(row for row in rows if len(row.cells) > self.width)
+            raise TaskDataError(
+                f"{self.path}, line {row.number} has {len(row.cells)} columns, and others "
+                f"{self.width}; part them by tabs, so that a word may have blanks"
+            )
 
     def _refuse_types_beside(self, word: int, tag: int) -> None:
         """Refuse marks whose types stand in a column of their own."""
@@ -355,6 +383,9 @@ class _Finding:
         )
         listed = " and ".join(str(place + 1) for place in places)
         what = f"columns {listed} may hold the tags" if places else "no column holds tags of spans"
+        within = next((n for n, cells in columns.items() if any(map(_WITHIN.match, cells))), None)
+        if within is not None:
+            what = f"column {within + 1} holds tags within other values, and {what}"
         brackets = next((n for n, cells in columns.items() if any(map(_is_bracket, cells))), None)
         if brackets is not None:
             what = f"column {brackets + 1} holds brackets, as of CoNLL-2012, and {what}"

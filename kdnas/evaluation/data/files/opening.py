@@ -73,6 +73,8 @@ def read_text(path: Path, reach: Reach = ANYWHERE) -> str:
         text = read_bytes(path, reach).decode("utf-8").replace("\ufeff", "")
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path} {_what_else(path, error, reach)}") from None
+    if text.startswith("SQLite format 3"):
+        raise TaskDataError(f"{path} is a database of SQLite; write the table that is meant as CSV")
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise TaskDataError(
@@ -91,6 +93,8 @@ def _what_else(path: Path, error: UnicodeDecodeError, reach: Reach) -> str:
         if start.startswith(magic):
             return what
     line = content.count(b"\n", 0, error.start) + 1
+    if 4 * content.count(b"\0") > len(content):
+        return "is UTF-16 without a mark; convert it by `iconv -f UTF-16LE -t UTF-8`"
     return (
         f"is not UTF-8 in line {line} (byte {error.start}); convert it from what it was written "
         "in, by `iconv -f WINDOWS-1252 -t UTF-8` if that was Excel in western Europe"

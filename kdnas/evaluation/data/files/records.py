@@ -72,6 +72,12 @@ def _json(path: Path, reach: Reach) -> tuple[str, list[Record]]:
                 f"{path} holds lists of objects under {keys}; write one list a file, such as "
                 "train.json and test.json"
             )
+        values = [value for value in content.values() if isinstance(value, list)]
+        if len(values) == len(content) > 1 and len(set(map(len, values))) == 1 < len(values[0]):
+            raise TaskDataError(
+                f"{path} holds a list for each of {keys}; write a list of objects, as pandas does "
+                'by to_json(orient="records")'
+            )
         if kinds == {"object"}:
             raise TaskDataError(
                 f"{path} holds objects under {keys}; write a list of objects, as pandas does by "

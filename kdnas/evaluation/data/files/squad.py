@@ -11,6 +11,7 @@ from typing import Any
 from kdnas.errors import TaskDataError
 from kdnas.evaluation.data.files.opening import read_text, strict_json
 from kdnas.evaluation.data.files.records import read_records
+from kdnas.evaluation.data.files.tables import PART_COLUMNS
 from kdnas.evaluation.tasks.examples import SpanExample
 from kdnas.reach import ANYWHERE, Reach
 
@@ -53,8 +54,14 @@ def read_squad(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample] | None:
     return distinct_ids(example for example, _ in found)
 
 
-def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
+def read_squad_rows(
+    path: Path, reach: Reach = ANYWHERE
+) -> tuple[list[SpanExample], str, list[str]]:
     """Read a file with a question a row, in the columns that SQuAD has on the hub.
+
+    Returns:
+        The questions; the column that says which part each is of, empty where none does; and what
+        it says.
 
     Raises:
         RequestError: the file is out of reach.
@@ -64,6 +71,9 @@ def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
     if not records:
         raise TaskDataError(f"{path} holds no question; check the file")
     found: list[SpanExample] = []
+    names = {name.strip().lower(): name for _, record in records for name in record}
+    column = next((names[name] for name in PART_COLUMNS if name in names), "")
+    said = [str(record.get(column, "")) for _, record in records if column]
     for number, record in records:
         try:
             found += from_squad_rows([record], f"{path}, {unit} {number}")
@@ -73,7 +83,7 @@ def read_squad_rows(path: Path, reach: Reach = ANYWHERE) -> list[SpanExample]:
                 f"({_amiss(error)}); it needs id, question, context and answers, and in these text "
                 "and answer_start"
             ) from None
-    return distinct_ids(found)
+    return distinct_ids(found), column, said
 
 
 def _amiss(error: Exception) -> str:

@@ -182,6 +182,12 @@ def _from_cells(
     elif _is_data(first[1]) or first[1][0].startswith(_FASTTEXT):
         raise TaskDataError(_headless(path, first[1], layout))
     else:
+        below = next(cells, first)
+        if len([cell for cell in first[1] if cell.strip()]) == 1 < len(below[1]):
+            raise TaskDataError(
+                f"{path}, line {first[0]} is no header: line {below[0]} has {len(below[1])} "
+                "columns; take out what stands above the header"
+            )
         raise TaskDataError(_lacking(path, first[1], layout))
     needed = 1 + max(n for n in (text, pair, *labels, language) if n is not None)
     # Where a comma or tab of the text parts it, another cell stands in the label's place.
@@ -228,6 +234,12 @@ def _from_cells(
         notes.append(
             f"all texts of {path.name} are in quotes, which are taken as text; call it .csv if "
             "they are none"
+        )
+    doubled = sum(_is_quoted(row.text) and '""' in row.text[1:-1] for row in rows)
+    if not exact and doubled:
+        notes.append(
+            f"{doubled} texts of {path.name} are in quotes with doubled ones in them, as CSV has "
+            "them, and are taken as they are; call it .csv if they are quoted"
         )
     lacking = _lacking(path, first[1], layout)
     said = "" if part is None else first[1][part].strip()
@@ -339,9 +351,25 @@ def _from_records(path: Path, unit: str, records: Sequence[Record], layout: Loca
         return Row(f"{path}, {unit}", number, first, second, label, id=own, part=of)
 
     rows = [row(number, record) for number, record in records]
+    notes = (
+        _not_accepted(path, records)
+        if "answer" in set(lower) - {lower[n] for n in taken if n}
+        else ()
+    )
     about = _about(names, text, pair, labels)
     said = "" if part is None else names[part].strip()
-    return Table(rows, bool(labels), (), _lacking(path, names, layout), about, said)
+    return Table(rows, bool(labels), notes, _lacking(path, names, layout), about, said)
+
+
+def _not_accepted(path: Path, records: Sequence[Record]) -> tuple[str, ...]:
+    """Say which records of Prodigy somebody has not accepted."""
+    said = [str(record.get("answer")) for _, record in records]
+    count = len(said) - said.count("accept")
+    if not count or not set(said) <= {"accept", "reject", "ignore"}:
+        return ()
+    return (
+        f"{count} of {len(said)} rows of {path.name} are taken though their answer is not accept",
+    )
 
 
 def second_text(value: Any) -> Any:
@@ -388,6 +416,8 @@ def _lacking(path: Path, names: Sequence[str], layout: LocalLayout) -> str:
             f"{path} has the only column {_short(names[0])}; part columns by commas, semicolons or "
             "tabs, and put no quotes around whole lines"
         )
+    if names and all(len(name) > 1 and name[0] == name[-1] == "'" for name in names):
+        return f"{path} has its cells in single quotes; write double ones"
     if names and all(_is_quoted(name.strip()) for name in names):
         return f"{path} has its cells in quotes, as CSV has; call it .csv"
     listed = ", ".join(name.strip() for name in names)

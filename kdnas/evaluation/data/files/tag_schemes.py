@@ -15,6 +15,7 @@ MOST_TYPES: Final = 100
 
 _BEFORE = re.compile(r"([BIESLUMW])[-_–—:](.+)", re.DOTALL | re.IGNORECASE)
 _BEHIND = re.compile(r"(.+)[-_–—:]([BIESLUMW])", re.DOTALL | re.IGNORECASE)
+_WRITTEN_OUT = re.compile(r"(begin|beginning|inside|end|last|single|unit)[-_].+", re.IGNORECASE)
 _SPAN_TAG = re.compile(r"[BIESLU]-.+", re.DOTALL)
 _FIRST, _LAST = frozenset("BSUW"), frozenset("ESLUW")
 _MARKS = frozenset("BIESLUMW")
@@ -96,7 +97,8 @@ def scheme_of(tags: Collection[str]) -> TagScheme | None:
         if all(found):
             marks = frozenset(match[group].upper() for match in found if match)
             return TagScheme("before" if position == "before" else "behind", marks)
-    has_marks = any(_BEFORE.fullmatch(tag) or _BEHIND.fullmatch(tag) for tag in inside)
+    patterns = (_BEFORE, _BEHIND, _WRITTEN_OUT)
+    has_marks = any(pattern.fullmatch(tag) for tag in inside for pattern in patterns)
     # Marks that nothing parts from their types, as in BPER and IPER, or another mark than these.
     starts = {tag[1:] for tag in inside if tag[:1] == "B"} & {
         tag[1:] for tag in inside if tag[:1] == "I"

@@ -165,7 +165,7 @@ def test_data_are_named_by_their_passages_too(tmp_path: Path) -> None:
     [
         (
             "corpus.jsonl",
-            ['{"_id": "d1", "text": "a"}'] * 2,
+            ['{"_id": "d1", "text": "a"}', '{"_id": "d1", "text": "b"}'],
             "line 2 has the id .d1. of an",
         ),
         ("corpus.jsonl", ['{"_id": "d1", "text": 5}'], "line 1 holds a int instead of a text"),

@@ -158,7 +158,10 @@ CONLLU = (
         ("Token\tTag\n", "holds no sentence below its header"),
         ("EU\tB-ORG\nrejects\n", "line 2 has no tag"),
         ("EU\tNNP\tB-ORG\nrejects\tVBZ\n", "no column holds tags of spans"),
-        ("EU B-ORG\nrejects O\nNew York B-LOC\na O\nb O\nc O\n", "line 3 has 'York' in column 2"),
+        (
+            "EU B-ORG\nrejects O\nNew York B-LOC\na O\nb O\nc O\n",
+            "line 3 has 3 columns, and others 2; part them by tabs",
+        ),
         ("a O\nb B-PER\nc O\nd O\ne 0\nf O\n", "line 5 has '0' in column 2, where tags such as O"),
         (CONLLU, "its columns are 2 (The, cat, …), 3 (the, cat, …), 4 (DET, NOUN, …)"),
         (CONLLU, "name one with --tag-column"),
