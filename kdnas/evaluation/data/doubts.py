@@ -221,7 +221,7 @@ def _no_spans(task: Task, tags: Sequence[str], examples: Sequence[Example]) -> T
     said = f"of {task.name}, such as {others[0]!r}{places(there)}"
     if all(len(tag) > 1 and tag[0] == tag[-1] and tag[0] in "\"'" for tag in tags):
         return TaskDataError(f"the tags {said}, are in quotes, as CSV has them; call the file .csv")
-    if len(others) == 1 and len(tags) > 1:
+    if len(others) == 1 and "O" not in tags and len(tags) > 1:
         return TaskDataError(
             f"the only tag {said}, marks no span with B- and I-; write O for words outside of spans"
         )

@@ -22,8 +22,10 @@ Part = Literal["train", "dev", "test"]
 PARTS: dict[str, Part] = {
     "train": "train",
     "training": "train",
+    "trainset": "train",
     "dev": "dev",
     "devel": "dev",
+    "devset": "dev",
     "development": "dev",
     "val": "dev",
     "valid": "dev",
@@ -32,6 +34,7 @@ PARTS: dict[str, Part] = {
     "testa": "dev",
     "test": "test",
     "testing": "test",
+    "testset": "test",
     "testb": "test",
 }
 """Words of the names of files, and values of a column, that say which part examples are of."""

@@ -14,7 +14,7 @@ from kdnas.evaluation.data.files.columns import read_columns
 from kdnas.evaluation.data.files.opening import suffix_of
 from kdnas.evaluation.data.files.squad import NOT_FOUND, read_squad, read_squad_rows
 from kdnas.evaluation.data.files.tables import MISSING, read_table
-from kdnas.evaluation.data.finding import PARTS, Found, find_files, parts_not_read, parts_of
+from kdnas.evaluation.data.finding import PARTS, Found, Part, find_files, parts_not_read, parts_of
 from kdnas.evaluation.data.hub import pinned, read_hub_part, sources_of
 from kdnas.evaluation.data.recognising import require_published
 from kdnas.evaluation.data.understood import in_words
@@ -32,6 +32,7 @@ from kdnas.specs.evaluation import OWN_SUITE
 Examples = dict[str, list[Example]]
 SECRET_TESTS = ("glue", "squad", "squad2", "tydiqa")
 _MOST_NAMED = 5
+_IN_COLUMNS: Mapping[str, Part] = {"trial": "dev"}  # as SICK calls it
 
 
 @dataclass
@@ -254,7 +255,7 @@ def _by_part(
     if not column:
         return {None: items}, ()
     said = [value.strip().lower() for value in values]
-    known = [PARTS.get(name) for name in said]
+    known = [PARTS.get(name) or _IN_COLUMNS.get(name) for name in said]
     named = list(dict.fromkeys(said))
     told = f"the column {column!r} of {file.path.name}"
     if len(named) <= _MOST_NAMED and (file.part is not None or not any(known)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kdnas.errors import TaskDataError
+from kdnas.errors import SpecError, TaskDataError
 from kdnas.evaluation.data.loading import load_task
 from kdnas.evaluation.data.understood import understood
 from kdnas.evaluation.tasks.examples import SpanExample, TaggedExample, TaskData, TextExample
@@ -55,6 +55,11 @@ def turned(line: str, sentences: int = 40) -> str:
         named = [{**word, "id": f"{2 * n + k:05x}"} for k, word in enumerate((person, other))]
         made.append("\n".join(line.format(**word) for word in named))
     return "\n\n".join(made) + "\n"
+
+
+def squad(*questions: Mapping[str, object]) -> str:
+    about = {"context": "a stone lies", "qas": [{"question": "what?", **one} for one in questions]}
+    return json.dumps({"data": [{"paragraphs": [about]}]})
 
 
 CHUNKS = "".join(f"He{n}\tPRP\tB-NP\nsees\tVBZ\tB-VP\nit\tPRP\tB-NP\n\n" for n in range(9))
@@ -203,6 +208,60 @@ CONLL = "Anna\tB-PER\ncame\tO\n\nBo\tB-PER\nran\tO\n"
             {"train-v1.1.json": "[]", "b": ""},
             "something else stands in its place",
         ),
+        (
+            NER,
+            {"a.tsv": CONLL.replace("\tO", "\tOTHER")},
+            r"the only tag of NER, such as 'OTHER' \(.*a\.tsv, line \d+, …\), .* write O for words",
+        ),
+        (NER, {"a.tsv": CONLL.replace("\tO", "\t")}, r"line \d+ has no tag in column 2; write O"),
+        (
+            NER,
+            {"a.tsv": "".join(f"Ann{n} ran\tB-PER O\n" for n in range(9))},
+            "line 1 has 'B-PER O', the tags of several words, in column 2",
+        ),
+        (
+            NER,
+            {"a.txt": "".join(f"New York{n} B-LOC\nis O\n\n" for n in range(9))},
+            "line 1 has 3 columns, and others 2; part them by tabs, so that a word may have blanks",
+        ),
+        (
+            NER,
+            {"a.tsv": re.sub(r"(\S+)\t(\S+)", r'"\1"\t"\2"', CONLL)},
+            "are in quotes, as CSV has them; call the file .csv",
+        ),
+        (
+            NER,
+            {"a.tsv": CONLL.replace("B-", "Begin-").replace("I-", "Inside-")},
+            "mark no spans with B- and I-",
+        ),
+        (
+            NER,
+            {"a.conllu": re.sub(r"\t(\S+)", r"\tNOUN\t_\tSpaceAfter=No|name=\1", CONLL)},
+            "column 4 holds tags within other values",
+        ),
+        (
+            PLAIN,
+            {"a.json": json.dumps({"text": ["one", "two"], "label": ["a", "b"]})},
+            "holds a list for each of text, label; write a list of objects",
+        ),
+        (PLAIN, {"a.csv": b"SQLite format 3\0"}, "is a database of SQLite; write the table"),
+        (
+            PLAIN,
+            {"a.csv": ("text,label\n" + rows(9, "caf\xe9 {n},{label}")).encode("utf-16-le")},
+            "is UTF-16 without a mark; convert it by `iconv -f UTF-16LE",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "Sales of 2025\n" + CSV},
+            "line 1 is no header: line 2 has 2 columns; take out what stands above the header",
+        ),
+        (PLAIN, {"a.csv": "'text','label'\n'one','a'\n"}, "in single quotes; write double ones"),
+        (
+            PLAIN,
+            {"a.csv": CSV + '"{""ImportId"":""Q1""}","{""ImportId"":""Q2""}"\n'},
+            "is a header of Qualtrics; take out the two lines",
+        ),
+        (NUMBERS, {"a.jsonl": lines({"text": "a", "score": True})}, "line 1 has the score True"),
     ],
 )
 def test_it_is_refused(
@@ -211,11 +270,6 @@ def test_it_is_refused(
     with pytest.raises(TaskDataError, match=said) as refused:
         load(task, tmp_path, files)
     assert str(tmp_path) in str(refused.value)  # it names the file
-
-
-def squad(*questions: Mapping[str, object]) -> str:
-    about = {"context": "a stone lies", "qas": [{"question": "what?", **one} for one in questions]}
-    return json.dumps({"data": [{"paragraphs": [about]}]})
 
 
 GOLD = {"answers": [{"text": "stone", "answer_start": 2}]}
@@ -280,6 +334,59 @@ def test_questions_are_answered_or_are_said_to_be_none(
             PLAIN,
             {"a.csv": "text,label\n" + rows(9, "t {n},non-fiction") + rows(9, "t {n},non fiction")},
             "'non fiction' and 'non-fiction' are hardly different",
+        ),
+        (
+            PLAIN,
+            {"a.tsv": TSV + '"He said ""no"" twice"\tgood\n'},
+            "1 texts of a.tsv are in quotes with doubled ones in them, as CSV has them",
+        ),
+        (
+            PLAIN,
+            {"a.csv": CSV + '"Never,good\nfine,bad\nlast",good\n'},
+            r"the text of .*a\.csv, line 14 has lines that end as rows do: a quote",
+        ),
+        (PLAIN, {"a.csv": CSV + rows(4, "u {n},-1")}, "4 examples have the class '-1'"),
+        (
+            PLAIN,
+            {"a.csv": CSV + "text 1,good\n"},
+            r"1 text comes with different classes \(.*a\.csv, line 14, …\)",
+        ),
+        (
+            PLAIN,
+            {"a.csv": CSV + "cafÃ©,good\n"},
+            r"1 of 13 examples \(.*a\.csv, line 14, …\) hold what is left of letters",
+        ),
+        (
+            PLAIN,
+            {"a.csv": "text,label\n" + rows(9, "t {n},semi-good") + rows(9, "t {n},semi–good")},
+            "are hardly different",
+        ),
+        (
+            PLAIN,
+            {
+                "a.jsonl": lines(
+                    *(
+                        {"text": f"t{n}", "label": "ab"[n % 2], "answer": "accept"}
+                        for n in range(9)
+                    ),
+                    {"text": "odd", "label": "a", "answer": "reject"},
+                )
+            },
+            "1 of 10 rows of a.jsonl are taken though their answer is not accept",
+        ),
+        (
+            TASKS["squad 1.1"],
+            {
+                "dev-v1.1.json": squad(
+                    {"id": "q", "answers": [{"text": "stone", "answer_start": 5}]},
+                    {"id": "r", "answers": [{"text": "stone", "answer_start": 2}]},
+                    {"id": "s", "answers": [{"text": "a", "answer_start": 0}]},
+                ),
+                "train-v1.1.json": squad(
+                    {"id": "t", "answers": [{"text": "a", "answer_start": 0}]}
+                ),
+            },
+            "1 of 3 answers of dev-v1.1.json begin elsewhere than it says, .* question 'q'",
         ),
         (
             PLAIN,
@@ -508,3 +615,102 @@ def test_answers_are_looked_for_as_whole_words(tmp_path: Path) -> None:
     (one,) = data.train
     assert isinstance(one, SpanExample)
     assert one.starts == (about["context"].index(" he ") + 1,)
+
+
+def test_sentences_are_named_anew_in_each_document(tmp_path: Path) -> None:
+    words = "\n".join(
+        f"d{d}\t{s}\t{word}{d}{s}\t{tag}"
+        for d in range(6)
+        for s in range(1 + d % 2)
+        for word, tag in (("Ann", "B-PER"), ("ran", "O"), ("off", "O"))
+    )
+    for name, content in (("bare", words), ("named", f"doc\tsent\tword\ttag\n{words}")):
+        data = load(NER, tmp_path / name, {"a.tsv": content + "\n"})
+        every = [*data.train, *data.evaluations["dev"]]
+        assert len(every) == 9
+        assert all(isinstance(one, TaggedExample) and len(one.tokens) == 3 for one in every)
+        assert any("parted where columns 1 and 2 change" in note for note in data.notes)
+
+
+SPLIT_WORDS = "".join(
+    f"{n},Ann{n},B-PER,{part}\n{n},ran,O,{part}\n"
+    for n, part in enumerate(["train"] * 6 + ["test"] * 3)
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content"),
+    [
+        (NER, "a.csv", "sentence_id,word,tag,split\n" + SPLIT_WORDS),
+        (
+            own_task("mine", "tagging", text="word", label="tag"),
+            "a.csv",
+            "sentence_id,word,tag,split\n" + SPLIT_WORDS,
+        ),
+        (
+            NER,
+            "a.jsonl",
+            lines(
+                *(
+                    {"tokens": [f"Ann{n}", "ran"], "ner_tags": ["B-PER", "O"], "split": part}
+                    for n, part in enumerate(["train"] * 6 + ["test"] * 3)
+                )
+            ),
+        ),
+        (
+            PLAIN,
+            "a.csv",
+            "text,label,SemEval_set\n"
+            + "".join(f"t{n},{'ab'[n % 2]},{'TRAIN' if n < 6 else 'TEST'}\n" for n in range(9)),
+        ),
+        (
+            TASKS["squad 1.1"],
+            "a.jsonl",
+            lines(
+                *(
+                    {
+                        "id": str(n),
+                        "question": "what?",
+                        "context": f"a stone lies {n}",
+                        "answers": {"text": ["stone"], "answer_start": [2]},
+                        "split": "train" if n < 6 else "test",
+                    }
+                    for n in range(9)
+                )
+            ),
+        ),
+    ],
+)
+def test_a_column_parts_a_file_in_every_layout(
+    task: Task, name: str, content: str, tmp_path: Path
+) -> None:
+    data = load(task, tmp_path, {name: content})
+    assert counts(data) == (6, {"test": 3})
+
+
+def test_sick_calls_its_development_part_trial(tmp_path: Path) -> None:
+    parts = ["TRAIN"] * 6 + ["TRIAL"] * 2 + ["TEST"] * 3
+    content = "".join(f"t{n},{'ab'[n % 2]},{part}\n" for n, part in enumerate(parts))
+    data = load(PLAIN, tmp_path, {"a.csv": "text,label,SemEval_set\n" + content})
+    assert counts(data) == (6, {"test": 3})
+    assert len(data.tuning) == 2
+
+
+@pytest.mark.parametrize("cell", ["['joy' 'anger']", "['anger'  'joy']", "['joy'\n 'anger']"])
+def test_labels_as_numpy_writes_them(tmp_path: Path, cell: str) -> None:
+    content = "text,label\n" + "".join(f't{n},"{cell if n % 2 else "[]"}"\n' for n in range(10))
+    data = load(SEVERAL, tmp_path, {"a.csv": content})
+    every = [*data.train, *data.evaluations["dev"]]
+    assert {e.label for e in every if isinstance(e, TextExample)} == {(), ("anger", "joy")}
+
+
+def test_columns_of_labels_in_numbers_with_a_point(tmp_path: Path) -> None:
+    task = own_task("mine", "multilabel", label="a,b")
+    content = "text,a,b\n" + "".join(f"t{n},{n % 2}.0,1.0\n" for n in range(10))
+    data = load(task, tmp_path, {"a.csv": content})
+    assert data.labels == ("a", "b")
+
+
+def test_a_column_cannot_be_text_and_label() -> None:
+    with pytest.raises(SpecError, match="'text' cannot hold both texts and what is said of them"):
+        own_task("mine", "classification", label="text")
