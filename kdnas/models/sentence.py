@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import TeacherError
+from kdnas.models.config_file import read_object
 from kdnas.models.file_modes import readable_like_others
 
 if TYPE_CHECKING:
@@ -350,11 +351,8 @@ def _write_dense(projection: Tensor, folder: Path) -> None:
 
 
 def _read_object(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        value = None
-    if not isinstance(value, dict):
+    value = read_object(file)
+    if value is None:
         raise TeacherError(f"{file} cannot be read as a JSON object; copy the model again")
     return value
 

@@ -77,7 +77,15 @@ class TeacherHandle:
 
         from kdnas.models.families import family_of
 
-        config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        try:
+            config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
+        except Exception as error:
+            # Whatever a library makes of values that nobody else looks at.
+            reason = " ".join(str(error).split())[:160]
+            raise TeacherError(
+                f"the config.json of model {self.ref!r} is not one that transformers reads "
+                f"({reason}); save the model again with save_pretrained"
+            ) from error
         if self.keep_layers is not None:
             family_of(config.model_type).cut_layers(config, self.keep_layers)
         return config
@@ -124,7 +132,8 @@ def prepare_teacher(
 def teacher_at(ref: str, folder: Path, store: Store | None = None) -> TeacherHandle:
     """Check the teacher in a folder, and put it into the store; see :func:`prepare_teacher`."""
     files = teacher_files(folder, ref)
-    shape = read_shape(folder, ref, content_fingerprint(files))
+    # Sizes are looked at before all weights are read.
+    shape = replace(read_shape(folder, ref, ""), fingerprint=content_fingerprint(files))
     sentences = sentence_folder(folder)
     if store is None:
         return TeacherHandle(ref, folder, shape, sentences=sentences)

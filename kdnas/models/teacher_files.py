@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import importlib.util
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -127,6 +126,12 @@ def teacher_files(folder: Path, ref: str) -> list[Path]:
             f"teacher {ref!r} has no config.json in {folder}; give a folder that "
             "save_pretrained wrote"
         )
+    pipe = next((f for f in sorted(folder.iterdir()) if not (f.is_file() or f.is_dir())), None)
+    if pipe is not None:
+        raise TeacherError(
+            f"teacher {ref!r} has {pipe.name} in {folder}, which is no file (a pipe, a device or a "
+            "link to nothing); take it out"
+        )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         if next(folder.glob("*.onnx"), None) is not None:
@@ -192,17 +197,12 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
         TeacherError: no JSON, an unsupported family, a student that is no Transformer, or a number
             that is missing.
     """
+    from kdnas.models.config_file import ConfigFile, read_config, require_weights_of
     from kdnas.models.families import family_of
     from kdnas.models.sequence.config import sequence_kind
 
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
-        model_type = config["model_type"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise TeacherError(
-            f"teacher {ref!r} has no readable config.json with a model_type in {folder}; save it "
-            "again with save_pretrained"
-        ) from None
+    values = read_config(folder, ref)
+    model_type = values["model_type"]
     sequence = sequence_kind(model_type)
     if sequence is not None:
         raise TeacherError(
@@ -211,38 +211,27 @@ def read_shape(folder: Path, ref: str, fingerprint: str) -> TeacherShape:
             "benchmark-model or export, and name an encoder here"
         )
     family = family_of(model_type)
-    keys = family.config_keys
-    defaults = _config_defaults(model_type)
-
-    def value(key: str) -> Any:
-        return config.get(key, defaults.get(key))
-
-    def size(key: str) -> int:
-        number = value(key)
-        if not isinstance(number, int) or number < 1:
-            raise TeacherError(
-                f"{key} in the config.json of teacher {ref!r} must be a whole number, not "
-                f"{number!r}; save the model again with save_pretrained"
-            )
-        return number
-
-    if value("is_decoder"):
+    config = ConfigFile(values, _config_defaults(model_type), family, ref)
+    config.check()
+    require_weights_of(config, folder.glob("*.safetensors"))
+    if config.value("is_decoder"):
         raise TeacherError(f"teacher {ref!r} is a decoder; give an encoder")
-    if family.padded_positions and value("pad_token_id") is None:
+    if family.padded_positions and config.value("pad_token_id") is None:
         raise TeacherError(
             f"pad_token_id in the config.json of teacher {ref!r} is null, and {family.title} "
             "counts its positions from it on; write the id of the tokenizer's padding token there"
         )
+    size = config.size
     return TeacherShape(
         model_type=model_type,
-        layers=size(keys["layers"]),
-        heads=size(keys["heads"]),
-        hidden=size(keys["hidden"]),
-        intermediate=size(keys["intermediate"]),
-        activation=str(value(keys["activation"])),
+        layers=size("layers"),
+        heads=size("heads"),
+        hidden=size("hidden"),
+        intermediate=size("intermediate"),
+        activation=config.activation,
         vocab_size=size("vocab_size"),
         max_positions=size("max_position_embeddings"),
-        type_vocab_size=int(value("type_vocab_size") or 0),
+        type_vocab_size=size("type_vocab_size", least=0),
         fingerprint=fingerprint,
         embedding_size=size("embedding_size") if family.factorised_embedding else None,
     )

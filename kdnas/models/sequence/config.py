@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdnas.errors import SpecError, TeacherError, unknown_name
+from kdnas.models.config_file import CONFIG_FILE, read_object
 from kdnas.models.families import family_of
 
 if TYPE_CHECKING:
     from kdnas.models.teacher import TeacherHandle
 
-CONFIG_FILE = "config.json"
 VERSION = 1
 """Of what stands in ``config.json``; raised when an older program would misread it."""
 
@@ -238,11 +237,8 @@ def read_config(folder: Path, ref: str) -> SequenceConfig | None:
     Raises:
         TeacherError: it says that it is such a student, but not a whole one.
     """
-    try:
-        values = json.loads((folder / CONFIG_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    if not isinstance(values, dict) or sequence_kind(values.get("model_type")) is None:
+    values = read_object(folder / CONFIG_FILE)
+    if values is None or sequence_kind(values.get("model_type")) is None:
         return None
     return SequenceConfig.from_json(values, ref)
 

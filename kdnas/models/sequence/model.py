@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from kdnas.errors import TeacherError
+from kdnas.models.config_file import CONFIG_FILE
 from kdnas.models.making import MAKING_MODELS
 from kdnas.models.precise import PreciseLinear
-from kdnas.models.sequence.config import CONFIG_FILE, SequenceConfig, read_config
+from kdnas.models.sequence.config import SequenceConfig, read_config
 from kdnas.models.sequence.encoders import ENCODERS
 from kdnas.models.sequence.pooling import AttentionSum
 
